@@ -1,0 +1,65 @@
+"""Every error that Lapwing raises on purpose.
+
+LapwingError
+├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable
+├── BadValue           data handed to a mechanism is not of the promised form
+├── NoEntropy          the operating system gave no randomness; nothing was drawn
+├── Undecided          a random comparison stayed open beyond the documented bound
+├── OverBudget         a charge does not fit what is left
+├── SessionOver        an interactive mechanism has ended, or was copied or revived
+└── MissingExtra       an optional dependency is not installed
+
+Messages may show public parameters. They never show data.
+"""
+
+from __future__ import annotations
+
+
+class LapwingError(Exception):
+    """Base of all errors raised on purpose by Lapwing."""
+
+
+class BadParameter(LapwingError, ValueError):
+    """A public parameter is not acceptable. Raised before any data is read or noise drawn."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name = name
+        self.why = why
+
+
+class BadValue(LapwingError, ValueError):
+    """Data is not of the promised form. The message names the form, never the data."""
+
+
+class NoEntropy(LapwingError, RuntimeError):
+    """The operating system gave no usable randomness. There is no fallback."""
+
+
+class Undecided(LapwingError, RuntimeError):
+    """A comparison with a random number stayed open for more than 1,088 random bits.
+
+    With working hardware this has probability below 2^-1000 per draw. Failing is the safe side.
+    """
+
+
+class OverBudget(LapwingError):
+    """A charge does not fit: what was asked, what is left, what to do now."""
+
+    def __init__(self, asked: str, left: str, what_now: str) -> None:
+        super().__init__(f"asked {asked}, but {left} is left. {what_now}")
+        self.asked = asked
+        self.left = left
+        self.what_now = what_now
+
+
+class SessionOver(LapwingError):
+    """An interactive mechanism has given its last answer, or this is a copy of one."""
+
+
+class MissingExtra(LapwingError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs an extra: pip install 'lapwing[{extra}]'")
+        self.extra = extra

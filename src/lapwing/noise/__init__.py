@@ -1,0 +1,144 @@
+"""The only door to randomness: exact samplers on a keyed stream.
+
+Each function checks its parameters before it draws, and follows its law exactly: floats are used
+only where a proven margin shows that they decide correctly. There is no seed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, Real, exact, positive, whole
+from lapwing.noise import decay, gaussian, laplace, polya, refine, uniform
+from lapwing.noise.choice import Choice
+from lapwing.noise.stream import SYSTEM
+
+__all__ = [
+    "LARGEST_SCALE",
+    "bernoulli",
+    "bernoulli_exp",
+    "discrete_gaussian",
+    "discrete_laplace",
+    "exponential_choice",
+    "geometric",
+    "permutation",
+    "polya_share",
+    "uniform_int",
+]
+
+Scores = Sequence[Number] | NDArray[np.int64]
+LARGEST_SCALE = laplace.LARGEST_SCALE
+_MOST_DRAWS = 1 << 40
+_MOST_GAP = 1 << 62
+
+
+def _scale(value: Number, name: str) -> Fraction:
+    scale = positive(value, name)
+    if scale > LARGEST_SCALE:
+        raise BadParameter(name, "must be at most 2^48, so that noise fits 64-bit integers")
+    return scale
+
+
+def _size(size: int) -> int:
+    if whole(size, "size") > _MOST_DRAWS:
+        raise BadParameter("size", "must be at most 2^40")
+    return int(size)
+
+
+def discrete_laplace(scale: Number, size: int) -> NDArray[np.int64]:
+    """Integers x with probability proportional to exp(-|x| / scale)."""
+    t = _scale(scale, "scale")
+    return laplace.samplers(t, signed=True).draw(SYSTEM, _size(size))
+
+
+def geometric(scale: Number, size: int) -> NDArray[np.int64]:
+    """Integers x >= 0 with probability proportional to exp(-x / scale)."""
+    t = _scale(scale, "scale")
+    return laplace.samplers(t, signed=False).draw(SYSTEM, _size(size))
+
+
+def discrete_gaussian(sigma: Number, size: int) -> NDArray[np.int64]:
+    """Integers x with probability proportional to exp(-x^2 / (2 sigma^2))."""
+    return gaussian.discrete_gaussian(SYSTEM, _scale(sigma, "sigma"), _size(size))
+
+
+def polya_share(scale: Number, size: int, *, parties: int) -> NDArray[np.int64]:
+    """One party's part of discrete Laplace noise: `parties` of them add up to it."""
+    t = _scale(scale, "scale")
+    shares = polya.polya_shares(Fraction(1, whole(parties, "parties", at_least=1)), t)
+    count = _size(size)
+    return shares.draw(SYSTEM, count) - shares.draw(SYSTEM, count)
+
+
+def bernoulli(probability: Number | Real, size: int) -> NDArray[np.bool_]:
+    """Coins that are true with exactly this probability: a rational, or a real in [0, 1]."""
+    if callable(probability):
+        return refine.coins(SYSTEM, probability, _size(size))
+    p = exact(probability, "probability")
+    if not 0 <= p <= 1:
+        raise BadParameter("probability", "must lie in [0, 1]")
+    return refine.coins(SYSTEM, refine.rational(p), _size(size))
+
+
+def bernoulli_exp(x: Scores, *, rate: Number = 1) -> NDArray[np.bool_]:
+    """One coin per element, true with probability exactly exp(-rate * x), for rational x >= 0."""
+    wholes, denominator = _wholes(x, "x")
+    if len(wholes) and wholes.min() < 0:
+        raise BadParameter("x", "must not be negative")
+    return decay.bernoulli_exp(SYSTEM, wholes, positive(rate, "rate") / denominator)
+
+
+def exponential_choice(
+    scores: Scores, rate: Number, size: int = 1, *, counts: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Indexes with probability exactly proportional to counts * exp(rate * scores)."""
+    wholes, denominator = _wholes(scores, "scores")
+    if not len(wholes):
+        raise BadValue("a choice needs at least one score")
+    if int(wholes.max()) - int(wholes.min()) >= _MOST_GAP:
+        raise BadValue("scores must lie within 2^62 of one another")
+    if counts is not None:
+        if counts.shape != wholes.shape or counts.dtype.kind not in "iu" or counts.min() < 1:
+            raise BadValue("counts must be whole numbers above 0, one per score")
+    rate_of_wholes = positive(rate, "rate") / denominator
+    return Choice(wholes.max() - wholes, rate_of_wholes, counts).draw(SYSTEM, _size(size))
+
+
+def uniform_int(low: int, high: int, size: int) -> NDArray[np.int64]:
+    """Whole numbers low <= x < high, all equally likely; both ends fit 64-bit integers."""
+    for name, end in (("low", low), ("high", high)):
+        if not -(1 << 63) <= whole(end, name, at_least=-(1 << 64)) <= 1 << 63:
+            raise BadParameter(name, "must fit 64-bit integers")
+    if low >= high:
+        raise BadParameter("high", "must be above low")
+    drawn = uniform.uniform_below(SYSTEM, high - low, _size(size))
+    return (drawn + np.uint64(low % (1 << 64))).astype(np.int64)
+
+
+def permutation(count: int) -> NDArray[np.int64]:
+    """0 .. count - 1 in a uniformly random order."""
+    return uniform.permutation(SYSTEM, _size(count))
+
+
+def _wholes(values: Scores, name: str) -> tuple[NDArray[np.int64], int]:
+    """Rational values as whole multiples of 1/denominator."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        if values.ndim != 1:
+            raise BadValue(f"{name} must be one-dimensional")
+        if values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63:
+            raise BadValue(f"{name} must fit 64-bit integers")
+        return values.astype(np.int64), 1
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        raise BadValue(f"{name} must be whole or rational: put real values on a public grid first")
+    rationals = [exact(value, name) for value in values]
+    denominator = math.lcm(*(value.denominator for value in rationals))
+    wholes = [int(value * denominator) for value in rationals]
+    if wholes and max(map(abs, wholes)) >= 1 << 62:
+        raise BadValue(f"{name} must fit 64-bit integers on one denominator")
+    return np.array(wholes, dtype=np.int64), denominator

@@ -1,0 +1,101 @@
+"""The one source of random bits: an AES-256-CTR keystream keyed by the operating system.
+
+Claim    every byte is drawn under a key that no other process or thread uses, or an error is raised.
+Because  each thread holds its own key from the OS; the key is dropped after a fork (seen by a fork
+         hook and by the process id) and after `REKEY_AFTER` bytes; nothing ever seeds it.
+Test     tests/noise/test_stream.py, tests/faults/test_randomness.py
+
+There is no seed here, and no setting that adds one. Tests bring their own `Stream`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from abc import ABC, abstractmethod
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
+
+from lapwing.errors import NoEntropy
+
+REKEY_AFTER = 1 << 30
+KEY_BYTES = 32
+_ZEROS = bytes(1 << 19)
+
+
+class Stream(ABC):
+    """Independent uniform bits, as many as asked for."""
+
+    @abstractmethod
+    def take(self, size: int) -> bytes:
+        """`size` fresh random bytes."""
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Fresh 64-bit words."""
+        return np.frombuffer(self.take(8 * count), dtype=np.uint64)
+
+    def halves(self, count: int) -> NDArray[np.uint16]:
+        """Fresh 16-bit words."""
+        return np.frombuffer(self.take(2 * count), dtype=np.uint16)
+
+    def word(self) -> int:
+        """One fresh 64-bit word."""
+        return int.from_bytes(self.take(8), "little")
+
+
+def _key_from_system(digest_before: bytes) -> bytes:
+    try:
+        key = os.urandom(KEY_BYTES)
+    except (OSError, NotImplementedError) as cause:
+        raise NoEntropy("the operating system gave no randomness") from cause
+    if len(key) != KEY_BYTES or len(set(key)) == 1 or _digest(key) == digest_before:
+        raise NoEntropy("the operating system's randomness is stuck or short")
+    return key
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(key).digest()
+
+
+class _Keystream(Stream):
+    """One thread's keystream. Not shared, so it needs no lock that a fork could leave locked."""
+
+    def __init__(self, key: bytes) -> None:
+        self._cipher: CipherContext = Cipher(
+            algorithms.AES256(key), modes.CTR(bytes(16))
+        ).encryptor()
+        self.left = REKEY_AFTER
+
+    def take(self, size: int) -> bytes:
+        self.left -= size
+        if size <= len(_ZEROS):
+            return self._cipher.update(memoryview(_ZEROS)[:size])
+        return self._cipher.update(bytes(size))
+
+
+class SystemStream(Stream):
+    """The process's stream: one keystream per thread, rekeyed by fork and by amount."""
+
+    def __init__(self) -> None:
+        self._forget()
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        self._of_thread = threading.local()
+
+    def take(self, size: int) -> bytes:
+        own = self._of_thread
+        keystream: _Keystream | None = getattr(own, "keystream", None)
+        # The process id catches forks that Python did not see (a C library's fork).
+        if keystream is None or keystream.left < size or own.process != os.getpid():
+            key = _key_from_system(getattr(own, "digest", b""))
+            keystream = own.keystream = _Keystream(key)
+            own.process = os.getpid()
+            own.digest = _digest(key)
+        return keystream.take(size)
+
+
+SYSTEM = SystemStream()

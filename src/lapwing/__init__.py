@@ -1,0 +1,1 @@
+"""Lapwing: differential privacy for every trust model, on one lifetime ledger."""

@@ -26,21 +26,26 @@ Real = Callable[[int], arb]
 
 _DIGITS_AT_MOST = 4000
 _EXPONENT_AT_MOST = 4000
-_lock = threading.RLock()
 
 
-def _new_lock_in_child() -> None:
-    global _lock
-    _lock = threading.RLock()
+class _OneAtATime:
+    """The lock around the precision. A forked child gets a new one: the old may be held for ever."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self.lock = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_new_lock_in_child)
+_one_at_a_time = _OneAtATime()
 
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
     """Compute balls with `bits` bits. The setting is one per process, hence the lock."""
-    with _lock:
+    with _one_at_a_time.lock:
         before = ctx.prec
         ctx.prec = bits
         try:
@@ -125,13 +130,13 @@ def upper(value: arb) -> Fraction:
 def round_up(value: arb | Fraction | int, unit: int) -> int:
     """The least whole number of 1/unit that is at or above `value`."""
     top = upper(value) if isinstance(value, arb) else value
-    return math.ceil(top * unit)
+    return -(-top.numerator * unit // top.denominator)
 
 
 def round_down(value: arb | Fraction | int, unit: int) -> int:
     """The greatest whole number of 1/unit that is at or below `value`."""
     bottom = lower(value) if isinstance(value, arb) else value
-    return math.floor(bottom * unit)
+    return bottom.numerator * unit // bottom.denominator
 
 
 def log_up(value: Fraction | int) -> Fraction:

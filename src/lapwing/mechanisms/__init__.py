@@ -1,1 +1,29 @@
-"""."""
+"""Mechanisms: one file each, with the claim, why it holds, the loss, the sample and the spread."""
+
+from __future__ import annotations
+
+from lapwing.mechanisms.above_threshold import AboveThreshold
+from lapwing.mechanisms.exponential import Exponential
+from lapwing.mechanisms.gaussian import Gaussian
+from lapwing.mechanisms.laplace import Laplace
+from lapwing.mechanisms.noisy_max import NoisyMax
+from lapwing.mechanisms.partition_selection import PartitionSelection
+from lapwing.mechanisms.permute_and_flip import PermuteAndFlip
+from lapwing.mechanisms.quantile import Quantile
+from lapwing.mechanisms.randomized_response import RandomizedResponse
+from lapwing.mechanisms.sensitivity import Sensitivity
+from lapwing.mechanisms.values import Grid
+
+__all__ = [
+    "AboveThreshold",
+    "Exponential",
+    "Gaussian",
+    "Grid",
+    "Laplace",
+    "NoisyMax",
+    "PartitionSelection",
+    "PermuteAndFlip",
+    "Quantile",
+    "RandomizedResponse",
+    "Sensitivity",
+]

@@ -7,7 +7,7 @@ only where a proven margin shows that they decide correctly. There is no seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -17,18 +17,22 @@ from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, Real, exact, positive, whole
 from lapwing.noise import decay, gaussian, laplace, polya, refine, uniform
 from lapwing.noise.choice import Choice
+from lapwing.noise.decay import exp_neg
 from lapwing.noise.stream import SYSTEM
 
 __all__ = [
     "LARGEST_SCALE",
     "bernoulli",
     "bernoulli_exp",
+    "bernoulli_near",
     "discrete_gaussian",
     "discrete_laplace",
+    "exp_neg",
     "exponential_choice",
     "geometric",
     "permutation",
     "polya_share",
+    "rational_scores",
     "uniform_int",
 ]
 
@@ -86,10 +90,20 @@ def bernoulli(probability: Number | Real, size: int) -> NDArray[np.bool_]:
     return refine.coins(SYSTEM, refine.rational(p), _size(size))
 
 
+def bernoulli_near(
+    approximate: NDArray[np.float64], error: float, exactly: Callable[[int], Real]
+) -> NDArray[np.bool_]:
+    """One coin per element, true with probability exactly `exactly(i)`.
+
+    `approximate` is known to be within `error` of it, and decides where that is enough.
+    """
+    return refine.coins_near(SYSTEM, approximate, error, exactly)
+
+
 def bernoulli_exp(x: Scores, *, rate: Number = 1) -> NDArray[np.bool_]:
     """One coin per element, true with probability exactly exp(-rate * x), for rational x >= 0."""
-    wholes, denominator = _wholes(x, "x")
-    if len(wholes) and wholes.min() < 0:
+    wholes, denominator = rational_scores(x, "x")
+    if wholes.min() < 0:
         raise BadParameter("x", "must not be negative")
     return decay.bernoulli_exp(SYSTEM, wholes, positive(rate, "rate") / denominator)
 
@@ -98,14 +112,13 @@ def exponential_choice(
     scores: Scores, rate: Number, size: int = 1, *, counts: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """Indexes with probability exactly proportional to counts * exp(rate * scores)."""
-    wholes, denominator = _wholes(scores, "scores")
-    if not len(wholes):
-        raise BadValue("a choice needs at least one score")
+    wholes, denominator = rational_scores(scores)
     if int(wholes.max()) - int(wholes.min()) >= _MOST_GAP:
         raise BadValue("scores must lie within 2^62 of one another")
     if counts is not None:
-        if counts.shape != wholes.shape or counts.dtype.kind not in "iu" or counts.min() < 1:
-            raise BadValue("counts must be whole numbers above 0, one per score")
+        whole_numbers = isinstance(counts, np.ndarray) and counts.dtype.kind in "iu"
+        if not whole_numbers or counts.shape != wholes.shape or counts.min() < 1:
+            raise BadValue("counts must be an array of whole numbers above 0, one per score")
     rate_of_wholes = positive(rate, "rate") / denominator
     return Choice(wholes.max() - wholes, rate_of_wholes, counts).draw(SYSTEM, _size(size))
 
@@ -115,6 +128,7 @@ def uniform_int(low: int, high: int, size: int) -> NDArray[np.int64]:
     for name, end in (("low", low), ("high", high)):
         if not -(1 << 63) <= whole(end, name, at_least=-(1 << 64)) <= 1 << 63:
             raise BadParameter(name, "must fit 64-bit integers")
+    low, high = int(low), int(high)  # numpy's integers would wrap round in high - low
     if low >= high:
         raise BadParameter("high", "must be above low")
     drawn = uniform.uniform_below(SYSTEM, high - low, _size(size))
@@ -126,19 +140,23 @@ def permutation(count: int) -> NDArray[np.int64]:
     return uniform.permutation(SYSTEM, _size(count))
 
 
-def _wholes(values: Scores, name: str) -> tuple[NDArray[np.int64], int]:
+def rational_scores(values: Scores, name: str = "scores") -> tuple[NDArray[np.int64], int]:
     """Rational values as whole multiples of 1/denominator."""
+    if not len(values):
+        raise BadValue(f"{name}: at least one is needed")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         if values.ndim != 1:
             raise BadValue(f"{name} must be one-dimensional")
-        if values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63:
+        if values.dtype == np.uint64 and values.max() >= 1 << 63:
             raise BadValue(f"{name} must fit 64-bit integers")
         return values.astype(np.int64), 1
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         raise BadValue(f"{name} must be whole or rational: put real values on a public grid first")
+    if isinstance(values, str | bytes):
+        raise BadValue(f"{name} must be a sequence of numbers")
     rationals = [exact(value, name) for value in values]
     denominator = math.lcm(*(value.denominator for value in rationals))
     wholes = [int(value * denominator) for value in rationals]
-    if wholes and max(map(abs, wholes)) >= 1 << 62:
+    if max(map(abs, wholes)) >= 1 << 62:
         raise BadValue(f"{name} must fit 64-bit integers on one denominator")
     return np.array(wholes, dtype=np.int64), denominator

@@ -25,16 +25,14 @@ from lapwing.noise.stream import Stream
 class Choice:
     """Draws indexes with weights counts * exp(-rate * gaps), where the least gap is 0."""
 
-    def __init__(
-        self, gaps: NDArray[np.int64], rate: Fraction, counts: NDArray[np.int64] | None
-    ) -> None:
+    def __init__(self, gaps: NDArray[np.int64], rate: Fraction, counts: NDArray[np.int64] | None) -> None:
         self._gaps, self._rate, self._counts = gaps, rate, counts
         weights = exp_neg(float_gaps(gaps, rate))
         if counts is not None:
             weights *= counts
         sums = np.cumsum(weights)
         self._shares = sums / sums[-1]
-        # Each weight is off by the error of its exponential; n additions and a division are rounded.
+        # Each weight is off by the error of its exponential; n additions and a division round.
         # Weights below exp(-700) count as 0: at most n 2^63 exp(-700) < 2^-900 together.
         self._margin = 4 * (float_error(LARGEST) + (len(gaps) + 4) * 2.0**-52)
         self._exact_sums: dict[int, list[arb]] = {}

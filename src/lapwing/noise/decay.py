@@ -15,9 +15,10 @@ from fractions import Fraction
 from functools import cache
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
-from lapwing.exact import ball, exp_of, lower, precision
+from lapwing.exact import ball, exp_of, precision
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
 
@@ -32,11 +33,21 @@ _LARGEST_RATE = Fraction(10**280)
 
 @cache
 def _tables() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """exp(-16 a) and exp(-i / 1024), correctly rounded (to within a unit in the last place)."""
-    with precision(128):
-        coarse = [float(lower(ball(-16 * a).exp())) for a in range(45)]
-        fine = [float(lower(ball(Fraction(-i, _STEPS)).exp())) for i in range(_PER_COARSE)]
-    return np.array(coarse), np.array(fine)
+    """exp(-16 a) and exp(-i / 1024), each within a unit in the last place."""
+    with precision(192):
+        coarse = _powers(ball(-16).exp(), 45)
+        fine = _powers(ball(Fraction(-1, _STEPS)).exp(), _PER_COARSE)
+    return coarse, fine
+
+
+def _powers(base: arb, count: int) -> NDArray[np.float64]:
+    """base^0, base^1, ...: `count` products lose about `count` units in the 192nd bit, no more."""
+    powers, power = np.empty(count), arb(1)
+    for i in range(count):
+        assert power.rel_accuracy_bits() > 128
+        powers[i] = float(power)
+        power *= base
+    return powers
 
 
 def exp_neg(x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -46,7 +57,7 @@ def exp_neg(x: NDArray[np.float64]) -> NDArray[np.float64]:
     nearest = np.rint(capped * _STEPS)
     r = capped - nearest * (1.0 / _STEPS)
     index = nearest.astype(np.intp)
-    result = fine.take(index & (_PER_COARSE - 1))
+    result: NDArray[np.float64] = fine.take(index & (_PER_COARSE - 1))
     result *= coarse.take(index >> _COARSE_BITS)
     result *= 1.0 - r * (1.0 - r * (0.5 - r * (1.0 / 6.0)))
     result[x > LARGEST] = 0.0
@@ -63,9 +74,7 @@ def float_gaps(whole: NDArray[np.int64], rate: Fraction) -> NDArray[np.float64]:
     return whole.astype(np.float64) * float(min(rate, _LARGEST_RATE))
 
 
-def bernoulli_exp(
-    stream: Stream, numerators: NDArray[np.int64], rate: Fraction
-) -> NDArray[np.bool_]:
+def bernoulli_exp(stream: Stream, numerators: NDArray[np.int64], rate: Fraction) -> NDArray[np.bool_]:
     """Coins that are true with probability exactly exp(-numerators * rate), numerators >= 0."""
     x = float_gaps(numerators, rate)
     return coins_near(

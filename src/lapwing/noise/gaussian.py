@@ -8,8 +8,9 @@ Because  small sigma: inversion over 0, 1, -1, 2, -2, ... with the exact normali
          probability exp(-(x^2 - start^2) / (2 sigma^2)) <= 1. Kept values have the law above.
 Test     tests/noise/test_gaussian.py
 
-The small-sigma sampler does the same work for every value. The large-sigma sampler rejects about 3 %
-of its candidates; how many is independent of the values that are kept, so time tells nothing of them.
+The small-sigma sampler does the same work for every value. The large-sigma sampler rejects about
+3 % of its candidates; how many is independent of the values that are kept, so time tells nothing of
+them.
 """
 
 from __future__ import annotations

@@ -42,15 +42,17 @@ class Inversion:
         self._cdf = cdf
         self._limits = thresholds([cdf(s) for s in range(listed)])
         assert bool(np.all(self._limits[1:] >= self._limits[:-1])), "a cdf does not fall"
-        self._guide: NDArray[np.int16] | None = None
-        self._padded_share = 0.0
+        self._guide: tuple[NDArray[np.int16], float] | None = None
 
     @property
-    def guide(self) -> NDArray[np.int16]:
-        """The symbol of each bucket, or `CUT`. Built at the first large draw."""
+    def guide(self) -> tuple[NDArray[np.int16], float]:
+        """The symbol of each bucket, or `CUT`, and the share of `CUT`: built at first large use.
+
+        Both are published in one assignment: a thread never sees one without the other.
+        """
         if self._guide is None:
-            self._guide = self._build_guide()
-            self._padded_share = float(np.mean(self._guide == CUT))
+            guide = self._build_guide()
+            self._guide = guide, float(np.mean(guide == CUT))
         return self._guide
 
     def _build_guide(self) -> NDArray[np.int16]:
@@ -71,15 +73,14 @@ class Inversion:
 
     def draw_guided(self, stream: Stream, size: int) -> NDArray[np.int16]:
         """`size` symbols by the guide table: for large batches."""
-        guide = self.guide
+        guide, share = self.guide
         leading = stream.halves(size)
         symbols = guide.take(leading)
         cut = np.flatnonzero(symbols == CUT)
-        if self._padded_share:
-            rest = stream.words(max(len(cut), padded_count(self._padded_share, size)))
-            words = rest >> np.uint64(GUIDE_BITS)
-            words[: len(cut)] |= leading[cut].astype(np.uint64) << np.uint64(REST_BITS)
-            symbols[cut] = self._symbols_of(stream, words)[: len(cut)]
+        rest = stream.words(max(len(cut), padded_count(share, size)))
+        words = rest >> np.uint64(GUIDE_BITS)
+        words[: len(cut)] |= leading[cut].astype(np.uint64) << np.uint64(REST_BITS)
+        symbols[cut] = self._symbols_of(stream, words)[: len(cut)]
         return symbols
 
     def _symbols_of(self, stream: Stream, words: NDArray[np.uint64]) -> NDArray[np.int64]:

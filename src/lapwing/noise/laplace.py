@@ -42,7 +42,8 @@ def _digit(t: Fraction, j: int) -> Real:
 
     def at(bits: int) -> arb:
         with precision(bits):
-            return 1 / (1 + ball((1 << j) / t).exp())
+            weight = ball(-(1 << j) / t).exp()  # at most 1, while exp(2^j / t) may overflow
+            return weight / (1 + weight)
 
     return at
 
@@ -69,11 +70,12 @@ def _group_cdf(t: Fraction, low: int, width: int | None, coin: bool) -> Callable
             digits, tails = (symbol >> 1, symbol & 1) if coin else (symbol, 1)
             with precision(bits + 64):
                 # expm1 keeps its relative precision where 1 - q would cancel.
-                total = arb(1) if width is None else -ball(-step * (1 << width)).expm1()
-                before = -ball(-step * digits).expm1()
-                through = -ball(-step * (digits + 1)).expm1()
+                fall = ball(-step)
+                total = arb(1) if width is None else -(fall * (1 << width)).expm1()
+                through = -(fall * (digits + 1)).expm1()
                 if tails:
                     return through / total
+                before = -(fall * digits).expm1()
                 clear = 1 / (1 + ball(-1 / t).exp())
                 return (before + (through - before) * clear) / total
 

@@ -1,12 +1,13 @@
 """A share of discrete Laplace noise, for parties who add their shares up.
 
-Claim    a Polya share P(r, t) has P[k] = binomial(k + r - 1, k) (1 - q)^r q^k, q = exp(-1/t); shares with
-         r_1 + ... + r_m = 1 add up to a geometric. So the difference of two shares at r = 1/m is one
-         party's part of discrete Laplace noise at scale t.
-Because  P(r, t) is the sum of N logarithmic variables, P[L = k] = q^k / (k lambda), where N is Poisson
-         with mean r lambda and lambda = -ln(1 - q): the generating functions agree. N comes by
-         inversion. L comes from doubling blocks [2^b, 2^(b+1)): block b with weight q^(2^b), a place
-         k in it uniformly, kept with probability (2^b / k) q^(k - 2^b); kept values have the law above.
+Claim    a Polya share P(r, t) has P[k] = binomial(k + r - 1, k) (1 - q)^r q^k, q = exp(-1/t);
+         shares with r_1 + ... + r_m = 1 add up to a geometric. So the difference of two shares at
+         r = 1/m is one party's part of discrete Laplace noise at scale t.
+Because  P(r, t) is the sum of N logarithmic variables, P[L = k] = q^k / (k lambda), where N is
+         Poisson with mean r lambda and lambda = -ln(1 - q): the generating functions agree. N comes
+         by inversion. L comes from doubling blocks [2^b, 2^(b+1)): block b with weight q^(2^b), a
+         place k in it uniformly, kept with probability (2^b / k) q^(k - 2^b); kept values have the
+         law above.
 Test     tests/noise/test_polya.py
 
 How many logarithmic variables a share sums up is random and shows in the time: batches only.
@@ -46,14 +47,17 @@ def _poisson_cdf(r: Fraction, t: Fraction, symbol: int) -> Real:
 
 
 def _block_cdf(t: Fraction, blocks: int, symbol: int) -> Real:
-    """Blocks 0 .. symbol out of all. Blocks from `blocks` on weigh less than 2^-64 together."""
+    """Blocks 0 .. symbol out of all. Blocks from `blocks` on weigh less than 2^-64 together.
+
+    Weights are taken relative to block 0, so that a tiny t does not turn them all into 0.
+    """
 
     def at(bits: int) -> arb:
         with precision(bits + 64):
             sums: list[arb] = []
             total, smallest = arb(0), arb(2) ** -(bits + 64)
             while True:
-                weight = ball(-(1 << len(sums)) / t).exp()
+                weight = ball((1 - (1 << len(sums))) / t).exp()
                 total += weight
                 sums.append(total)
                 # Past t the weights fall faster than halving: the rest is below the last one.

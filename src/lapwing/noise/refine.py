@@ -20,15 +20,16 @@ from flint import arb
 from numpy.typing import NDArray
 
 from lapwing.errors import Undecided
-from lapwing.exact import Real, ball, lower, precision, upper
+from lapwing.exact import Real, ball, precision
 from lapwing.noise.stream import Stream
 
 WORD = 64
 MOST_BITS = 17 * WORD
 GUARD = 64
 
-# Thresholds are kept as 64-bit integers that are within 1 of p * 2^64; a word within 1 of its
-# threshold is a tie. `TIE_WIDTH` words are ties: threshold - 1, threshold, threshold + 1.
+# Thresholds are kept as 64-bit integers with threshold <= p * 2^64 < threshold + 3/2. A word up to
+# threshold - 1 is below p and one from threshold + 2 on is not. `TIE_WIDTH` words are left to the
+# exact comparison: threshold - 1 (to spare), threshold, threshold + 1.
 TIE_WIDTH = 3
 
 
@@ -46,9 +47,10 @@ class Uniform:
             ball_of_real = real(self._bits + GUARD)
             with precision(self._bits + 2 * GUARD):
                 scaled = ball_of_real * (arb(2) ** self._bits)
-                if self._digits + 1 <= lower(scaled):
+                # A comparison with a ball is true only when it holds for every point of the ball.
+                if scaled >= self._digits + 1:
                     return True
-                if self._digits >= upper(scaled):
+                if scaled <= self._digits:
                     return False
             if self._bits >= MOST_BITS:
                 raise Undecided("a random comparison stayed open; nothing was released")
@@ -57,13 +59,15 @@ class Uniform:
 
 
 def threshold(real: Real) -> int:
-    """A 64-bit integer within 1 of real * 2^64."""
+    """A 64-bit integer with threshold <= real * 2^64 < threshold + 3/2, for a real in [0, 1]."""
     value = real(WORD + 2 * GUARD)
     with precision(WORD + 3 * GUARD):
         scaled = value * (arb(2) ** WORD)
-        low, high = lower(scaled), upper(scaled)
-    assert high - low < Fraction(1, 2), "balls must be finer than the word they are rounded to"
-    return min(max(int(low), 0), (1 << WORD) - 1)
+        # Rounded inside the ball library: as a fraction, exp(-10^9) would have a billion digits.
+        whole = scaled.lower().floor().unique_fmpz() if scaled.rad() < 0.25 else None
+    if whole is None:
+        raise Undecided("a real was not known finely enough; nothing was drawn")
+    return min(max(int(whole), 0), (1 << WORD) - 1)
 
 
 def thresholds(reals: list[Real]) -> NDArray[np.uint64]:
@@ -89,7 +93,7 @@ def rational(value: Fraction) -> Real:
 
 def coins(stream: Stream, real: Real, size: int) -> NDArray[np.bool_]:
     """`size` independent coins, each true with probability exactly `real`."""
-    limit = np.uint64(threshold(real))
+    limit = thresholds([real])
     words = stream.words(size)
     heads = words < limit
     for i in np.flatnonzero(ties(words, limit)):

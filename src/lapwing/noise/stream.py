@@ -1,8 +1,10 @@
 """The one source of random bits: an AES-256-CTR keystream keyed by the operating system.
 
-Claim    every byte is drawn under a key that no other process or thread uses, or an error is raised.
+Claim    every byte is drawn under a key that no other process or thread uses, or an error is
+         raised.
 Because  each thread holds its own key from the OS; the key is dropped after a fork (seen by a fork
-         hook and by the process id) and after `REKEY_AFTER` bytes; nothing ever seeds it.
+         hook and by the process id) and after `REKEY_AFTER` bytes; nothing ever seeds it. A key
+         that this process or its parent has had lately is refused.
 Test     tests/noise/test_stream.py, tests/faults/test_randomness.py
 
 There is no seed here, and no setting that adds one. Tests bring their own `Stream`.
@@ -14,6 +16,7 @@ import hashlib
 import os
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
@@ -23,6 +26,7 @@ from lapwing.errors import NoEntropy
 
 REKEY_AFTER = 1 << 30
 KEY_BYTES = 32
+KEYS_REMEMBERED = 1024
 _ZEROS = bytes(1 << 19)
 
 
@@ -46,27 +50,28 @@ class Stream(ABC):
         return int.from_bytes(self.take(8), "little")
 
 
-def _key_from_system(digest_before: bytes) -> bytes:
+# Digests of the latest keys of all threads, kept over a fork: a source that repeats one is stuck.
+_recent: deque[bytes] = deque(maxlen=KEYS_REMEMBERED)
+
+
+def _key_from_system() -> bytes:
     try:
         key = os.urandom(KEY_BYTES)
     except (OSError, NotImplementedError) as cause:
         raise NoEntropy("the operating system gave no randomness") from cause
-    if len(key) != KEY_BYTES or len(set(key)) == 1 or _digest(key) == digest_before:
+    digest = hashlib.sha256(key).digest()
+    # First append, then count: of two threads with one key, the later one sees both.
+    _recent.append(digest)
+    if len(key) != KEY_BYTES or len(set(key)) == 1 or _recent.count(digest) > 1:
         raise NoEntropy("the operating system's randomness is stuck or short")
     return key
-
-
-def _digest(key: bytes) -> bytes:
-    return hashlib.sha256(key).digest()
 
 
 class _Keystream(Stream):
     """One thread's keystream. Not shared, so it needs no lock that a fork could leave locked."""
 
     def __init__(self, key: bytes) -> None:
-        self._cipher: CipherContext = Cipher(
-            algorithms.AES256(key), modes.CTR(bytes(16))
-        ).encryptor()
+        self._cipher: CipherContext = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
         self.left = REKEY_AFTER
 
     def take(self, size: int) -> bytes:
@@ -91,10 +96,8 @@ class SystemStream(Stream):
         keystream: _Keystream | None = getattr(own, "keystream", None)
         # The process id catches forks that Python did not see (a C library's fork).
         if keystream is None or keystream.left < size or own.process != os.getpid():
-            key = _key_from_system(getattr(own, "digest", b""))
-            keystream = own.keystream = _Keystream(key)
+            keystream = own.keystream = _Keystream(_key_from_system())
             own.process = os.getpid()
-            own.digest = _digest(key)
         return keystream.take(size)
 
 

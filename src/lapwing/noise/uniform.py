@@ -2,7 +2,8 @@
 
 Claim    every number of the range, every order of the items, is equally likely.
 Because  words beyond the last whole multiple of the range are drawn again (probability below
-         range / 2^64); sorting by distinct random keys is fair, and keys are drawn again when two agree.
+         range / 2^64); sorting by distinct random keys is fair, and keys are drawn again when two
+         agree.
 Test     tests/noise/test_uniform.py
 
 How often something is drawn again is independent of what comes out.

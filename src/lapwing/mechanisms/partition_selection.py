@@ -1,0 +1,130 @@
+"""Partition selection: which keys may be shown at all, when the keys come from the data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, Real, ball, lower, precision, whole
+from lapwing.noise import bernoulli_near, exp_neg
+from lapwing.privacy import Approximate
+from lapwing.privacy.loss import checked_delta, checked_epsilon
+
+BITS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSelection:
+    """A key held by n distinct units is shown with the greatest probability that (ε, δ) allows.
+
+    Claim    (ε, δ)-private if a unit holds at most `keys` keys.
+    Because  each key is decided alone at (ε, δ) / keys. The optimal keeping probability is
+             p(n) = min(e^ε p(n-1) + δ, 1 - e^-ε (1 - p(n-1) - δ), 1), p(0) = 0: each term is one
+             of the inequalities of (ε, δ) between n - 1 and n units. It has a closed form: first
+             c (e^nε - 1) with c = δ / (e^ε - 1), and from n₁ on 1 + c - (1 + c - p(n₁)) e^-(n-n₁)ε.
+    Test     claims/test_partition_selection.py::test_neighbouring_counts_are_within_epsilon_and_delta
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    keys: int
+
+    def __post_init__(self) -> None:
+        whole(self.keys, "keys", at_least=1)
+        checked_epsilon(self.epsilon / self.keys, "epsilon / keys")
+        if not checked_delta(self.delta) > 0:
+            raise BadParameter("delta", "must be above 0: undeclared keys need a δ")
+        if self.delta / self.keys > self.epsilon / self.keys:
+            raise BadParameter("delta", "must not exceed ε")
+
+    @classmethod
+    def for_budget(cls, epsilon: Number, delta: Number, *, keys: int) -> PartitionSelection:
+        """(ε, δ)-private for units that hold at most `keys` keys."""
+        return cls(checked_epsilon(epsilon), checked_delta(delta), keys)
+
+    @property
+    def loss(self) -> Approximate:
+        """What one selection over all keys reveals."""
+        return Approximate(self.epsilon, self.delta)
+
+    @property
+    def _each(self) -> tuple[Fraction, Fraction]:
+        return self.epsilon / self.keys, self.delta / self.keys
+
+    def _rise(self) -> arb:
+        """c = δ / (e^ε - 1), at the current precision."""
+        epsilon, delta = self._each
+        return ball(delta) / ball(epsilon).expm1()
+
+    def _turns(self) -> tuple[int, int]:
+        """n₁, up to which p rises by e^ε, and the last n at which p is below 1."""
+        epsilon, delta = self._each
+        with precision(BITS):
+            e = ball(epsilon).exp()
+            ratio = (e + 2 * ball(delta) - 1) / ((e + 1) * ball(delta))
+            first = 1 + math.floor(lower(ratio.log() / ball(epsilon)))
+            left = (1 - self._rising(first)) / self._rise()
+            return first, first + math.floor(lower((1 + left).log() / ball(epsilon)))
+
+    def _rising(self, count: int) -> arb:
+        epsilon, _ = self._each
+        return self._rise() * ball(count * epsilon).expm1()
+
+    def keep_probability(self, count: int) -> Real:
+        """p(count), to any precision."""
+        first, last = self._turns()
+        epsilon, _ = self._each
+
+        def at(bits: int) -> arb:
+            with precision(bits + 64):
+                if count <= 0:
+                    return arb(0)
+                if count <= first:
+                    return self._rising(count)
+                if count > last:
+                    return arb(1)
+                top = 1 + self._rise()
+                return top - (top - self._rising(first)) * ball((first - count) * epsilon).exp()
+
+        return at
+
+    def sample(self, counts: ArrayLike) -> NDArray[np.bool_]:
+        """Which keys are shown, given how many distinct units hold each."""
+        array = np.atleast_1d(np.asarray(counts))
+        if array.dtype.kind not in "iu" or array.ndim != 1:
+            raise BadValue("counts must be whole numbers of distinct units, one per key")
+        first, last = self._turns()
+        held = np.clip(array, 0, last + 1).astype(np.int64)
+        approximate, error = self._approximate(held, first, last)
+        return bernoulli_near(approximate, error, lambda i: self.keep_probability(int(held[i])))
+
+    def _approximate(
+        self, counts: NDArray[np.int64], first: int, last: int
+    ) -> tuple[NDArray[np.float64], float]:
+        """p in floats and its absolute error: some 2^-42 from the exponents and exponentials."""
+        epsilon = float(self._each[0])
+        with precision(BITS):
+            c, turn = float(self._rise()), float(self._rising(first))
+        rising = c / exp_neg(np.minimum(counts, first) * epsilon) - c
+        settling = 1 + c - (1 + c - turn) * exp_neg(np.maximum(counts - first, 0) * epsilon)
+        p = np.where(counts <= first, rising, settling)
+        p[counts > last] = 1.0
+        return p, (1 + c) * 2.0**-38
+
+    def spread(self, confidence: Number) -> int:
+        """The least number of units at which a key is shown with this confidence."""
+        level = Fraction(confidence) if not isinstance(confidence, float) else Fraction(str(confidence))
+        low, high = 0, self._turns()[1] + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if lower(self.keep_probability(middle)(BITS)) >= level:
+                high = middle
+            else:
+                low = middle
+        return high

@@ -1,0 +1,119 @@
+"""Randomized response: each respondent flips the coins, nobody is trusted with the truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, Real, ball, exact, log_up, precision, whole
+from lapwing.mechanisms.spread import checked_confidence
+from lapwing.noise import bernoulli, uniform_int
+from lapwing.privacy import Pure
+from lapwing.privacy.loss import checked_epsilon
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    """The truth with a fixed probability, otherwise one of the other options, all alike.
+
+    Claim    each report is purely private with ε = ln(truth / other), for any two true answers;
+             m questions cost m ε.
+    Because  a report has probability `truth` for one answer and `other` for all the rest.
+    Test     claims/test_randomized_response.py::test_every_report_is_within_the_claimed_ratio
+
+    Either `epsilon` is set and truth = e^ε / (e^ε + options - 1), or a rational `truth` is set.
+    """
+
+    options: int
+    epsilon: Fraction | None = None
+    truth: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        whole(self.options, "options", at_least=2)
+        if (self.epsilon is None) == (self.truth is None):
+            raise BadParameter("epsilon", "either ε or the probability of the truth must be given")
+        if self.epsilon is not None:
+            checked_epsilon(self.epsilon)
+        if self.truth is not None and not Fraction(1, self.options) < self.truth < 1:
+            raise BadParameter("truth", "must lie between 1/options and 1: certainty hides nothing")
+
+    @classmethod
+    def for_epsilon(cls, epsilon: Number, *, options: int = 2) -> RandomizedResponse:
+        """Exactly ε-private for one answer out of `options`."""
+        return cls(options, epsilon=checked_epsilon(epsilon))
+
+    @classmethod
+    def for_truth(cls, truth: Number, *, options: int = 2) -> RandomizedResponse:
+        """The truth with exactly this probability."""
+        return cls(options, truth=exact(truth, "truth"))
+
+    @classmethod
+    def two_coins(cls) -> RandomizedResponse:
+        """Heads: the truth. Tails: a second coin answers. So 3/4 truth, exactly ln 3."""
+        return cls.for_truth(Fraction(3, 4))
+
+    @property
+    def loss(self) -> Pure:
+        """What one report reveals (ln is rounded up)."""
+        if self.truth is None:
+            assert self.epsilon is not None
+            return Pure(self.epsilon)
+        return Pure(log_up(self.truth * (self.options - 1) / (1 - self.truth)))
+
+    def truth_probability(self) -> Real:
+        """The probability of reporting the truth, to any precision."""
+
+        def at(bits: int) -> arb:
+            with precision(bits + 64):
+                if self.truth is not None:
+                    return ball(self.truth)
+                assert self.epsilon is not None
+                return 1 / (1 + (self.options - 1) * ball(-self.epsilon).exp())
+
+        return at
+
+    def sample(self, answers: ArrayLike) -> NDArray[np.int64]:
+        """One report per answer; answers are 0 .. options - 1."""
+        array = np.atleast_1d(np.asarray(answers))
+        if array.dtype == bool:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
+            raise BadValue("answers must be whole numbers, one or more")
+        if array.min() < 0 or array.max() >= self.options:
+            raise BadValue(f"answers must lie in 0 .. {self.options - 1}")
+        true = array.astype(np.int64)
+        told = bernoulli(self.truth_probability(), len(true))
+        others = uniform_int(1, self.options, len(true))
+        return np.where(told, true, (true + others) % self.options)
+
+    def _probabilities(self) -> tuple[float, float]:
+        truth = float(self.truth_probability()(64))
+        return truth, (1 - truth) / (self.options - 1)
+
+    def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
+        """Unbiased shares of the options among the respondents (they may fall outside [0, 1])."""
+        counts = np.bincount(np.asarray(reports, dtype=np.int64), minlength=self.options)
+        truth, other = self._probabilities()
+        shares: NDArray[np.float64] = (counts / counts.sum() - other) / (truth - other)
+        return shares
+
+    def standard_error(self, n: int, *, share: float = 0.5) -> float:
+        """Of an estimated share of the population, from n independent reports."""
+        truth, other = self._probabilities()
+        seen = other + share * (truth - other)
+        return math.sqrt(seen * (1 - seen) / whole(n, "n", at_least=1)) / (truth - other)
+
+    def spread(self, confidence: Number, *, n: int) -> float:
+        """With this confidence an estimate is so close to the respondents' true share (any data).
+
+        Hoeffding: n independent reports, each in {0, 1}.
+        """
+        miss = float(1 - checked_confidence(confidence))
+        truth, other = self._probabilities()
+        return math.sqrt(math.log(2 / miss) / (2 * whole(n, "n", at_least=1))) / (truth - other)

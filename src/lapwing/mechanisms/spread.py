@@ -1,0 +1,60 @@
+"""How far off an answer may be, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+from flint import arb
+
+from lapwing.errors import BadParameter
+from lapwing.exact import Number, ball, exact, precision, upper, whole
+
+BITS = 256
+
+
+def checked_confidence(value: Number) -> Fraction:
+    """A confidence level strictly between 0 and 1."""
+    level = exact(value, "confidence")
+    if not 0 < level < 1:
+        raise BadParameter("confidence", "must lie strictly between 0 and 1")
+    return level
+
+
+def miss_of_each(confidence: Fraction, answers: int) -> Fraction:
+    """How often each of `answers` independent answers may miss, if all are to hold together.
+
+    1 - confidence^(1/answers), rounded down.
+    """
+    count = whole(answers, "answers", at_least=1)
+    if count == 1:
+        return 1 - confidence
+    with precision(BITS):
+        return 1 - upper((ball(confidence).log() / count).exp())
+
+
+def least_width(tail: Callable[[int], arb], miss: Fraction) -> int:
+    """The least w with tail(w) = P[|noise| > w] <= miss: doubling, then halving."""
+
+    def holds(width: int) -> bool:
+        return upper(tail(width)) <= miss
+
+    if holds(0):
+        return 0
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def score_gap(rate: Fraction, candidates: int, confidence: Number) -> Fraction:
+    """ln(candidates / miss) / rate, rounded up: how far below the best an exponential choice falls."""
+    miss = 1 - checked_confidence(confidence)
+    with precision(BITS):
+        log = upper(ball(whole(candidates, "candidates", at_least=1) / miss).log())
+    return Fraction(math.ceil(log / rate * 10**9), 10**9)

@@ -1,0 +1,320 @@
+"""What a release can reveal about one unit, before it is priced for an account.
+
+A loss is δ₀ and a remainder. With probability δ₀ anything may happen; otherwise the remainder's
+bounds hold: a pure ε (or none), a Rényi curve (or none), and optionally a pair (ε_b, δ_b) for a run
+whose steps are fixed beforehand. docs/arguments/portfolio.md says why they may be added separately.
+
+All parameters are exact rationals; what is irrational is rounded up.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+
+from flint import arb
+
+from lapwing.errors import BadParameter
+from lapwing.exact import Number, ball, exact, exp_up, positive, precision, round_up, whole
+from lapwing.privacy import curves
+
+SMALLEST_EPSILON = Fraction(1, 10**9)
+LARGEST_EPSILON = Fraction(1000)
+NOTHING = Fraction(0)
+Pair = tuple[Fraction, Fraction]
+
+
+def checked_epsilon(value: Number, name: str = "epsilon") -> Fraction:
+    """ε as an exact rational in [1e-9, 1000]."""
+    epsilon = positive(value, name)
+    if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
+        raise BadParameter(name, "must lie between 1e-9 (one ledger unit) and 1000")
+    return epsilon
+
+
+def checked_delta(value: Number, name: str = "delta") -> Fraction:
+    """δ as an exact rational in [0, 1)."""
+    delta = exact(value, name)
+    if not 0 <= delta < 1:
+        raise BadParameter(name, "must lie in [0, 1)")
+    return delta
+
+
+class Loss(ABC):
+    """An upper bound on what one release reveals, for one neighbouring step."""
+
+    @property
+    def delta0(self) -> Fraction:
+        """The probability with which anything may happen."""
+        return NOTHING
+
+    @property
+    def pure(self) -> Fraction | None:
+        """The remainder's pure ε, if it has one."""
+        return None
+
+    @property
+    def pair(self) -> Pair | None:
+        """(ε_b, δ_b) of the remainder as a black box; (pure, 0) unless something else was priced."""
+        pure = self.pure
+        return None if pure is None else (pure, NOTHING)
+
+    @abstractmethod
+    def renyi(self, order: Fraction) -> arb | None:
+        """An upper bound on the remainder's Rényi divergence, if it has one."""
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int] | None:
+        """`renyi` in whole 1/unit, rounded up. Overrides are faster and give the same numbers."""
+        values = [self.renyi(Fraction(order)) for order in orders]
+        if any(value is None for value in values):
+            return None
+        return [max(round_up(value, unit), 0) for value in values if value is not None]
+
+    @abstractmethod
+    def for_group(self, size: int) -> Loss:
+        """The loss for `size` neighbouring steps at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pure(Loss):
+    """ε-private, and nothing more is known."""
+
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        if self.epsilon < 0:
+            raise BadParameter("epsilon", "must not be negative")
+
+    @property
+    def pure(self) -> Fraction:
+        return self.epsilon
+
+    def renyi(self, order: Fraction) -> arb:
+        return curves.randomized_response(order, self.epsilon)
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        return curves.randomized_response_units(orders, self.epsilon, unit)
+
+    def for_group(self, size: int) -> Pure:
+        return Pure(whole(size, "size", at_least=1) * self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class Approximate(Loss):
+    """(ε, δ)-private: with probability δ anything, otherwise at most ε."""
+
+    epsilon: Fraction
+    delta: Fraction
+
+    def __post_init__(self) -> None:
+        if self.epsilon < 0:
+            raise BadParameter("epsilon", "must not be negative")
+        if not 0 <= self.delta <= 1:
+            raise BadParameter("delta", "must lie in [0, 1]")
+
+    @property
+    def delta0(self) -> Fraction:
+        return self.delta
+
+    @property
+    def pure(self) -> Fraction:
+        return self.epsilon
+
+    def renyi(self, order: Fraction) -> arb:
+        return curves.randomized_response(order, self.epsilon)
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        return curves.randomized_response_units(orders, self.epsilon, unit)
+
+    def for_group(self, size: int) -> Approximate:
+        """(kε, δ (e^{kε} − 1) / (e^ε − 1)): δ + e^ε δ + ... + e^{(k−1)ε} δ."""
+        k = whole(size, "size", at_least=1)
+        factor = sum((exp_up(i * self.epsilon) for i in range(1, k)), Fraction(1))
+        return Approximate(k * self.epsilon, min(self.delta * factor, Fraction(1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Concentrated(Loss):
+    """ρ-zCDP: Rényi divergence at most ρ · order, as of Gaussian noise with ρ = Δ² / 2σ²."""
+
+    rho: Fraction
+
+    def __post_init__(self) -> None:
+        if self.rho < 0:
+            raise BadParameter("rho", "must not be negative")
+
+    def renyi(self, order: Fraction) -> arb:
+        with precision(curves.BITS):
+            return ball(order * self.rho)
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        numerator, denominator = unit * self.rho.numerator, self.rho.denominator
+        return [-(-order * numerator // denominator) for order in orders]
+
+    def for_group(self, size: int) -> Concentrated:
+        return Concentrated(whole(size, "size", at_least=1) ** 2 * self.rho)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedRange(Loss):
+    """Pure ε whose log-ratios span a range of only ε: the exponential mechanism."""
+
+    epsilon: Fraction
+
+    @property
+    def pure(self) -> Fraction:
+        return self.epsilon
+
+    def renyi(self, order: Fraction) -> arb:
+        return curves.bounded_range(order, self.epsilon)
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        as_pure = curves.randomized_response_units(orders, self.epsilon, unit)
+        as_range = Concentrated(self.epsilon**2 / 8).renyi_units(orders, unit)
+        return list(map(min, as_pure, as_range))
+
+    def for_group(self, size: int) -> BoundedRange:
+        return BoundedRange(whole(size, "size", at_least=1) * self.epsilon)
+
+
+@dataclass(frozen=True, slots=True)
+class LaplaceNoise(Loss):
+    """Discrete Laplace noise at `scale` on integers that differ by at most `distance` in L1."""
+
+    scale: Fraction
+    distance: int
+
+    @property
+    def pure(self) -> Fraction:
+        return Fraction(self.distance * self.scale.denominator, self.scale.numerator)
+
+    def renyi(self, order: Fraction) -> arb:
+        return curves.discrete_laplace(order, self.scale, self.distance)
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        return curves.discrete_laplace_units(orders, self.scale, self.distance, unit)
+
+    def for_group(self, size: int) -> LaplaceNoise:
+        return LaplaceNoise(self.scale, whole(size, "size", at_least=1) * self.distance)
+
+
+@dataclass(frozen=True, slots=True)
+class GaussianNoise(Loss):
+    """Discrete Gaussian noise at `sigma` on integer vectors within L2 distance √l2_squared."""
+
+    sigma: Fraction
+    l2_squared: Fraction
+    dimension: int = 1
+
+    @property
+    def concentrated(self) -> Concentrated:
+        """The same as zCDP: ρ = Δ² / 2σ², whatever the dimension."""
+        return Concentrated(self.l2_squared / (2 * self.sigma * self.sigma))
+
+    def renyi(self, order: Fraction) -> arb:
+        return self.concentrated.renyi(order)
+
+    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        return self.concentrated.renyi_units(orders, unit)
+
+    def for_group(self, size: int) -> GaussianNoise:
+        factor = whole(size, "size", at_least=1) ** 2
+        return GaussianNoise(self.sigma, factor * self.l2_squared, self.dimension)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledGaussian(Loss):
+    """`steps` rounds of Gaussian noise, each on a fresh Poisson sample at `rate` of the units.
+
+    `sigma` is in units of the sensitivity; neighbours add or remove one unit.
+    """
+
+    rate: Fraction
+    sigma: Fraction
+    steps: int = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise BadParameter("rate", "must lie in (0, 1]")
+        positive(self.sigma, "sigma")
+        whole(self.steps, "steps", at_least=1)
+
+    def renyi(self, order: Fraction) -> arb:
+        return self.steps * curves.sampled_gaussian(order, self.rate, self.sigma)
+
+    def for_group(self, size: int) -> Loss:
+        raise BadParameter("size", "a sampled run has no group bound here: name the group as the unit")
+
+
+@dataclass(frozen=True, slots=True)
+class _Several(Loss):
+    """Losses of which every bound is combined on its own; a bound that one lacks, all lack."""
+
+    parts: tuple[Loss, ...]
+
+    @staticmethod
+    @abstractmethod
+    def _rationals(values: list[Fraction]) -> Fraction: ...
+
+    @staticmethod
+    @abstractmethod
+    def _balls(one: arb, other: arb) -> arb: ...
+
+    @property
+    def delta0(self) -> Fraction:
+        return self._rationals([part.delta0 for part in self.parts])
+
+    @property
+    def pure(self) -> Fraction | None:
+        known = [part.pure for part in self.parts if part.pure is not None]
+        return self._rationals(known) if len(known) == len(self.parts) else None
+
+    @property
+    def pair(self) -> Pair | None:
+        known = [part.pair for part in self.parts if part.pair is not None]
+        if len(known) < len(self.parts):
+            return None
+        epsilons, deltas = [pair[0] for pair in known], [pair[1] for pair in known]
+        return self._rationals(epsilons), self._rationals(deltas)
+
+    def renyi(self, order: Fraction) -> arb | None:
+        known = [value for part in self.parts if (value := part.renyi(order)) is not None]
+        if len(known) < len(self.parts):
+            return None
+        with precision(curves.BITS):
+            return reduce(self._balls, known, arb(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Sum(_Several):
+    """Several releases about the same units: every bound adds up (sequential composition)."""
+
+    @staticmethod
+    def _rationals(values: list[Fraction]) -> Fraction:
+        return sum(values, Fraction(0))
+
+    @staticmethod
+    def _balls(one: arb, other: arb) -> arb:
+        return one + other
+
+    def for_group(self, size: int) -> Sum:
+        return Sum(tuple(part.for_group(size) for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Worst(_Several):
+    """Releases about disjoint sets of units: a unit meets one of them (parallel composition)."""
+
+    @staticmethod
+    def _rationals(values: list[Fraction]) -> Fraction:
+        return max(values, default=Fraction(0))
+
+    @staticmethod
+    def _balls(one: arb, other: arb) -> arb:
+        return one.max(other)
+
+    def for_group(self, size: int) -> Sum:
+        """A group may meet several of the sets, so their losses add up."""
+        return Sum(tuple(part.for_group(size) for part in self.parts))

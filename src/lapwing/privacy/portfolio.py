@@ -1,0 +1,185 @@
+"""The filter that decides whether one more charge fits a lifetime budget (ε, δ).
+
+Claim    however the next charge is chosen from earlier answers, everything that was admitted together
+         is (ε, δ)-private.
+Because  seven filters run side by side, each valid on its own for adaptive choices with its own
+         share of δ; going on while at least one holds costs the sum of their shares.
+         docs/arguments/portfolio.md has the proof.
+Test     tests/claims/test_portfolio.py
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from lapwing.errors import BadParameter, OverBudget
+from lapwing.exact import Number, round_down
+from lapwing.privacy.charge import (
+    DELTA,
+    DELTA0,
+    DELTA_UNIT,
+    EPSILON,
+    EPSILON_UNIT,
+    FIRST_ORDER,
+    Charge,
+    price,
+)
+from lapwing.privacy.convert import renyi_cap
+from lapwing.privacy.loss import Loss, Pure, checked_delta, checked_epsilon
+
+# Shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.
+SHARE_DELTA0 = Fraction(6, 100)
+SHARE_PAIR = Fraction(4, 100)
+SHARE_ORDERS = tuple(Fraction(share, 100) for share in (9, 27, 36, 9, 9))
+ORDER_RATIOS = tuple(Fraction(ratio, 10) for ratio in (6, 8, 10, 16, 30))
+assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
+
+
+def best_order(epsilon: Fraction, delta: Fraction) -> int:
+    """The whole order at which most charges of zCDP kind fit: the cap per unit of order is greatest."""
+    best, found = Fraction(-(10**9)), 2
+    for order in range(2, 100_000):
+        worth = renyi_cap(order, epsilon, delta) / order
+        if worth > best:
+            best, found = worth, order
+        elif best > 0 or order > 4 * found:
+            break
+    return found
+
+
+def default_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
+    """Five distinct whole orders around the best one."""
+    if delta == 0:
+        return (2, 3, 4, 5, 6)
+    centre = best_order(epsilon, delta * SHARE_ORDERS[2])
+    orders: list[int] = []
+    for ratio in ORDER_RATIOS:
+        orders.append(max(round(centre * ratio), (orders[-1] if orders else 1) + 1))
+    return tuple(orders)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """A lifetime budget, fixed once when an account is opened."""
+
+    epsilon: Fraction
+    delta: Fraction
+    orders: tuple[int, ...]
+    caps: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if len(self.orders) != len(SHARE_ORDERS) or sorted(set(self.orders)) != list(self.orders):
+            raise BadParameter("orders", "must be five rising whole numbers")
+        if self.orders[0] < 2:
+            raise BadParameter("orders", "must be at least 2")
+        caps = [
+            round_down(self.delta * SHARE_DELTA0, DELTA_UNIT),
+            round_down(self.epsilon, EPSILON_UNIT),
+            round_down(self.delta * SHARE_PAIR, DELTA_UNIT),
+        ]
+        for order, share in zip(self.orders, SHARE_ORDERS, strict=True):
+            # A cap below 0 is a filter that never holds; -1 keeps even a free charge out of it.
+            delta = self.delta * share
+            cap = renyi_cap(order, self.epsilon, delta) if delta else Fraction(-1)
+            caps.append(max(round_down(cap, EPSILON_UNIT), -1))
+        object.__setattr__(self, "caps", tuple(caps))
+
+    @classmethod
+    def of(cls, epsilon: Number, delta: Number) -> Terms:
+        """The terms for a lifetime (ε, δ) with the default orders."""
+        e, d = checked_epsilon(epsilon), checked_delta(delta)
+        return cls(e, d, default_orders(e, d))
+
+    @property
+    def nothing_spent(self) -> tuple[int, ...]:
+        """The sums of an account that has been charged nothing."""
+        return (0,) * len(self.caps)
+
+    def price(self, loss: Loss) -> Charge:
+        """What a loss costs under these terms."""
+        return price(loss, self.orders)
+
+    def after(self, spent: tuple[int, ...], charge: Charge) -> tuple[int, ...] | None:
+        """The sums after `charge`, or None if no filter would still hold. Changes nothing.
+
+        A filter that is exceeded stays at its cap + 1 for ever: sums only grow.
+        """
+        if charge.orders != self.orders:
+            raise BadParameter("charge", "was priced for other orders than this account's")
+        caps = self.caps
+        sums = tuple(
+            [
+                total if total <= cap else cap + 1
+                for total, cap in zip(map(int.__add__, spent, charge.costs), caps, strict=True)
+            ]
+        )
+        if sums[DELTA0] > caps[DELTA0]:
+            return None
+        if sums[EPSILON] <= caps[EPSILON] and sums[DELTA] <= caps[DELTA]:
+            return sums
+        for k in range(FIRST_ORDER, len(caps)):
+            if sums[k] <= caps[k]:
+                return sums
+        return None
+
+    def largest_pure(self, spent: tuple[int, ...]) -> Fraction:
+        """The greatest single pure ε that would still be admitted (whole ledger units)."""
+        low, high = 0, round_down(self.epsilon, EPSILON_UNIT)
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.after(spent, self.price(Pure(Fraction(middle, EPSILON_UNIT)))) is None:
+                high = middle - 1
+            else:
+                low = middle
+        return Fraction(low, EPSILON_UNIT)
+
+    def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
+        """How many charges of this kind would be admitted one after another."""
+        sums = self.nothing_spent if spent is None else spent
+        at_most_1e18 = 10**18  # a charge that costs nothing at all fits for ever
+
+        def fit(k: int) -> int:
+            if sums[k] > self.caps[k]:
+                return 0
+            cost = charge.costs[k]
+            return (self.caps[k] - sums[k]) // cost if cost else at_most_1e18
+
+        best = max(min(fit(EPSILON), fit(DELTA)), *map(fit, range(FIRST_ORDER, len(self.caps))))
+        return min(fit(DELTA0), best)
+
+
+class Filter:
+    """A budget in memory: terms and what was spent. The ledger keeps the same sums durably."""
+
+    def __init__(self, terms: Terms) -> None:
+        self.terms = terms
+        self.spent = terms.nothing_spent
+
+    def admit(self, charge: Charge) -> None:
+        """Charge, or raise `OverBudget` and change nothing."""
+        after = self.terms.after(self.spent, charge)
+        if after is None:
+            raise self._refusal(charge)
+        self.spent = after
+
+    def _refusal(self, charge: Charge) -> OverBudget:
+        largest = self.terms.largest_pure(self.spent)
+        if charge.costs[DELTA0] + self.spent[DELTA0] > self.terms.caps[DELTA0]:
+            asked = f"δ {_text(charge.costs[DELTA0], DELTA_UNIT)}"
+            left = self.terms.caps[DELTA0] - self.spent[DELTA0]
+            return OverBudget(
+                asked,
+                f"δ {_text(left, DELTA_UNIT)}",
+                "Ask with a smaller δ, or with declared keys.",
+            )
+        if charge.costs[EPSILON] <= self.terms.caps[EPSILON] * 10:
+            asked = f"ε {_text(charge.costs[EPSILON], EPSILON_UNIT)}"
+        else:
+            asked = "more than every filter has left"
+        now = f"Ask for ε {float(largest):.6g} or less." if largest else "The budget is used up."
+        return OverBudget(asked, f"ε {float(largest):.6g} of {float(self.terms.epsilon):.6g}", now)
+
+
+def _text(units: int, unit: int) -> str:
+    return f"{units / unit:.6g}"

@@ -1,0 +1,16 @@
+"""Which data sets count as neighbours."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Relation(Enum):
+    """What one neighbouring step does. An account fixes it once.
+
+    ADD_REMOVE  one unit's rows are added or removed: curated data, the size is private.
+    REPLACE     one unit's rows are replaced by others: the number of units is public.
+    """
+
+    ADD_REMOVE = "add or remove one unit"
+    REPLACE = "replace one unit"

@@ -1,0 +1,126 @@
+"""The auditor's attack: draw on neighbouring inputs, find the event that tells them apart best.
+
+Claim    if the claimed (ε, δ) holds, `attack` reports a violation with probability at most `error`.
+Because  the event is chosen on one half of the draws and counted on the other, fresh half; its two
+         probabilities get exact (Clopper-Pearson) bounds at error / 4 each, for either direction.
+Test     tests/audit/test_attack.py, with mechanisms that are broken on purpose and must be caught
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter
+from lapwing.exact import lower, precision, upper, whole
+
+Draw = Callable[[int], NDArray[np.int64]]
+BITS = 128
+# Pseudo-counts, so that outputs seen once or twice by chance do not look telling.
+PRIOR = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A mechanism on two neighbouring inputs, and what it claims about them."""
+
+    name: str
+    mechanism: type
+    epsilon: Fraction
+    delta: Fraction
+    one: Draw
+    other: Draw
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the attack could show: the true ε is at least `at_least`, up to the stated error."""
+
+    name: str
+    claimed: float
+    at_least: float
+    draws: int
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts the claim."""
+        return self.at_least <= self.claimed
+
+
+def attack(case: Case, *, draws: int, error: float) -> Verdict:
+    """Try to show that the case's claim is false."""
+    if not 0 < error < 1:
+        raise BadParameter("error", "must lie strictly between 0 and 1")
+    half = whole(draws, "draws", at_least=2) // 2
+    one, other = _codes(case.one(2 * half), case.other(2 * half))
+    at_least = max(
+        _directed(first, second, half, float(case.delta), error / 2)
+        for first, second in ((one, other), (other, one))
+    )
+    return Verdict(case.name, float(case.epsilon), at_least, 2 * half)
+
+
+def _codes(one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Outputs (numbers or rows of numbers) as small numbers, equal iff the outputs are."""
+    both = np.concatenate([one, other])
+    _, codes = np.unique(both, axis=0, return_inverse=True)
+    flat = codes.reshape(-1).astype(np.int64)
+    return flat[: len(one)], flat[len(one) :]
+
+
+def _directed(
+    first: NDArray[np.int64], second: NDArray[np.int64], half: int, delta: float, error: float
+) -> float:
+    kinds = int(max(first.max(), second.max())) + 1
+    seen = np.bincount(first[:half], minlength=kinds), np.bincount(second[:half], minlength=kinds)
+    event = _best_event(seen[0], seen[1], half, delta)
+    hits = int(event[first[half:]].sum()), int(event[second[half:]].sum())
+    p = proportion_at_least(hits[0], half, error / 2)
+    q = proportion_at_most(hits[1], half, error / 2)
+    return max(float(np.log((p - delta) / q)), 0.0) if p > delta else 0.0
+
+
+def _best_event(
+    first: NDArray[np.int64], second: NDArray[np.int64], half: int, delta: float
+) -> NDArray[np.bool_]:
+    """Outputs in the order of their likelihood ratio; the cut where a rough bound on ε is greatest."""
+    order = np.argsort(-(first + PRIOR) / (second + PRIOR), kind="stable")
+    p, q = np.cumsum(first[order]) / half, np.cumsum(second[order]) / half
+    # Four deviations on either side: a guess at what the exact bounds will leave.
+    low = p - 4 * np.sqrt(p * (1 - p) / half) - 8 / half - delta
+    high = q + 4 * np.sqrt(q * (1 - q) / half) + 8 / half
+    cut = int(np.argmax(np.maximum(low, 0) / high))
+    event = np.zeros(len(first), dtype=bool)
+    event[order[: cut + 1]] = True
+    return event
+
+
+def proportion_at_least(hits: int, trials: int, error: float) -> float:
+    """A lower bound on a probability that is wrong with probability at most `error`."""
+    return 1 - proportion_at_most(trials - hits, trials, error)
+
+
+def proportion_at_most(hits: int, trials: int, error: float) -> float:
+    """An upper bound on a probability that is wrong with probability at most `error`.
+
+    The p at which `hits` or fewer have probability `error`: 1 - I_p(hits + 1, trials - hits) = error.
+    """
+    if hits == trials:
+        return 1.0
+    low, high = Fraction(hits, trials), Fraction(1)
+    with precision(BITS):
+        for _ in range(32):
+            middle = (low + high) / 2
+            at = arb(middle.numerator) / middle.denominator
+            below = arb(at).beta_lower(hits + 1, trials - hits, regularized=True)
+            if lower(1 - below) > Fraction(error):
+                low = middle
+            else:
+                assert upper(1 - below) < 1
+                high = middle
+    return float(high)

@@ -1,0 +1,136 @@
+"""Every mechanism, on the neighbouring inputs that its claim is about: what the auditor attacks.
+
+A test fails when a mechanism is not listed here.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.audit.attack import Case, Draw
+from lapwing.mechanisms import (
+    AboveThreshold,
+    Exponential,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    PartitionSelection,
+    PermuteAndFlip,
+    Quantile,
+    RandomizedResponse,
+)
+from lapwing.privacy import Relation
+
+NONE = Fraction(0)
+ONE = Fraction(1)
+DELTA = Fraction(1, 100)
+
+
+def _vector(mechanism: Laplace, values: list[int]) -> Draw:
+    def draw(size: int) -> NDArray[np.int64]:
+        return mechanism.sample(values * size).reshape(size, len(values))
+
+    return draw
+
+
+def _gaussian(mechanism: Gaussian, value: int) -> Draw:
+    # One sample of many coordinates is as many samples of one: the noises are independent.
+    many = Gaussian(mechanism.sigma, mechanism.l2_squared, 1)
+
+    def draw(size: int) -> NDArray[np.int64]:
+        wide = Gaussian(many.sigma, many.l2_squared, size)
+        return wide.sample(np.full(size, value))
+
+    return draw
+
+
+def _chosen(mechanism: Exponential | PermuteAndFlip | NoisyMax, scores: list[int]) -> Draw:
+    def draw(size: int) -> NDArray[np.int64]:
+        return np.array([mechanism.sample(np.array(scores)) for _ in range(size)])
+
+    return draw
+
+
+def _course(mechanism: AboveThreshold, values: list[int]) -> Draw:
+    """Which questions of a session were told yes, as binary digits."""
+
+    def one() -> int:
+        session, answers = mechanism.start(0), 0
+        for place, value in enumerate(values):
+            if session.is_over:
+                break
+            answers |= session.ask(value) << place
+        return answers
+
+    def draw(size: int) -> NDArray[np.int64]:
+        return np.array([one() for _ in range(size)])
+
+    return draw
+
+
+def _quantile(mechanism: Quantile, values: list[int]) -> Draw:
+    def draw(size: int) -> NDArray[np.int64]:
+        return np.array([mechanism.sample(np.array(values, dtype=np.int64)) for _ in range(size)])
+
+    return draw
+
+
+def _kept(mechanism: PartitionSelection, count: int) -> Draw:
+    def draw(size: int) -> NDArray[np.int64]:
+        return mechanism.sample(np.full(size, count)).astype(np.int64)
+
+    return draw
+
+
+def _report(mechanism: RandomizedResponse, answer: int) -> Draw:
+    def draw(size: int) -> NDArray[np.int64]:
+        return mechanism.sample(np.full(size, answer))
+
+    return draw
+
+
+def cases() -> list[Case]:
+    """All cases, each at ε = 1 (or ln 3)."""
+    laplace = Laplace.for_epsilon(1, l1=1)
+    vector = Laplace.for_epsilon(1, l1=3)
+    gaussian = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
+    choice = Exponential.for_epsilon(1, sensitivity=1)
+    flip = PermuteAndFlip.for_epsilon(1, sensitivity=1)
+    winner = NoisyMax.for_epsilon(1, sensitivity=1)
+    above = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
+    median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE)
+    keys = PartitionSelection.for_budget(1, DELTA, keys=1)
+    coins, wheel = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=5)
+    return [
+        Case("Laplace count", Laplace, ONE, NONE, _vector(laplace, [0]), _vector(laplace, [1])),
+        Case("Laplace vector", Laplace, ONE, NONE, _vector(vector, [0, 0]), _vector(vector, [1, 2])),
+        Case("Gaussian count", Gaussian, ONE, DELTA, _gaussian(gaussian, 0), _gaussian(gaussian, 1)),
+        Case("exponential", Exponential, ONE, NONE, _chosen(choice, [2, 2, 1]), _chosen(choice, [1, 1, 2])),
+        Case(
+            "permute-and-flip",
+            PermuteAndFlip,
+            ONE,
+            NONE,
+            _chosen(flip, [2, 2, 1]),
+            _chosen(flip, [1, 1, 2]),
+        ),
+        Case("noisy max", NoisyMax, ONE, NONE, _chosen(winner, [0, 0, 1]), _chosen(winner, [1, 1, 0])),
+        Case(
+            "above threshold",
+            AboveThreshold,
+            ONE,
+            NONE,
+            _course(above, [0, 0, 1]),
+            _course(above, [1, 1, 0]),
+        ),
+        Case("median", Quantile, ONE, NONE, _quantile(median, [2, 3]), _quantile(median, [2, 3, 8])),
+        Case("first unit of a key", PartitionSelection, ONE, DELTA, _kept(keys, 0), _kept(keys, 1)),
+        Case("one more unit", PartitionSelection, ONE, DELTA, _kept(keys, 3), _kept(keys, 4)),
+        Case(
+            "two coins", RandomizedResponse, coins.loss.epsilon, NONE, _report(coins, 0), _report(coins, 1)
+        ),
+        Case("one of five", RandomizedResponse, ONE, NONE, _report(wheel, 0), _report(wheel, 3)),
+    ]

@@ -1,0 +1,39 @@
+"""The tree keeps its shape."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+def test_source_files_stay_near_300_lines() -> None:
+    for path in _tracked():
+        if path.suffix == ".py" and "src" in path.parts:
+            assert len(path.read_text().splitlines()) <= 330, path
+
+
+def test_every_direct_dependency_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pinned = {line.split("==")[0].lower() for line in (ROOT / "constraints.txt").read_text().split()}
+    wanted = project["dependencies"] + [x for xs in project["optional-dependencies"].values() for x in xs]
+    names = {re.split(r"[><=\[]", name)[0].lower() for name in wanted} - {"lapwing"}
+    assert names <= pinned
+
+
+def test_relative_links_in_the_docs_lead_somewhere() -> None:
+    for path in _tracked():
+        if path.suffix == ".md":
+            for target in re.findall(r"\]\((?!https?:)([^)#]+)[^)]*\)", path.read_text()):
+                assert (path.parent / target).exists(), f"{path.name} -> {target}"

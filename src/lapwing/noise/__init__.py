@@ -142,11 +142,11 @@ def permutation(count: int) -> NDArray[np.int64]:
 
 def rational_scores(values: Scores, name: str = "scores") -> tuple[NDArray[np.int64], int]:
     """Rational values as whole multiples of 1/denominator."""
+    if isinstance(values, np.ndarray) and values.ndim != 1:
+        raise BadValue(f"{name} must be one-dimensional")
     if not len(values):
         raise BadValue(f"{name}: at least one is needed")
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        if values.ndim != 1:
-            raise BadValue(f"{name} must be one-dimensional")
         if values.dtype == np.uint64 and values.max() >= 1 << 63:
             raise BadValue(f"{name} must fit 64-bit integers")
         return values.astype(np.int64), 1

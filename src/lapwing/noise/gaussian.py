@@ -147,7 +147,7 @@ class BlockGaussian:
         return values[keep]
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=32)
 def _sampler(sigma: Fraction) -> DirectGaussian | BlockGaussian:
     return DirectGaussian(sigma) if sigma < DIRECT_BELOW else BlockGaussian(sigma)
 

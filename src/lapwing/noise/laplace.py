@@ -115,7 +115,7 @@ class Digits:
         return result
 
     def _by_words(self, stream: Stream, size: int) -> NDArray[np.int64]:
-        words = stream.words(size * len(self._limits)).reshape(size, -1)
+        words = stream.words(size * len(self._limits)).reshape(size, len(self._limits))
         digits = words < self._limits
         for i, j in np.argwhere(ties(words, self._limits)):
             digits[i, j] = Uniform(stream, int(words[i, j])).below(self._reals[j])
@@ -157,7 +157,7 @@ class Digits:
         return self._groups
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=32)
 def samplers(scale: Fraction, *, signed: bool) -> Digits:
     """The cached samplers of a scale (a large scale's tables take some milliseconds to build)."""
     return Digits(scale, signed=signed)

@@ -118,7 +118,7 @@ class PolyaShares:
         return place[keep]
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=32)
 def polya_shares(r: Fraction, t: Fraction) -> PolyaShares:
     """The cached samplers of (r, t)."""
     return PolyaShares(r, t)

@@ -117,6 +117,6 @@ def coins_near(
     # leading and the subtraction are off by less than 2^-51 together; the margin is far wider.
     distance = leading - approximate
     heads: NDArray[np.bool_] = distance < 0
-    for i in np.flatnonzero(np.abs(distance) <= margin + 2.0**-50):
+    for i in np.flatnonzero(~(np.abs(distance) > margin + 2.0**-50)):  # so NaN decides nothing
         heads[i] = Uniform(stream, int(words[i])).below(real_of(int(i)))
     return heads

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all lint bench clean
+.PHONY: setup demo test test-all lint bench pictures clean
 
 setup: $(READY)
 
@@ -33,6 +33,9 @@ test-all: lint
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/accounting.py
+
+pictures: $(READY)
+	$(BIN)/python -m lapwing.plots docs/pictures
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

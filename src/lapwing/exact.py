@@ -67,14 +67,15 @@ def exact(value: Number, name: str = "value") -> Fraction:
     text = repr(value) if isinstance(value, float) else str(value)
     if len(text) > _DIGITS_AT_MOST:
         raise BadParameter(name, "has too many digits")
-    # A short text can name a number with a billion digits: 1e999999999.
-    _, _, exponent = text.lower().partition("e")
     try:
-        if exponent and abs(int(exponent)) > _EXPONENT_AT_MOST:
-            raise BadParameter(name, "is too large or too small to be meant")
-        return Fraction(text)
+        # A short text can name a number with a billion digits: 1e999999999.
+        exponent = int(text.lower().partition("e")[2] or 0)
+        number = Fraction(text) if abs(exponent) <= _EXPONENT_AT_MOST else None
     except (ValueError, ZeroDivisionError):
         raise BadParameter(name, "is not a finite number") from None
+    if number is None:
+        raise BadParameter(name, "is too large or too small to be meant")
+    return number
 
 
 def positive(value: Number, name: str) -> Fraction:

@@ -1,1 +1,1 @@
-"""."""
+"""The `lapwing` command."""

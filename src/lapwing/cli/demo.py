@@ -1,0 +1,274 @@
+"""`lapwing demo`: the mechanisms on a small invented data set, all paid from one lifetime budget.
+
+Every step is charged before its data is touched. The data, data/clinic.csv, is made by
+tests/cli/make_clinic.py: nobody in it exists, and only therefore are true values shown beside.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.resources import files
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import OverBudget
+from lapwing.mechanisms import Exponential, Grid, Laplace, PartitionSelection, Quantile, RandomizedResponse
+from lapwing.mechanisms import sensitivity as moves
+from lapwing.privacy import Filter, Loss, Pure, Relation, Terms
+
+# All of this is public: decided before anybody looked at the data.
+RELATION = Relation.REPLACE
+PATIENTS = 400
+VISITS_AT_MOST = 5
+WARDS = ("children", "eyes", "heart", "lungs", "maternity", "surgery")
+COSTS = Grid.of(low=0, high=2000, step=10)
+OLDEST = 110
+CONFIDENCE = Fraction(95, 100)
+
+
+@dataclass(frozen=True, slots=True)
+class Clinic:
+    """The visits, one entry per row; ages and costs may be missing (NaN)."""
+
+    patient: NDArray[np.int64]
+    town: list[str]
+    ward: list[str]
+    age: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    skipped: NDArray[np.bool_]
+
+    def rows(self, *, per_patient: int) -> NDArray[np.int64]:
+        """The first so many rows of each patient: the bound is enforced here, never trusted."""
+        seen: dict[int, int] = {}
+        kept = []
+        for row, patient in enumerate(self.patient.tolist()):
+            seen[patient] = seen.get(patient, 0) + 1
+            if seen[patient] <= per_patient:
+                kept.append(row)
+        return np.array(kept, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One question: what was paid, what came out, what was left."""
+
+    question: str
+    mechanism: str
+    loss: Loss
+    answer: str
+    interval: str
+    truth: str  # shown only because the data is invented
+    left: Fraction
+
+    @property
+    def price(self) -> str:
+        """ε, and δ where there is one."""
+        if not self.loss.pure:
+            return "free"
+        delta = f", δ {float(self.loss.delta0):.0e}".replace("e-0", "e-") if self.loss.delta0 else ""
+        return f"ε {float(self.loss.pure):.4g}{delta}"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One bar of the histogram."""
+
+    ward: str
+    patients: int
+    truth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """All that the demo shows."""
+
+    terms: Terms
+    steps: tuple[Step, ...]
+    bars: tuple[Bar, ...]
+    refused: str
+    left_after_refusal: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a step computed, and the truth to compare it with."""
+
+    answer: str
+    interval: str
+    truth: str
+
+
+class Analyst:
+    """One analyst, one data set, one budget."""
+
+    def __init__(self, clinic: Clinic, terms: Terms) -> None:
+        self.clinic = clinic
+        self.budget = Filter(terms)
+        self.steps: list[Step] = []
+        self.bars: tuple[Bar, ...] = ()
+        self.bounded = clinic.rows(per_patient=VISITS_AT_MOST)
+        self.first = clinic.rows(per_patient=1)
+
+    def ask(self, question: str, mechanism: str, loss: Loss, compute: Callable[[], Found]) -> None:
+        """Charge first; only what was admitted is computed."""
+        self.budget.admit(self.budget.terms.price(loss))
+        found = compute()
+        left = self.budget.terms.largest_pure(self.budget.spent)
+        self.steps.append(Step(question, mechanism, loss, found.answer, found.interval, found.truth, left))
+
+    def elderly(self) -> None:
+        """A count: one patient changes it by at most 1."""
+        noise = Laplace.for_epsilon("0.1", l1=int(moves.count().l1))
+
+        def compute() -> Found:
+            truth = int((self.clinic.age[self.first] >= 65).sum())
+            answer, width = int(noise.sample(truth)[0]), noise.spread(CONFIDENCE)
+            return Found(f"{answer:,}", f"± {width}", f"{truth:,}")
+
+        self.ask("How many patients are 65 or older?", "Laplace, Δ = 1", noise.loss, compute)
+
+    def costs(self) -> None:
+        """A sum on a public grid and a count, from which a mean follows at no further price."""
+        reach = moves.total(low=0, high=COSTS.high, relation=RELATION, rows=VISITS_AT_MOST)
+        sums = Laplace.for_epsilon("0.3", l1=int(reach.in_steps(COSTS.step).l1))
+        counts = Laplace.for_epsilon("0.15", l1=int(moves.count(rows=VISITS_AT_MOST).l1))
+        released: list[int] = []
+
+        def total() -> Found:
+            steps = COSTS.place(self.clinic.cost[self.bounded], missing=0)
+            released.append(int(sums.sample(int(steps.sum()))[0]))
+            answer, width = (float(COSTS.value(k)) for k in (released[0], sums.spread(CONFIDENCE)))
+            return Found(f"{answer:,.0f}", f"± {width:,.0f}", f"{np.nansum(self.clinic.cost):,.0f}")
+
+        def visits() -> Found:
+            released.append(int(counts.sample(len(self.bounded))[0]))
+            width = counts.spread(CONFIDENCE)
+            return Found(f"{released[1]:,}", f"± {width}", f"{len(self.clinic.patient):,}")
+
+        def mean() -> Found:
+            money, visits = float(COSTS.value(released[0])), max(released[1], 1)
+            # Both noises keep within these widths together.
+            wide, many = (
+                float(COSTS.value(sums.spread(CONFIDENCE, answers=2))),
+                counts.spread(CONFIDENCE, answers=2),
+            )
+            low = max(money - wide, 0.0) / (visits + many)
+            high = min((money + wide) / max(visits - many, 1), float(COSTS.high))
+            truth = float(np.nanmean(self.clinic.cost))
+            return Found(f"{money / visits:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{truth:,.0f}")
+
+        self.ask("What did all visits cost?", f"Laplace on a grid, Δ = {int(reach.l1):,}", sums.loss, total)
+        self.ask("How many visits were there?", f"Laplace, Δ = {VISITS_AT_MOST}", counts.loss, visits)
+        self.ask("What does a visit cost?", "from the two above", Pure(Fraction(0)), mean)
+
+    def wards(self) -> None:
+        """A histogram: whoever is replaced leaves one bar and enters another, however many there are."""
+        noise = Laplace.for_epsilon("0.25", l1=int(moves.histogram(relation=RELATION).l1))
+
+        def compute() -> Found:
+            truths = self._by_ward(self.first)
+            noisy = noise.sample(truths)
+            self.bars = tuple(map(Bar, WARDS, noisy.tolist(), truths.tolist()))
+            width = noise.spread(CONFIDENCE, answers=len(WARDS))
+            return Found(f"{len(WARDS)} bars, below", f"± {width}, all at once", "below")
+
+        self.ask("Which wards do patients come to first?", "Laplace histogram, Δ = 2", noise.loss, compute)
+
+    def age(self) -> None:
+        """A median: chosen among all ages, each the likelier the nearer it is to the middle rank."""
+        ages = Grid.of(low=0, high=OLDEST, step=1)
+        middle = Quantile.for_epsilon("0.2", fraction="0.5", first=0, last=OLDEST, relation=RELATION)
+
+        def compute() -> Found:
+            own = self.clinic.age[self.first]
+            answer = middle.sample(ages.place(own, missing=0))
+            ranks = math.ceil(middle.spread(CONFIDENCE))
+            return Found(f"{answer}", f"within {ranks} ranks (of {PATIENTS})", f"{np.nanmedian(own):.0f}")
+
+        self.ask("What is the median age?", "quantile", middle.loss, compute)
+
+    def busiest(self) -> None:
+        """A choice: noise on the name of a ward would make no sense."""
+        choice = Exponential.for_epsilon("0.25", sensitivity=VISITS_AT_MOST)
+
+        def compute() -> Found:
+            chosen = WARDS[choice.sample(self._by_ward(self.bounded))]
+            gap = int(choice.spread(CONFIDENCE, candidates=len(WARDS)))
+            truth = WARDS[int(np.argmax(self._by_ward(np.arange(len(self.clinic.ward)))))]
+            return Found(chosen, f"within {gap} visits of the best", truth)
+
+        self.ask("Which ward has most visits?", "exponential", choice.loss, compute)
+
+    def towns(self) -> None:
+        """Keys that nobody declared: a town may be told only if enough patients live there."""
+        # Whoever is replaced may leave one town and enter another, hence two keys.
+        shown = PartitionSelection.for_budget("0.5", "5e-8", keys=2)
+
+        def compute() -> Found:
+            homes = [self.clinic.town[row] for row in self.first]
+            names = sorted(set(homes))
+            kept = shown.sample(np.array([homes.count(name) for name in names]))
+            told = ", ".join(name for name, keep in zip(names, kept, strict=True) if keep)
+            least = shown.spread(CONFIDENCE)
+            return Found(told or "none", f"those with {least} patients or more", f"{len(names)} towns")
+
+        self.ask("Which towns do patients come from?", "partition selection", shown.loss, compute)
+
+    def survey(self) -> None:
+        """Two coins: each patient answers at random half of the time, so no answer is proof."""
+        coins = RandomizedResponse.two_coins()
+
+        def compute() -> Found:
+            secret = self.clinic.skipped[self.first]
+            share = float(coins.estimate(coins.sample(secret))[1])
+            width = coins.spread(CONFIDENCE, n=PATIENTS)
+            return Found(f"{100 * share:.0f} %", f"± {100 * width:.0f} %", f"{100 * secret.mean():.0f} %")
+
+        self.ask("Which share skipped a prescribed medicine?", "two-coin survey", coins.loss, compute)
+
+    def one_too_many(self) -> str:
+        """A question that the budget does not cover: nothing is computed and nothing is charged."""
+        try:
+            self.budget.admit(self.budget.terms.price(Laplace.for_epsilon("0.5", l1=1).loss))
+        except OverBudget as refusal:
+            return str(refusal)
+        raise AssertionError("the demo's prices are public and add up to more than its budget")
+
+    def _by_ward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows by declared ward; a ward that was not declared is not counted."""
+        found = [self.clinic.ward[row] for row in rows]
+        return np.array([found.count(ward) for ward in WARDS], dtype=np.int64)
+
+
+def load() -> Clinic:
+    """The invented clinic."""
+    text = files("lapwing.cli").joinpath("data/clinic.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
+    return Clinic(
+        patient=np.array([int(row["patient"]) for row in rows], dtype=np.int64),
+        town=[row["town"] for row in rows],
+        ward=[row["ward"] for row in rows],
+        age=np.array([float(row["age"] or "nan") for row in rows]),
+        cost=np.array([float(row["cost"] or "nan") for row in rows]),
+        skipped=np.array([row["skipped"] == "yes" for row in rows]),
+    )
+
+
+def tell() -> Story:
+    """Ask everything once, with fresh noise, on a budget of (3, 1e-6)."""
+    analyst = Analyst(load(), Terms.of(3, "1e-6"))
+    analyst.elderly()
+    analyst.costs()
+    analyst.wards()
+    analyst.age()
+    analyst.busiest()
+    analyst.towns()
+    analyst.survey()
+    refused = analyst.one_too_many()
+    left = analyst.budget.terms.largest_pure(analyst.budget.spent)
+    return Story(analyst.budget.terms, tuple(analyst.steps), analyst.bars, refused, left)

@@ -1,0 +1,163 @@
+"""One look for all pictures: white, few lines, labels beside what they name, colours all can tell apart.
+
+matplotlib is an extra, so it is imported only when a picture is drawn. Figures are made without
+pyplot: nothing global is kept, no window is opened, and a server may draw in many threads.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lapwing.errors import BadParameter, MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette, which the common kinds of colour blindness can tell apart.
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#AA4499"
+INK, GREY, PALE = "#222222", "#666666", "#DDDDDD"
+SUFFIXES = (".svg", ".png", ".pdf")
+
+_SETTINGS: dict[Any, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so it looks the same everywhere
+    "font.size": 10.5,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": GREY,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10.0,
+    "axes.labelpad": 7.0,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 2.2,
+    "lines.solid_capstyle": "round",
+    "svg.hashsalt": "lapwing",  # else every run would name its parts anew
+    "svg.fonttype": "path",  # looks right without the font; the title is kept as text, too
+}
+_TITLE_SIZE, _NOTE_SIZE = 14.0, 10.5
+_POINTS = 72.0
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the shared look, or say which extra is missing."""
+    try:
+        import matplotlib as mpl  # noqa: PLC0415 (an extra)
+    except ImportError:
+        raise MissingExtra("plots", "Drawing pictures") from None
+    with mpl.rc_context(_SETTINGS):
+        yield
+
+
+def new_figure(
+    title: str,
+    note: str,
+    *,
+    panels: int = 1,
+    size: tuple[float, float] = (9.0, 5.4),
+    left: float = 1.25,
+    right: float = 0.96,
+) -> tuple[Figure, list[Axes]]:
+    """A figure whose title is a sentence that says what to see, with a note below it.
+
+    `left` (inches) is room for the labels of the y axis; `right` (a share of the width) is where the
+    panels end, and what lies beyond is room for labels at the ends of lines.
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)
+
+    width, height = size
+    figure = Figure(figsize=size, facecolor="white")
+    headline = textwrap.fill(title, int(width * 8.4))
+    remark = textwrap.fill(note, int(width * 11.9))
+    top = 1 - 0.18 / height
+    edge = 0.25 / width
+    figure.text(edge, top, headline, size=_TITLE_SIZE, weight="bold", va="top", linespacing=1.25)
+    top -= (headline.count("\n") + 1) * 1.4 * _TITLE_SIZE / _POINTS / height + 0.04 / height
+    figure.text(edge, top, remark, size=_NOTE_SIZE, color=GREY, va="top", linespacing=1.3)
+    top -= (remark.count("\n") + 1) * 1.4 * _NOTE_SIZE / _POINTS / height
+    axes = figure.subplots(1, panels, sharex=True, sharey=True, squeeze=False)[0]
+    figure.subplots_adjust(
+        left=left / width,
+        right=right,
+        bottom=0.75 / height,
+        top=top - (0.45 if panels > 1 else 0.15) / height,
+        wspace=0.16,
+    )
+    figure.set_label(title)
+    return figure, list(axes)
+
+
+@dataclass(frozen=True, slots=True)
+class EndLabel:
+    """A text that belongs at height `y` beside the right end of a line."""
+
+    y: float
+    text: str
+    colour: str
+
+
+def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
+    """Write each label beside its line's right end, moved apart where they would overlap."""
+    line = 0.68 * _NOTE_SIZE * axes.figure.dpi / _POINTS  # half the height of a line of text
+    box = axes.get_window_extent()
+    rising = sorted(labels, key=lambda label: label.y)
+    halves = [line * (label.text.count("\n") + 1) for label in rising]
+    heights = [float(axes.transData.transform((1, label.y))[1]) for label in rising]
+    for _ in range(200):  # neighbours that overlap part by half the overlap each, until none does
+        for k in range(len(rising) - 1):
+            overlap = heights[k] + halves[k] + halves[k + 1] - heights[k + 1]
+            if overlap > 0:
+                heights[k] -= overlap / 2
+                heights[k + 1] += overlap / 2
+        heights[0] = max(heights[0], float(box.y0) + halves[0])
+    for label, height in zip(rising, heights, strict=True):
+        axes.annotate(
+            label.text,
+            xy=(1, (height - box.y0) / box.height),
+            xycoords="axes fraction",
+            xytext=(8, 0),
+            textcoords="offset points",
+            color=label.colour,
+            size=_NOTE_SIZE,
+            va="center",
+            annotation_clip=False,
+        )
+
+
+def short(number: float) -> str:
+    """Three digits, and 1e-6 rather than 1e-06."""
+    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e")
+
+
+def checked_path(path: str | Path) -> Path:
+    """A path whose suffix names a format that `save` writes."""
+    target = Path(path)
+    if target.suffix.lower() not in SUFFIXES:
+        raise BadParameter("plot", f"must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    return target
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write the figure as SVG, PNG or PDF, by the suffix. The same figure gives the same bytes."""
+    target = checked_path(path)
+    kind = target.suffix.lower().removeprefix(".")
+    title = str(figure.get_label())
+    metadata: dict[str, dict[str, str | None]] = {
+        "svg": {"Date": None, "Creator": "lapwing", "Title": title},
+        "png": {"Software": "lapwing", "Title": title},
+        "pdf": {"CreationDate": None, "Creator": "lapwing", "Producer": None, "Title": title},
+    }
+    with style():
+        figure.savefig(target, format=kind, dpi=150, metadata=metadata[kind])

@@ -1,0 +1,133 @@
+"""The demo: charges add up, noise is fresh, the refusal changes nothing, the data is the generator's."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from collections import Counter
+from fractions import Fraction
+from importlib.resources import files
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from lapwing.cli import demo
+from lapwing.errors import OverBudget
+from lapwing.exact import log_up
+from lapwing.privacy import Pure, Terms
+
+
+def _generator() -> ModuleType:
+    spec = spec_from_file_location("make_clinic", Path(__file__).with_name("make_clinic.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_bundled_data_is_what_the_generator_makes() -> None:
+    clinic, out = _generator(), io.StringIO()
+    clinic.write(clinic.rows(), out)
+    assert files("lapwing.cli").joinpath("data/clinic.csv").read_text(encoding="utf-8") == out.getvalue()
+
+
+def test_the_data_has_what_the_story_needs() -> None:
+    clinic = demo.load()
+    visits = Counter(clinic.patient.tolist())
+    assert len(visits) == demo.PATIENTS
+    assert set(clinic.ward) == set(demo.WARDS)
+    assert max(visits.values()) > demo.VISITS_AT_MOST  # else the bound would not be seen at work
+    assert np.isnan(clinic.age).any()
+    assert np.isnan(clinic.cost).any()
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_rows_per_patient_are_bounded_by_each_patients_own_rows(most: int) -> None:
+    clinic = demo.load()
+    kept = clinic.rows(per_patient=most)
+    counts = Counter(clinic.patient[kept].tolist())
+    assert max(counts.values()) == most
+    assert len(counts) == demo.PATIENTS
+    # Without one patient, all others keep the same rows.
+    others = np.flatnonzero(clinic.patient != 17)
+    without = demo.Clinic(
+        clinic.patient[others],
+        [clinic.town[k] for k in others],
+        [clinic.ward[k] for k in others],
+        clinic.age[others],
+        clinic.cost[others],
+        clinic.skipped[others],
+    )
+    assert others[without.rows(per_patient=most)].tolist() == [k for k in kept if clinic.patient[k] != 17]
+
+
+def test_charges_add_up_and_the_refusal_changes_nothing() -> None:
+    story = demo.tell()
+    spent = sum((step.loss.pure or Fraction(0) for step in story.steps), Fraction(0))
+    written = Fraction("0.1") + Fraction("0.3") + Fraction("0.15") + 2 * Fraction("0.25") + Fraction("0.7")
+    assert spent == written + log_up(3)
+    assert spent <= 3
+    # Charges are rounded up to units of 1e-9, so what is left is at most that many units less.
+    assert 0 <= 3 - spent - story.steps[-1].left <= Fraction(len(story.steps), 10**9)
+    assert [step.left for step in story.steps] == sorted((s.left for s in story.steps), reverse=True)
+    assert story.left_after_refusal == story.steps[-1].left
+    assert "asked ε 0.5" in story.refused
+    assert sum((step.loss.delta0 for step in story.steps), Fraction(0)) <= story.terms.delta
+
+
+def test_each_charge_comes_before_its_data() -> None:
+    analyst = demo.Analyst(demo.load(), Terms.of("0.05", "1e-6"))
+    touched = []
+
+    def compute() -> demo.Found:
+        touched.append(True)
+        return demo.Found("", "", "")
+
+    with pytest.raises(OverBudget):
+        analyst.ask("?", "none", Pure(Fraction(1)), compute)
+    assert not touched
+    assert not analyst.steps
+
+
+def test_noise_is_fresh_in_every_run() -> None:
+    """Two runs agree in all six bars by chance with probability below (1/8)^6 each; twice below 1e-9."""
+    one, two, three = demo.tell(), demo.tell(), demo.tell()
+    drawn = [[bar.patients for bar in story.bars] + [story.steps[1].answer] for story in (one, two, three)]
+    assert drawn[0] != drawn[1] or drawn[1] != drawn[2]
+    assert [bar.truth for bar in one.bars] == [bar.truth for bar in two.bars]
+
+
+def test_truths_are_those_of_the_whole_data() -> None:
+    clinic, story = demo.load(), demo.tell()
+    truths = {step.question: step.truth for step in story.steps}
+    assert truths["How many visits were there?"] == f"{len(clinic.patient):,}"
+    assert truths["What did all visits cost?"] == f"{np.nansum(clinic.cost):,.0f}"
+    assert sum(bar.truth for bar in story.bars) == demo.PATIENTS
+
+
+def test_the_command_tells_the_story_and_ends() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "lapwing.cli.main", "demo"],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+    )
+    text = " ".join(done.stdout.split())
+    for words in (
+        "invented data set",
+        "Protected:",
+        "one patient is replaced",
+        "Refused: asked ε 0.5",
+        "as before",
+    ):
+        assert words in text
+    assert "\x1b" not in done.stdout
+    assert done.stdout.count("truth (only") == 2
+    assert done.stderr == ""

@@ -1,0 +1,184 @@
+"""The real command, run as a program: exit codes, one-line errors, JSON, plain text without colours."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+MODULE = [sys.executable, "-m", "lapwing.cli.main"]
+SCRIPT = [str(Path(sys.executable).with_name("lapwing"))]
+GOOD = ["explain", "--epsilon", "0.5", "--delta", "1e-6", "--n", "10000"]
+
+
+def run(
+    *arguments: str, command: list[str] = MODULE, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*command, *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+@pytest.mark.parametrize("command", [MODULE, SCRIPT], ids=["module", "script"])
+def test_explain_speaks_plainly(command: list[str]) -> None:
+    done = run(*GOOD, command=command)
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("from 50 % to at most 62.3 %", "1 in 1,000,000 cases", "± 6", "± 16", "Sensible values"):
+        assert words in done.stdout
+    assert "\x1b" not in done.stdout
+    assert "…" not in done.stdout
+
+
+def test_output_to_a_file_does_not_depend_on_the_terminal() -> None:
+    narrow, wide = run(*GOOD, COLUMNS="20"), run(*GOOD, COLUMNS="300")
+    assert narrow.stdout == wide.stdout
+    assert all(line == line.rstrip() and len(line) <= 100 for line in wide.stdout.splitlines())
+
+
+def test_letters_that_a_terminal_lacks_are_no_error() -> None:
+    done = run(*GOOD, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "? = 0.5" in done.stdout
+
+
+def test_version() -> None:
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, "lapwing 0.1.0\n")
+
+
+def test_json_has_the_same_content() -> None:
+    done = run(*GOOD, "--json")
+    assert done.returncode == 0
+    found = json.loads(done.stdout)
+    assert list(found) == [
+        "epsilon",
+        "delta",
+        "n",
+        "odds_factor",
+        "odds",
+        "guesses",
+        "delta_means",
+        "promised",
+        "not_promised",
+        "counts",
+        "lifetimes",
+        "advice",
+        "warnings",
+    ]
+    assert (found["epsilon"], found["delta"], found["n"], found["warnings"]) == (0.5, 1e-6, 10_000, [])
+    assert [set(count) for count in found["counts"]] == [
+        {"mechanism", "parameter", "size", "within", "share"}
+    ] * 2
+    assert [count["within"] for count in found["counts"]] == [6, 16]
+    assert set(found["lifetimes"][0]) == {"epsilon", "delta", "laplace", "gaussian"}
+    assert set(found["guesses"][0]) == {"before", "at_least", "at_most"}
+
+
+def test_a_large_delta_is_a_visible_warning_and_no_error() -> None:
+    arguments = ["explain", "--epsilon", "1", "--delta", "0.01", "--n", "1000"]
+    done = run(*arguments)
+    assert done.returncode == 0
+    assert "Warning: δ = 0.01 is above 1/(10 n) = 0.0001" in done.stdout
+    assert len(json.loads(run(*arguments, "--json").stdout)["warnings"]) == 1
+
+
+def test_delta_may_be_left_out() -> None:
+    done = run("explain", "--epsilon", "1", "--n", "1000")
+    assert done.returncode == 0
+    assert "without exception" in done.stdout
+    assert "needs a δ" in done.stdout
+
+
+BAD = [
+    ["explain", "--epsilon", "nan", "--n", "10"],
+    ["explain", "--epsilon", "inf", "--n", "10"],
+    ["explain", "--epsilon", "0", "--n", "10"],
+    ["explain", "--epsilon", "-1", "--n", "10"],
+    ["explain", "--epsilon", "1e999", "--n", "10"],
+    ["explain", "--epsilon", "1e999999999", "--n", "10"],
+    ["explain", "--epsilon", "", "--n", "10"],
+    ["explain", "--epsilon", "one", "--n", "10"],
+    ["explain", "--epsilon", "1", "--n", "0"],
+    ["explain", "--epsilon", "1", "--n", "-5"],
+    ["explain", "--epsilon", "1", "--n", "1.5"],
+    ["explain", "--epsilon", "1", "--n", "9" * 5000],
+    ["explain", "--epsilon", "1", "--n", "10", "--delta", "1"],
+    ["explain", "--epsilon", "1", "--n", "10", "--delta", "nan"],
+    ["explain", "--epsilon", "1"],
+    ["explain", "--n", "10"],
+    ["explain", "--epsilon", "1", "--n", "10", "--bogus"],
+    ["explain", "--epsilon", "1", "--n", "10", "--plot", "picture.bmp"],
+    ["explain", "--epsilon", "1", "--n", "10", "--plot", "/nowhere/at/all.svg"],
+    ["explain", "--epsilon", "100", "--n", "10", "--plot", "picture.svg"],
+    ["demo", "surplus"],
+    ["unheard-of"],
+]
+
+
+@pytest.mark.parametrize("arguments", BAD, ids=lambda arguments: " ".join(arguments)[:60])
+def test_bad_input_is_answered_in_one_line(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("lapwing: ")
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_nothing_asked_shows_the_help() -> None:
+    done = run()
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "explain" in done.stdout
+    assert "demo" in done.stdout
+    assert run("--help").returncode == 0
+
+
+def test_the_picture_is_drawn_into_the_file(tmp_path: Path) -> None:
+    picture = tmp_path / "loss.svg"
+    done = run(*GOOD, "--plot", str(picture))
+    assert done.returncode == 0
+    assert str(picture) in done.stdout
+    assert ElementTree.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path) -> None:
+    (tmp_path / "matplotlib.py").write_text("raise ImportError")
+    done = run(*GOOD, "--plot", str(tmp_path / "x.svg"), PYTHONPATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'lapwing[plots]'" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_over_budget_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lapwing.cli import main  # noqa: PLC0415
+    from lapwing.errors import OverBudget  # noqa: PLC0415
+
+    def refuse() -> None:
+        raise OverBudget("ε 1", "ε 0.5", "Ask for less.")
+
+    monkeypatch.setattr("lapwing.cli.demo.tell", refuse)
+    with pytest.raises(SystemExit) as caught:
+        main.run(["demo"])
+    assert caught.value.code == 3
+
+
+def test_a_closed_pipe_is_no_traceback() -> None:
+    done = subprocess.run(
+        ["/bin/sh", "-c", f"'{sys.executable}' -m lapwing.cli.main demo | head -1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in done.stderr

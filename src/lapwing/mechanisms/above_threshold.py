@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NoReturn
 
-from lapwing.errors import BadParameter, SessionOver
+from lapwing.errors import BadParameter, BadValue, SessionOver
 from lapwing.exact import Number, whole
 from lapwing.mechanisms.laplace import noise_width
-from lapwing.mechanisms.values import whole_values
+from lapwing.mechanisms.values import settle, whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_laplace
 from lapwing.privacy import Pure
-from lapwing.privacy.loss import checked_epsilon
+from lapwing.privacy.loss import LARGEST_EPSILON, checked_epsilon
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,11 @@ class AboveThreshold:
     positives: int
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
-        whole(self.sensitivity, "sensitivity", at_least=1)
-        whole(self.positives, "positives", at_least=1)
+        sensitivity = whole(self.sensitivity, "sensitivity", at_least=1)
+        settle(self, epsilon=checked_epsilon(self.epsilon), sensitivity=sensitivity)
+        settle(self, positives=whole(self.positives, "positives", at_least=1))
+        if self.positives > LARGEST_SCALE * LARGEST_EPSILON:
+            raise BadParameter("positives", "are so many that the noise would not fit")
         if max(self.threshold_scale, self.question_scale) > LARGEST_SCALE:
             raise BadParameter("epsilon", "is so small that the noise would not fit")
 
@@ -99,7 +101,10 @@ class Session:
 
     def ask(self, value: int) -> bool:
         """Whether the value, with fresh noise, reaches the noisy threshold."""
-        asked = int(whole_values(value)[0])
+        values = whole_values(value)
+        if len(values) != 1:
+            raise BadValue("a question has one value")
+        asked = int(values[0])
         if self._process != os.getpid():
             raise SessionOver("this session belongs to another process; start (and pay for) a new one")
         with self._asking:  # two threads must not share the last yes

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from lapwing.exact import Number, positive
 from lapwing.mechanisms.spread import score_gap
+from lapwing.mechanisms.values import scores_of, settle
 from lapwing.noise import Scores, exponential_choice
 from lapwing.privacy import BoundedRange
 from lapwing.privacy.loss import checked_epsilon
@@ -27,8 +28,8 @@ class Exponential:
     sensitivity: Fraction
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
-        positive(self.sensitivity, "sensitivity")
+        sensitivity = positive(self.sensitivity, "sensitivity")
+        settle(self, epsilon=checked_epsilon(self.epsilon), sensitivity=sensitivity)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: Number) -> Exponential:
@@ -47,7 +48,7 @@ class Exponential:
 
     def sample(self, scores: Scores) -> int:
         """The index of the chosen candidate. Scores are whole or rational, one per candidate."""
-        return int(exponential_choice(scores, self.rate)[0])
+        return int(exponential_choice(scores_of(scores), self.rate)[0])
 
     def spread(self, confidence: Number, *, candidates: int) -> Fraction:
         """With this confidence the chosen score is at most so far below the best (any data)."""

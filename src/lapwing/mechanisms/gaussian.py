@@ -11,13 +11,15 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, positive, precision, whole
+from lapwing.exact import Number, exact, positive, precision, whole
 from lapwing.mechanisms.spread import BITS, checked_confidence, least_width, miss_of_each
-from lapwing.mechanisms.values import whole_values
+from lapwing.mechanisms.values import settle, whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_gaussian
 from lapwing.privacy import GaussianNoise
 from lapwing.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma, tail
 from lapwing.privacy.loss import checked_delta, checked_epsilon
+
+SMALLEST_SIGMA = Fraction(1, 10**6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,12 @@ class Gaussian:
     dimension: int
 
     def __post_init__(self) -> None:
-        whole(self.dimension, "dimension", at_least=1)
+        settle(self, sigma=exact(self.sigma, "sigma"), l2_squared=exact(self.l2_squared, "l2_squared"))
+        settle(self, dimension=whole(self.dimension, "dimension", at_least=1))
         if self.l2_squared < 1:
             raise BadParameter("l2_squared", "must be at least 1: whole numbers differ by 1 or more")
-        if not 0 < self.sigma <= LARGEST_SCALE:
-            raise BadParameter("sigma", "must lie between 0 and 2^48")
+        if not SMALLEST_SIGMA <= self.sigma <= LARGEST_SCALE:
+            raise BadParameter("sigma", "must lie between 1e-6 and 2^48")
 
     @classmethod
     def for_budget(cls, epsilon: Number, delta: Number, *, l2_squared: Number, dimension: int) -> Gaussian:
@@ -81,7 +84,10 @@ class Gaussian:
         return checked + discrete_gaussian(self.sigma, len(checked))
 
     def spread(self, confidence: Number, *, answers: int = 1) -> int:
-        """The least w such that all of `answers` noises lie within ±w with this confidence."""
+        """The least w such that all of `answers` noises lie within ±w with this confidence.
+
+        Above σ = 1024 it may be one more than the least.
+        """
         miss = miss_of_each(checked_confidence(confidence), answers)
         return least_width(self._tail, miss)
 

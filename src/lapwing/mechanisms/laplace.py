@@ -10,9 +10,9 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, ball, precision, whole
+from lapwing.exact import Number, ball, exact, precision, whole
 from lapwing.mechanisms.spread import BITS, checked_confidence, least_width, miss_of_each
-from lapwing.mechanisms.values import whole_values
+from lapwing.mechanisms.values import settle, whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_laplace
 from lapwing.privacy import LaplaceNoise
 from lapwing.privacy.charge import EPSILON_UNIT
@@ -43,7 +43,7 @@ class Laplace:
     l1: int
 
     def __post_init__(self) -> None:
-        whole(self.l1, "l1", at_least=1)
+        settle(self, scale=exact(self.scale, "scale"), l1=whole(self.l1, "l1", at_least=1))
         if not 0 < self.scale <= LARGEST_SCALE:
             raise BadParameter("scale", "must lie between 0 and 2^48")
         checked_epsilon(self.l1 / self.scale)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from lapwing.errors import BadParameter
 from lapwing.exact import Number, whole
 from lapwing.mechanisms.laplace import noise_width
-from lapwing.mechanisms.values import whole_values
+from lapwing.mechanisms.values import settle, whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_laplace
 from lapwing.privacy import Pure
 from lapwing.privacy.loss import checked_epsilon
@@ -32,8 +32,8 @@ class NoisyMax:
     sensitivity: int
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
-        whole(self.sensitivity, "sensitivity", at_least=1)
+        sensitivity = whole(self.sensitivity, "sensitivity", at_least=1)
+        settle(self, epsilon=checked_epsilon(self.epsilon), sensitivity=sensitivity)
         if self.scale > LARGEST_SCALE:
             raise BadParameter("epsilon", "is so small that the noise would not fit")
 

@@ -10,8 +10,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.errors import BadParameter, BadValue
+from lapwing.errors import BadParameter
 from lapwing.exact import Number, Real, ball, lower, precision, whole
+from lapwing.mechanisms.spread import checked_confidence
+from lapwing.mechanisms.values import settle, whole_numbers
 from lapwing.noise import bernoulli_near, exp_neg
 from lapwing.privacy import Approximate
 from lapwing.privacy.loss import checked_delta, checked_epsilon
@@ -23,7 +25,8 @@ BITS = 256
 class PartitionSelection:
     """A key held by n distinct units is shown with the greatest probability that (ε, δ) allows.
 
-    Claim    (ε, δ)-private if a unit holds at most `keys` keys.
+    Claim    (ε, δ)-private if a neighbouring step changes the counts of at most `keys` keys, by one: all
+             keys of a unit that is added or removed, those of both units where one is replaced.
     Because  each key is decided alone at (ε, δ) / keys. The optimal keeping probability is
              p(n) = min(e^ε p(n-1) + δ, 1 - e^-ε (1 - p(n-1) - δ), 1), p(0) = 0: each term is one
              of the inequalities of (ε, δ) between n - 1 and n units. It has a closed form: first
@@ -36,16 +39,17 @@ class PartitionSelection:
     keys: int
 
     def __post_init__(self) -> None:
-        whole(self.keys, "keys", at_least=1)
+        settle(self, epsilon=checked_epsilon(self.epsilon), delta=checked_delta(self.delta))
+        settle(self, keys=whole(self.keys, "keys", at_least=1))
         checked_epsilon(self.epsilon / self.keys, "epsilon / keys")
-        if not checked_delta(self.delta) > 0:
+        if not self.delta > 0:
             raise BadParameter("delta", "must be above 0: undeclared keys need a δ")
         if self.delta / self.keys > self.epsilon / self.keys:
             raise BadParameter("delta", "must not exceed ε")
 
     @classmethod
     def for_budget(cls, epsilon: Number, delta: Number, *, keys: int) -> PartitionSelection:
-        """(ε, δ)-private for units that hold at most `keys` keys."""
+        """(ε, δ)-private where a neighbouring step changes at most `keys` keys."""
         return cls(checked_epsilon(epsilon), checked_delta(delta), keys)
 
     @property
@@ -95,12 +99,9 @@ class PartitionSelection:
         return at
 
     def sample(self, counts: ArrayLike) -> NDArray[np.bool_]:
-        """Which keys are shown, given how many distinct units hold each."""
-        array = np.atleast_1d(np.asarray(counts))
-        if array.dtype.kind not in "iu" or array.ndim != 1:
-            raise BadValue("counts must be whole numbers of distinct units, one per key")
+        """Which keys are shown, given how many distinct units hold each. There may be no key at all."""
         first, last = self._turns()
-        held = np.clip(array, 0, last + 1).astype(np.int64)
+        held = np.clip(whole_numbers(counts), 0, last + 1)
         approximate, error = self._approximate(held, first, last)
         return bernoulli_near(approximate, error, lambda i: self.keep_probability(int(held[i])))
 
@@ -111,7 +112,8 @@ class PartitionSelection:
         epsilon = float(self._each[0])
         with precision(BITS):
             c, turn = float(self._rise()), float(self._rising(first))
-        rising = c / exp_neg(np.minimum(counts, first) * epsilon) - c
+        # c e^nε from the top: e^nε alone may be beyond all floats, and c below them.
+        rising = (turn + c) * exp_neg(np.maximum(first - counts, 0) * epsilon) - c
         settling = 1 + c - (1 + c - turn) * exp_neg(np.maximum(counts - first, 0) * epsilon)
         p = np.where(counts <= first, rising, settling)
         p[counts > last] = 1.0
@@ -119,7 +121,7 @@ class PartitionSelection:
 
     def spread(self, confidence: Number) -> int:
         """The least number of units at which a key is shown with this confidence."""
-        level = Fraction(confidence) if not isinstance(confidence, float) else Fraction(str(confidence))
+        level = checked_confidence(confidence)
         low, high = 0, self._turns()[1] + 1
         while high - low > 1:
             middle = (low + high) // 2

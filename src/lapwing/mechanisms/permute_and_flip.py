@@ -9,6 +9,7 @@ import numpy as np
 
 from lapwing.exact import Number, positive
 from lapwing.mechanisms.spread import score_gap
+from lapwing.mechanisms.values import scores_of, settle
 from lapwing.noise import Scores, bernoulli_exp, rational_scores, uniform_int
 from lapwing.privacy import Pure
 from lapwing.privacy.loss import checked_epsilon
@@ -29,8 +30,8 @@ class PermuteAndFlip:
     sensitivity: Fraction
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
-        positive(self.sensitivity, "sensitivity")
+        sensitivity = positive(self.sensitivity, "sensitivity")
+        settle(self, epsilon=checked_epsilon(self.epsilon), sensitivity=sensitivity)
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, sensitivity: Number) -> PermuteAndFlip:
@@ -49,7 +50,7 @@ class PermuteAndFlip:
 
     def sample(self, scores: Scores) -> int:
         """The index of the chosen candidate. All coins are thrown, whichever comes up."""
-        wholes, denominator = rational_scores(scores)
+        wholes, denominator = rational_scores(scores_of(scores))
         heads = np.flatnonzero(bernoulli_exp(wholes.max() - wholes, rate=self.rate / denominator))
         return int(heads[uniform_int(0, len(heads), 1)[0]])
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, exact, whole
 from lapwing.mechanisms.spread import score_gap
+from lapwing.mechanisms.values import LARGEST_VALUE, settle, whole_numbers
 from lapwing.noise import exponential_choice, uniform_int
 from lapwing.privacy import BoundedRange, Relation
 from lapwing.privacy.loss import checked_epsilon
@@ -38,14 +39,18 @@ class Quantile:
     relation: Relation
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
+        settle(self, epsilon=checked_epsilon(self.epsilon), fraction=exact(self.fraction, "fraction"))
+        settle(self, rows=whole(self.rows, "rows", at_least=1))
+        for name, end in (("first", self.first), ("last", self.last)):
+            settle(self, **{name: whole(end, name, at_least=-LARGEST_VALUE)})
+        if not isinstance(self.relation, Relation):
+            raise BadParameter("relation", "must be a Relation")
         if not 0 <= self.fraction <= 1:
             raise BadParameter("fraction", "must lie in [0, 1]")
         if self.fraction.denominator > 10**6:
             raise BadParameter("fraction", "must have at most six decimals")
-        if not -(1 << 61) <= self.first < self.last <= 1 << 61:
+        if not self.first < self.last <= LARGEST_VALUE:
             raise BadParameter("first", "must be below last, and both within 2^61 of 0")
-        whole(self.rows, "rows", at_least=1)
 
     @classmethod
     def for_epsilon(
@@ -78,14 +83,12 @@ class Quantile:
 
         No values at all give a uniform point: where the size is private, an error would tell it.
         """
-        array = np.asarray(values)
-        if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
-            raise BadValue("values must be whole numbers in one dimension: use a public Grid first")
+        array = whole_numbers(values)
         if array.size > _MOST_ROWS:
             raise BadValue("a quantile takes at most 2^40 rows")
         if not array.size and self.relation is Relation.REPLACE:
             raise BadValue("there are no values, and their public number is 0")
-        starts, sizes, scores = self._segments(np.clip(array.astype(np.int64), self.first, self.last))
+        starts, sizes, scores = self._segments(np.clip(array, self.first, self.last))
         rate = self.epsilon / (2 * self.sensitivity * self.fraction.denominator)
         chosen = int(exponential_choice(scores, rate, counts=sizes)[0])
         start = int(starts[chosen])

@@ -13,9 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, Real, ball, exact, log_up, precision, whole
 from lapwing.mechanisms.spread import checked_confidence
+from lapwing.mechanisms.values import settle
 from lapwing.noise import bernoulli, uniform_int
 from lapwing.privacy import Pure
 from lapwing.privacy.loss import checked_epsilon
+
+MOST_OPTIONS = 1 << 62  # so that two of them add up inside 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +38,17 @@ class RandomizedResponse:
     truth: Fraction | None = None
 
     def __post_init__(self) -> None:
-        whole(self.options, "options", at_least=2)
+        settle(self, options=whole(self.options, "options", at_least=2))
+        if self.options > MOST_OPTIONS:
+            raise BadParameter("options", "must be at most 2^62")
         if (self.epsilon is None) == (self.truth is None):
             raise BadParameter("epsilon", "either ε or the probability of the truth must be given")
         if self.epsilon is not None:
-            checked_epsilon(self.epsilon)
-        if self.truth is not None and not Fraction(1, self.options) < self.truth < 1:
-            raise BadParameter("truth", "must lie between 1/options and 1: certainty hides nothing")
+            settle(self, epsilon=checked_epsilon(self.epsilon))
+        if self.truth is not None:
+            settle(self, truth=exact(self.truth, "truth"))
+            if not Fraction(1, self.options) < self.truth < 1:
+                raise BadParameter("truth", "must lie between 1/options and 1: certainty hides nothing")
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, options: int = 2) -> RandomizedResponse:
@@ -80,17 +87,20 @@ class RandomizedResponse:
 
     def sample(self, answers: ArrayLike) -> NDArray[np.int64]:
         """One report per answer; answers are 0 .. options - 1."""
-        array = np.atleast_1d(np.asarray(answers))
-        if array.dtype == bool:
-            array = array.astype(np.int64)
-        if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
-            raise BadValue("answers must be whole numbers, one or more")
-        if array.min() < 0 or array.max() >= self.options:
-            raise BadValue(f"answers must lie in 0 .. {self.options - 1}")
-        true = array.astype(np.int64)
+        true = self._checked(answers, "answers")
         told = bernoulli(self.truth_probability(), len(true))
         others = uniform_int(1, self.options, len(true))
         return np.where(told, true, (true + others) % self.options)
+
+    def _checked(self, choices: ArrayLike, name: str) -> NDArray[np.int64]:
+        array = np.atleast_1d(np.asarray(choices))
+        if array.dtype == bool:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
+            raise BadValue(f"{name} must be whole numbers, one or more")
+        if array.min() < 0 or array.max() >= self.options:
+            raise BadValue(f"{name} must lie in 0 .. {self.options - 1}")
+        return array.astype(np.int64)
 
     def _probabilities(self) -> tuple[float, float]:
         truth = float(self.truth_probability()(64))
@@ -98,13 +108,15 @@ class RandomizedResponse:
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Unbiased shares of the options among the respondents (they may fall outside [0, 1])."""
-        counts = np.bincount(np.asarray(reports, dtype=np.int64), minlength=self.options)
+        counts = np.bincount(self._checked(reports, "reports"), minlength=self.options)
         truth, other = self._probabilities()
         shares: NDArray[np.float64] = (counts / counts.sum() - other) / (truth - other)
         return shares
 
     def standard_error(self, n: int, *, share: float = 0.5) -> float:
         """Of an estimated share of the population, from n independent reports."""
+        if not 0 <= share <= 1:
+            raise BadParameter("share", "must lie in [0, 1]")
         truth, other = self._probabilities()
         seen = other + share * (truth - other)
         return math.sqrt(seen * (1 - seen) / whole(n, "n", at_least=1)) / (truth - other)
@@ -114,6 +126,6 @@ class RandomizedResponse:
 
         Hoeffding: n independent reports, each in {0, 1}.
         """
-        miss = float(1 - checked_confidence(confidence))
+        log = float(log_up(2 / (1 - checked_confidence(confidence))))
         truth, other = self._probabilities()
-        return math.sqrt(math.log(2 / miss) / (2 * whole(n, "n", at_least=1))) / (truth - other)
+        return math.sqrt(log / (2 * whole(n, "n", at_least=1))) / (truth - other)

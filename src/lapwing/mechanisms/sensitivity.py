@@ -16,8 +16,6 @@ from lapwing.errors import BadParameter
 from lapwing.exact import Number, exact, positive, sqrt_up, whole
 from lapwing.privacy import Relation
 
-ADD_REMOVE, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE
-
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
@@ -30,14 +28,13 @@ class Sensitivity:
         """The same in whole steps of a grid, rounded up.
 
         `rounded` counts the coordinates that are rounded to the grid only after aggregation (a mean:
-        1). |round(a) - round(b)| <= ⌈|a - b|⌉, so one coordinate needs no more than rounding up;
-        of several each may move by up to one step more.
+        1). Each of them may move by one step more: 0.5 and 1.5 are 1 apart, but halves rounded to
+        even give 0 and 2.
         """
-        width, extra = positive(step, "step"), whole(rounded, "rounded")
-        more = extra if extra > 1 else 0
+        width, more = positive(step, "step"), whole(rounded, "rounded")
         l1 = Fraction(math.ceil(self.l1 / width) + more)
         l2 = sqrt_up(self.l2_squared / width**2) + sqrt_up(more)
-        return Sensitivity(l1, min(Fraction(math.ceil(l2**2)), l1**2) if extra else l2**2)
+        return Sensitivity(l1, min(Fraction(math.ceil(l2**2)), l1**2) if more else l2**2)
 
 
 def _bounds(low: Number, high: Number) -> tuple[Fraction, Fraction]:
@@ -45,6 +42,12 @@ def _bounds(low: Number, high: Number) -> tuple[Fraction, Fraction]:
     if bottom >= top:
         raise BadParameter("low", "must be below high")
     return bottom, top
+
+
+def _replaces(relation: Relation) -> bool:
+    if not isinstance(relation, Relation):
+        raise BadParameter("relation", "must be a Relation")
+    return relation is Relation.REPLACE
 
 
 def _scalar(l1: Fraction) -> Sensitivity:
@@ -66,10 +69,11 @@ def count(*, rows: int = 1) -> Sensitivity:
 def total(*, low: Number, high: Number, relation: Relation, rows: int = 1) -> Sensitivity:
     """A sum of values in [low, high].
 
-    Add or remove: rows · max(|low|, |high|). Replace (by as many rows): rows · (high - low).
+    Add or remove: rows · max(|low|, |high|). Replace: also rows · (high - low), if that is more; fewer
+    rows may come than go, so a low above 0 helps nothing. (With n rows, n public, see `mean`.)
     """
     bottom, top = _bounds(low, high)
-    reach = top - bottom if relation is REPLACE else max(abs(bottom), abs(top))
+    reach = max(abs(bottom), abs(top), top - bottom if _replaces(relation) else abs(top))
     return _scalar(whole(rows, "rows", at_least=1) * reach)
 
 
@@ -111,7 +115,7 @@ def histogram(*, relation: Relation, rows: int = 1) -> Sensitivity:
     Add or remove: L1 = L2 = rows. Replace: rows leave one bin and enter another.
     """
     own = Fraction(whole(rows, "rows", at_least=1))
-    bins = 2 if relation is REPLACE else 1
+    bins = 2 if _replaces(relation) else 1
     return Sensitivity(bins * own, bins * own * own)
 
 

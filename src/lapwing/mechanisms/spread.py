@@ -9,7 +9,7 @@ from fractions import Fraction
 from flint import arb
 
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, ball, exact, precision, upper, whole
+from lapwing.exact import Number, ball, exact, lower, precision, upper, whole
 
 BITS = 256
 
@@ -25,13 +25,13 @@ def checked_confidence(value: Number) -> Fraction:
 def miss_of_each(confidence: Fraction, answers: int) -> Fraction:
     """How often each of `answers` independent answers may miss, if all are to hold together.
 
-    1 - confidence^(1/answers), rounded down.
+    1 - confidence^(1/answers), rounded down; from 1 - confidence, which may be tiny.
     """
     count = whole(answers, "answers", at_least=1)
     if count == 1:
         return 1 - confidence
     with precision(BITS):
-        return 1 - upper((ball(confidence).log() / count).exp())
+        return lower(-(ball(confidence - 1).log1p() / count).expm1())
 
 
 def least_width(tail: Callable[[int], arb], miss: Fraction) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -11,25 +12,81 @@ from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, exact, positive
+from lapwing.noise import Scores
 
 # Values are clamped here, so that adding noise cannot overflow. Clamping brings no two data sets
 # further apart, so it costs nothing, and unlike an error it tells nothing.
 LARGEST_VALUE = 1 << 61
+LARGEST_SCORE = 1 << 60
+_LARGEST_REAL = 10**300
+
+
+def settle(terms: object, **checked: int | Fraction | None) -> None:
+    """Store checked numbers in a frozen record, as plain integers and rationals.
+
+    Whatever was given (a numpy integer, a float), nothing that is computed from them can wrap round.
+    """
+    for name, value in checked.items():
+        object.__setattr__(terms, name, value)
+
+
+def whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
+    """Whole numbers as a vector, maybe an empty one. Their type is checked; their size is clamped.
+
+    A list goes through Python's integers: numpy would choose a type by the size of its numbers, and
+    refuse some, so that an error would tell the size.
+    """
+    array = np.atleast_1d(values if isinstance(values, np.ndarray) else np.asarray(values, dtype=object))
+    if array.ndim != 1:
+        raise BadValue("values must be one number or a one-dimensional array")
+    if not array.size:
+        return np.zeros(0, dtype=np.int64)  # an empty list has no type that could be wrong
+    if array.dtype == object:
+        if not all(isinstance(value, int | np.integer) and not isinstance(value, bool) for value in array):
+            raise BadValue("values must be whole numbers: put real values on a public Grid first")
+        array = np.array([min(max(int(v), -LARGEST_VALUE), LARGEST_VALUE) for v in array], dtype=np.int64)
+    if array.dtype.kind not in "iu":
+        raise BadValue("values must be whole numbers: put real values on a public Grid first")
+    clamped: NDArray[np.int64] = np.clip(array, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
+    return clamped
 
 
 def whole_values(values: ArrayLike) -> NDArray[np.int64]:
-    """One or more whole numbers as a vector. Their type is checked; their size is clamped."""
-    array = np.atleast_1d(np.asarray(values))
-    if array.dtype == object and all(type(value) is int for value in array.flat):
-        array = np.clip(array, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
-    if array.dtype.kind not in "iu":
-        raise BadValue("values must be whole numbers: put real values on a public Grid first")
-    if array.ndim != 1:
-        raise BadValue("values must be one number or a one-dimensional array")
+    """One or more whole numbers as a vector, clamped."""
+    array = whole_numbers(values)
     if not len(array):
         raise BadValue("there is nothing to release: no values were given")
-    clamped: NDArray[np.int64] = np.clip(array, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
-    return clamped
+    return array
+
+
+def scores_of(scores: Scores) -> Scores:
+    """Scores as the samplers take them: whole ones are clamped to ±2^60, rational ones stay."""
+    if not isinstance(scores, Sequence | np.ndarray) or isinstance(scores, str | bytes):
+        raise BadValue("scores must be a sequence of numbers")
+    array = scores if isinstance(scores, np.ndarray) else np.array(scores, dtype=object)
+    one_by_one = array.dtype == object and array.ndim == 1
+    if array.dtype.kind in "iu" or (one_by_one and all(isinstance(s, int | np.integer) for s in array)):
+        return np.clip(whole_numbers(array), -LARGEST_SCORE, LARGEST_SCORE)
+    return scores
+
+
+def _reals(values: ArrayLike | Sequence[float | None]) -> NDArray[np.float64]:
+    """Numbers as floats, one by one: None is NaN, and what is too large is infinite."""
+    array = np.atleast_1d(np.asarray(values))
+    if array.dtype == object and array.ndim == 1:
+        known = [value for value in array if value is not None]
+        if all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in known):
+            return np.array([math.nan if v is None else _real(v) for v in array], dtype=np.float64)
+    if array.dtype.kind not in "iuf" or array.ndim != 1:
+        raise BadValue("values must be numbers in one dimension")
+    return array.astype(np.float64)
+
+
+def _real(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +104,19 @@ class Grid:
     step: Fraction
 
     def __post_init__(self) -> None:
+        settle(
+            self,
+            low=exact(self.low, "low"),
+            high=exact(self.high, "high"),
+            step=positive(self.step, "step"),
+        )
         if self.low >= self.high:
             raise BadParameter("low", "must be below high")
-        if self.step <= 0 or self.step > self.high - self.low:
+        if max(abs(self.low), abs(self.high)) > _LARGEST_REAL or self.step < 1 / _LARGEST_REAL:
+            raise BadParameter(
+                "step", "and bounds must lie between 1e-300 and 1e300, where floats are exact enough"
+            )
+        if self.step > self.high - self.low:
             raise BadParameter("step", "must be above 0 and at most high - low")
         if max(abs(self.low), abs(self.high)) / self.step >= 1 << 52:
             raise BadParameter("step", "is too fine: bounds must be within 2^52 steps of 0")
@@ -71,22 +138,22 @@ class Grid:
         """The greatest whole number: high / step, rounded into the bounds."""
         return math.floor(self.high / self.step)
 
-    def place(self, values: ArrayLike, *, missing: Number | None) -> NDArray[np.int64]:
+    def place(
+        self, values: ArrayLike | Sequence[float | None], *, missing: Number | None
+    ) -> NDArray[np.int64]:
         """Real values as whole numbers of steps, clamped into the bounds.
 
-        NaN becomes `missing`. With missing=None it is refused: only where the values are public, or
-        the caller's own, since an error tells that such a value is there.
+        NaN and None become `missing`. With missing=None they are refused: only where the values are
+        public, or the caller's own, since an error tells that such a value is there.
         """
-        array = np.atleast_1d(np.asarray(values))
-        if array.dtype.kind not in "iuf" or array.ndim != 1:
-            raise BadValue("values must be numbers in one dimension")
-        real = array.astype(np.float64)
+        real = _reals(values)
         gone = np.isnan(real)
         if missing is None:
             if gone.any():
                 raise BadValue("a value is missing (NaN), and nothing was declared to replace it")
         else:
-            real = np.where(gone, float(exact(missing, "missing")), real)
+            instead = min(max(exact(missing, "missing"), self.low), self.high)
+            real = np.where(gone, float(instead), real)
         bounded = np.clip(real, float(self.low), float(self.high))
         steps = np.rint(bounded / float(self.step)).astype(np.int64)
         return np.clip(steps, self.first, self.last)

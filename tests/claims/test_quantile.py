@@ -1,0 +1,93 @@
+"""Quantile: every grid point within e^ε on all neighbouring small data sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations_with_replacement, product
+
+import numpy as np
+import pytest
+
+from lapwing.mechanisms import Quantile
+from lapwing.privacy import Relation
+from support.exact_laws import SLACK, Law, dec, log_ratio, middle, quantile, renyi
+from support.laws import follows
+from support.streams import SeededStream
+
+FIRST, LAST = 0, 3
+GRID = range(FIRST, LAST + 1)
+FRACTIONS = [Fraction(0), Fraction(1, 2), Fraction(1, 3), Fraction(9, 10), Fraction(1)]
+Data = tuple[int, ...]
+
+
+def data_sets(most: int) -> list[Data]:
+    """All data sets on the grid and just outside of it, with up to `most` rows."""
+    sides = (FIRST - 1, *GRID)
+    return [d for n in range(most + 1) for d in combinations_with_replacement(sides, n)]
+
+
+def neighbours(one: Data, other: Data, relation: Relation, rows: int) -> bool:
+    """Whether one unit with at most `rows` rows makes the difference."""
+    gone, new = Counter(one) - Counter(other), Counter(other) - Counter(one)
+    if relation is Relation.REPLACE:
+        return gone.total() <= rows and new.total() <= rows
+    return not (gone and new) and gone.total() + new.total() <= rows
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_every_answer_is_within_the_claimed_ratio(
+    fraction: Fraction, rows: int, relation: Relation
+) -> None:
+    epsilon = Fraction(3, 2)
+    mechanism = Quantile.for_epsilon(
+        epsilon, fraction=fraction, first=FIRST, last=LAST, relation=relation, rows=rows
+    )
+    assert mechanism.loss.pure == epsilon
+    rate = epsilon / (2 * mechanism.sensitivity)
+    laws: dict[Data, Law] = {d: quantile(d, fraction, FIRST, LAST, rate) for d in data_sets(3)}
+    pairs = [(a, b) for a, b in product(laws, repeat=2) if a < b and neighbours(a, b, relation, rows)]
+    assert pairs
+    for one, other in pairs:
+        assert log_ratio(laws[one], laws[other]) <= dec(epsilon) + SLACK
+    claimed = middle(mechanism.loss.renyi(Fraction(2)))
+    for one, other in pairs[:: max(1, len(pairs) // 60)]:
+        assert renyi(laws[one], laws[other], 2) <= claimed + SLACK
+
+
+@pytest.mark.parametrize("relation", Relation)
+@pytest.mark.parametrize("fraction", FRACTIONS)
+def test_the_sensitivity_of_the_score_is_exactly_the_most_it_moves(
+    fraction: Fraction, relation: Relation
+) -> None:
+    mechanism = Quantile.for_epsilon(1, fraction=fraction, first=FIRST, last=LAST, relation=relation)
+    worst = Fraction(0)
+    for one, other in product(data_sets(3), repeat=2):
+        if neighbours(one, other, relation, 1):
+            for y in GRID:
+                worst = max(worst, abs(score(one, y, fraction) - score(other, y, fraction)))
+    assert worst == mechanism.sensitivity
+
+
+def score(data: Data, y: int, fraction: Fraction) -> Fraction:
+    """Minus the distance from the wanted rank to the ranks that y holds."""
+    inside = [min(max(x, FIRST), LAST) for x in data]
+    wanted = (1 - fraction) * len(inside)
+    above, not_below = sum(x > y for x in inside), sum(x >= y for x in inside)
+    return -max(above - wanted, wanted - not_below, Fraction(0))
+
+
+@pytest.mark.parametrize("values", [[], [1], [0, 0, 2, 7, 7, 7, 12], [-5, 99, 3]])
+@pytest.mark.parametrize("fraction", [Fraction(1, 2), Fraction(9, 10)])
+def test_the_sampler_follows_the_law_that_was_compared(
+    values: list[int], fraction: Fraction, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(67))
+    mechanism = Quantile.for_epsilon(
+        1, fraction=fraction, first=0, last=12, relation=Relation.ADD_REMOVE, rows=2
+    )
+    drawn = np.array([mechanism.sample(values) for _ in range(5_000)])
+    law = quantile(values, fraction, 0, 12, 1 / (4 * max(fraction, 1 - fraction)))
+    follows(drawn, [law[y] for y in range(13)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lapwing.exact import round_up
-from lapwing.privacy.loss import Loss
+from lapwing.privacy.loss import NOTHING, Loss
 
 EPSILON_UNIT = 10**9
 DELTA_UNIT = 10**18
@@ -26,19 +26,19 @@ class Charge:
     costs: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        assert len(self.costs) == FIRST_ORDER + len(self.orders)
-        assert all(type(cost) is int and 0 <= cost <= NEVER for cost in self.costs)
+        costs = self.costs
+        assert len(costs) == FIRST_ORDER + len(self.orders)
+        assert min(costs) >= 0  # a cost below 0 would give budget back
 
 
 def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
     """The charge for `loss` in an account with these orders. Every cost is rounded up."""
-    pair = loss.pair
-    costs = [min(round_up(loss.delta0, DELTA_UNIT), NEVER)]
-    if pair is None:
-        costs += [NEVER, NEVER]
-    else:
-        costs += [min(round_up(pair[0], EPSILON_UNIT), NEVER)]
-        costs += [min(round_up(pair[1], DELTA_UNIT), NEVER)]
-    units = loss.renyi_units(orders, EPSILON_UNIT)
-    costs += [NEVER] * len(orders) if units is None else [min(cost, NEVER) for cost in units]
-    return Charge(orders, tuple(costs))
+    delta0 = loss.delta0
+    costs = (
+        0 if delta0 is NOTHING else round_up(delta0, DELTA_UNIT),
+        *(loss.pair_units(EPSILON_UNIT, DELTA_UNIT) or (NEVER, NEVER)),
+        *(loss.renyi_units(orders, EPSILON_UNIT) or [NEVER] * len(orders)),
+    )
+    if max(costs) > NEVER:
+        costs = tuple([min(cost, NEVER) for cost in costs])
+    return Charge(orders, costs)

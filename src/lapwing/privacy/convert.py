@@ -18,13 +18,20 @@ from lapwing.privacy.loss import Loss, Pair
 BITS = 256
 # Any order above 1 gives a true statement; the search only looks for a good one.
 _SMALLEST_ORDER = 1 + 1e-6
-_LARGEST_ORDER = 1e7
-_SEARCH_STEPS = 90
+_LARGEST_ORDER = 1e15
+_SEARCH_STEPS = 100
+_ORDERS = [1 + 1.25**k / 20 for k in range(120)]
+_RISEN, _THIRDS = 8, 16
 
 
 def _checked(delta: Fraction) -> None:
     if not 0 < delta < 1:
         raise BadParameter("delta", "must lie in (0, 1): Rényi losses say nothing at δ = 0")
+
+
+def probability_up(value: arb) -> Fraction:
+    """A probability, rounded up, and at least 2^-1000: a smaller one can have a billion digits."""
+    return upper(value.max(arb(2) ** -1000).min(arb(1)))
 
 
 def _slack(order: Fraction, delta: Fraction) -> arb:
@@ -52,7 +59,7 @@ def _delta_of_order(order: Fraction, value: arb, epsilon: Fraction) -> Fraction:
     with precision(BITS):
         a = ball(order)
         exponent = (a - 1) * (value - ball(epsilon) + ((a - 1) / a).log()) - a.log()
-        return min(upper(exponent.exp()), Fraction(1))
+        return probability_up(exponent.exp())
 
 
 def _best_order(objective: Callable[[float], float]) -> Fraction:
@@ -105,6 +112,8 @@ def pure_to_zcdp(epsilon: Fraction) -> Fraction:
 def zcdp_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
     """The greatest ρ that `zcdp_to_epsilon` still maps to at most ε at δ, to a relative 2^-40."""
     low, high = Fraction(0), epsilon
+    while zcdp_to_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
     while high - low > high / (1 << 40):
         middle = (low + high) / 2
         if zcdp_to_epsilon(middle, delta) <= epsilon:
@@ -142,10 +151,15 @@ def _by_best_order(loss: Loss, delta: Fraction) -> Fraction:
         number = float(value)
         return number + _float_slack(order, log_delta) if math.isfinite(number) else math.inf
 
-    grid = [1 + 1.25**k / 20 for k in range(70)]
-    best = min(range(len(grid)), key=lambda k: epsilon_at(grid[k]))
+    # Up a geometric grid until it has risen for a while: high orders may be dear to evaluate.
+    grid, found, best = _ORDERS, [], 0
+    for k, point in enumerate(grid):
+        found.append(epsilon_at(point))
+        best = k if found[k] < found[best] else best
+        if k > best + _RISEN:
+            break
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    for _ in range(24):
+    for _ in range(_THIRDS):
         third = (high - low) / 3
         if epsilon_at(low + third) < epsilon_at(high - third):
             high -= third

@@ -6,20 +6,19 @@ Tests: tests/privacy/test_curves.py compares every one with a direct sum over th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
+from functools import lru_cache
+from math import ceil, expm1, log1p, sinh
 
 from flint import arb
 
 from lapwing.exact import ball, precision, round_up
 
 BITS = 256
-# Floats are trusted to this absolute and relative error, some thousand times what exp and log of
-# the C library are off; tests compare them with balls. See `_units`.
-NEAR = 1e-12
-LARGEST_EXPONENT = 700
+# Floats are trusted to this error, times 1 + ε: some hundred times what exp and log of the C library
+# are off. They only save time; next to a whole unit, balls decide. Tests compare the two.
+NEAR = 1e-13
+LARGEST_EXPONENT, LARGEST_SCALE = 700, 1 << 900
 
 
 def randomized_response(order: Fraction, epsilon: Fraction) -> arb:
@@ -48,48 +47,82 @@ def discrete_laplace(order: Fraction, scale: Fraction, distance: int) -> arb:
         # Next to 1 - q and 1 - r all else would cancel: use expm1.
         one_less_q, one_less_r = -ball(-1 / scale).expm1(), -ball(-(2 * order - 1) / scale).expm1()
         left = (1 + one_less_q * r / one_less_r) / (1 + q)
-        right = (q - r) / (one_less_r * (1 + q))
+        right = (1 - one_less_q / one_less_r) / (1 + q)
         return (left * ((a - 1) * e).exp() + right * (-a * e).exp()).log() / (a - 1)
 
 
 def discrete_laplace_units(orders: tuple[int, ...], scale: Fraction, distance: int, unit: int) -> list[int]:
     """`discrete_laplace` at each order in whole 1/unit, rounded up."""
-    inverse = scale.denominator / scale.numerator
-    e = distance * inverse
-    if (2 * orders[-1] - 1) * max(inverse, e) > LARGEST_EXPONENT:
-        values = [math.nan] * len(orders)
-    else:
-        q, less_q, values = math.exp(-inverse), math.expm1(-inverse), []
-        for order in orders:
-            less_r = math.expm1(-(2 * order - 1) * inverse)
-            ratio = less_q / less_r
-            rise = (1 + ratio * (1 + less_r)) * math.expm1((order - 1) * e)
-            fall = (1 - ratio) * math.expm1(-order * e)
-            values.append(math.log1p((rise + fall) / (1 + q)) / (order - 1))
-    return [
-        _units(value, unit, partial(discrete_laplace, Fraction(order), scale, distance))
-        for order, value in zip(orders, values, strict=True)
-    ]
+    top, bottom = scale.denominator, scale.numerator
+    if distance == 1:  # one apart, it is randomized response
+        return _response_units(orders, top, bottom, unit)
+    if not distance:
+        return [0] * len(orders)
+
+    def exactly(order: int) -> arb:
+        return discrete_laplace(Fraction(order), scale, distance)
+
+    if not _floats_reach(orders, distance * top, bottom):
+        return [_rounded_up(exactly(order), unit) for order in orders]
+    inverse = top / bottom
+    less_q, epsilon = expm1(-inverse), distance * inverse
+    margin = NEAR * unit * (1 + epsilon)
+    units = []
+    for order in orders:
+        less_r = expm1((1 - 2 * order) * inverse)
+        ratio = less_q / less_r
+        rise = (1 + ratio * (1 + less_r)) * expm1((order - 1) * epsilon)
+        fall = (1 - ratio) * expm1(-order * epsilon)
+        value = log1p((rise + fall) / (2 + less_q)) * (unit / (order - 1))
+        above = ceil(value)
+        units.append(above if margin < above - value < 1 - margin else _rounded_up(exactly(order), unit))
+    return units
 
 
 def randomized_response_units(orders: tuple[int, ...], epsilon: Fraction, unit: int) -> list[int]:
-    """`randomized_response` at each order in whole 1/unit, rounded up.
-
-    It has the divergence of discrete Laplace noise at scale 1/ε between neighbouring integers.
-    """
+    """`randomized_response` at each order in whole 1/unit, rounded up."""
     if not epsilon:
         return [0] * len(orders)
-    return discrete_laplace_units(orders, 1 / epsilon, 1, unit)
+    return _response_units(orders, epsilon.numerator, epsilon.denominator, unit)
 
 
-def _units(value: float, unit: int, exact_value: Callable[[], arb]) -> int:
-    """The exact value in whole 1/unit, rounded up: by the float unless it is too close to tell."""
-    if math.isfinite(value):
-        error = NEAR * (1 + value)
-        units = math.ceil((value + error) * unit)
-        if units == math.ceil((value - error) * unit) and units > 0:
-            return units
-    return max(round_up(exact_value(), unit), 0)
+def _response_units(orders: tuple[int, ...], top: int, bottom: int, unit: int) -> list[int]:
+    """Randomized response at ε = top / bottom > 0: (ln cosh((a - ½) ε) - ln cosh(ε/2)) / (a - 1)."""
+    if not _floats_reach(orders, top, bottom):
+        return [_response_exactly(order, top, bottom, unit) for order in orders]
+    epsilon = top / bottom
+    margin = NEAR * unit * (1 + epsilon)
+    within, root = 1 - margin, sinh(epsilon / 4)
+    less = log1p(2 * root * root)  # ln cosh 2x = ln(1 + 2 sinh² x)
+    units = []
+    for order, quarter, each in _factors(orders, unit):
+        root = sinh(quarter * epsilon)
+        value = (log1p(2 * root * root) - less) * each
+        above = ceil(value)
+        if not margin < above - value < within:
+            above = _response_exactly(order, top, bottom, unit)
+        units.append(above)
+    return units
+
+
+@lru_cache(maxsize=256)
+def _factors(orders: tuple[int, ...], unit: int) -> list[tuple[int, float, float]]:
+    """Each order with (2a - 1) / 4 and unit / (a - 1)."""
+    return [(order, (2 * order - 1) / 4, unit / (order - 1)) for order in orders]
+
+
+def _response_exactly(order: int, top: int, bottom: int, unit: int) -> int:
+    return _rounded_up(randomized_response(Fraction(order), Fraction(top, bottom)), unit)
+
+
+def _floats_reach(orders: tuple[int, ...], top: int, bottom: int) -> bool:
+    """Whether floats hold ε = top / bottom and the exponentials of all orders times ε."""
+    return 2 * orders[-1] * top <= LARGEST_EXPONENT * bottom and bottom < LARGEST_SCALE
+
+
+def _rounded_up(value: arb, unit: int) -> int:
+    with precision(BITS):
+        return max(round_up(value, unit), 0)
 
 
 def bounded_range(order: Fraction, epsilon: Fraction) -> arb:
@@ -106,12 +139,17 @@ def sampled_gaussian(order: Fraction, rate: Fraction, sigma: Fraction) -> arb:
     order, which only increases the divergence. Discrete Gaussian noise on integers has the same
     moments, because a shift by a whole number leaves its normaliser unchanged. Adding and removing
     a unit: the sum below is the larger direction (the two laws are mirror images).
+
+        Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1)/2σ²),  each term made from the one after it
     """
-    whole = math.ceil(order)
+    whole = ceil(order)
     with precision(BITS):
-        q, two_variances = ball(rate), ball(2 * sigma * sigma)
-        total = arb(0)
-        for k in range(whole + 1):
-            weight = math.comb(whole, k) * (1 - q) ** (whole - k) * q**k
-            total += weight * (arb(k * (k - 1)) / two_variances).exp()
+        variance = ball(sigma * sigma)
+        odds, fall, step = ball((1 - rate) / rate), (-(whole - 1) / variance).exp(), (1 / variance).exp()
+        term = ball(rate) ** whole * (arb(whole * (whole - 1)) / (2 * variance)).exp()
+        total = term
+        for k in range(whole, 0, -1):
+            term *= odds * fall * k / (whole - k + 1)
+            fall *= step
+            total += term
         return total.log() / (whole - 1)

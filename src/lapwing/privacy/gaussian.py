@@ -21,11 +21,12 @@ from flint import arb
 
 from lapwing.errors import BadParameter
 from lapwing.exact import ball, precision, upper
-from lapwing.privacy.convert import BITS, zcdp_to_delta
+from lapwing.privacy.convert import BITS, probability_up, zcdp_to_delta
 from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 # Summing tails term by term is worth it up to here; beyond, rounding costs under 0.02 % of σ.
 SCALAR_UP_TO = 64
+SUMMED_UP_TO = 1024
 _KAPPA_EXPONENT = 30
 _SIGNIFICANT = 10**6
 
@@ -40,12 +41,13 @@ def gaussian_delta(epsilon: Fraction, sigma: Fraction, l2_squared: Fraction, dim
     return min(found)
 
 
+def normal_cdf(x: arb) -> arb:
+    """Φ(x)."""
+    return (-x / arb(2).sqrt()).erfc() / 2
+
+
 def continuous_delta(epsilon: arb, ratio: arb) -> arb:
     """δ of the continuous Gaussian at sensitivity / σ = ratio: Φ(r/2 - ε/r) - e^ε Φ(-r/2 - ε/r)."""
-
-    def normal_cdf(x: arb) -> arb:
-        return (-x / arb(2).sqrt()).erfc() / 2
-
     shift = epsilon / ratio
     return normal_cdf(ratio / 2 - shift) - epsilon.exp() * normal_cdf(-ratio / 2 - shift)
 
@@ -58,25 +60,38 @@ def _scalar_delta(epsilon: Fraction, sigma: Fraction, distance: int) -> Fraction
     half = Fraction(distance, 2)
     with precision(BITS):
         near, far = tail(sigma, centre - half), tail(sigma, centre + half)
-        return max(upper(near - ball(epsilon).exp() * far), Fraction(0))
+        return probability_up(near - ball(epsilon).exp() * far)
 
 
 def tail(sigma: Fraction, above: Fraction) -> arb:
-    """P[Y > above] for discrete Gaussian Y."""
+    """P[Y > above] for discrete Gaussian Y, at the current precision."""
     first = math.floor(above) + 1
     if first < 1:
         return 1 - tail(sigma, Fraction(-first))  # P[Y >= f] = 1 - P[Y >= 1 - f]
+    if sigma > SUMMED_UP_TO:
+        return _wide_tail(sigma, first)
+    return _weights_from(sigma, first) / (1 + 2 * _weights_from(sigma, 1))
+
+
+def _weights_from(sigma: Fraction, first: int) -> arb:
+    """Σ exp(-k² / 2σ²) over k >= first >= 1."""
     rate = ball(1 / (2 * sigma * sigma))
-    ratio, fall = (-rate).exp(), (-2 * rate).exp()
-    weight, side, part = arb(1), arb(0), arb(0)
-    for k in range(1, first + math.ceil(sigma * 20) + 2):  # exp(-200) is left out, and counted below
+    weight, ratio, fall = (-first * first * rate).exp(), (-(2 * first + 1) * rate).exp(), (-2 * rate).exp()
+    total = weight
+    for _ in range(math.ceil(sigma * 20) + 2):  # about exp(-200) of the first is left out, counted below
         weight *= ratio
         ratio *= fall
-        side += weight
-        if k >= first:
-            part += weight
-    rest = arb(0).union(weight * ratio / (1 - ratio))
-    return (part + rest) / (1 + 2 * (side + rest))
+        total += weight
+    return total + arb(0).union(weight * ratio / (1 - ratio))
+
+
+def _wide_tail(sigma: Fraction, first: int) -> arb:
+    """P[Y >= first] by the integral from first - ½ on, and the midpoint rule's error ∫|g''| / 8."""
+    s, x = ball(sigma), ball(first - Fraction(1, 2))
+    slope = x / s**2 * (-((x / s) ** 2) / 2).exp() if first > sigma + 1 else 2 / s
+    off = slope / (8 * s * (2 * arb.pi()).sqrt())
+    normaliser = 1 + arb(0).union(arb(-1000).exp())  # over that of the continuous law
+    return (normal_cdf(-x / s) + (-off).union(off)) / normaliser
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +131,7 @@ def _vector_delta(epsilon: Fraction, sigma: Fraction, l2_squared: Fraction, dime
         left = ball(epsilon) - law.paid
         if not (law.ratio.is_finite() and left > 0):
             return Fraction(1)
-        delta = law.paid.exp() * continuous_delta(left, law.ratio)
-        return min(max(upper(delta), Fraction(0)), Fraction(1))
+        return probability_up(law.paid.exp() * continuous_delta(left, law.ratio))
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, l2_squared: Fraction, dimension: int) -> Fraction:

@@ -42,6 +42,16 @@ def checked_delta(value: Number, name: str = "delta") -> Fraction:
     return delta
 
 
+def _not_negative(value: Fraction, name: str) -> None:
+    if value.numerator < 0:
+        raise BadParameter(name, "must not be negative")
+
+
+def _above_zero(value: Fraction, name: str) -> None:
+    if value.numerator <= 0:
+        raise BadParameter(name, "must be above 0")
+
+
 class Loss(ABC):
     """An upper bound on what one release reveals, for one neighbouring step."""
 
@@ -61,6 +71,11 @@ class Loss(ABC):
         pure = self.pure
         return None if pure is None else (pure, NOTHING)
 
+    def pair_units(self, epsilon_unit: int, delta_unit: int) -> tuple[int, int] | None:
+        """`pair` in whole units, rounded up. Overrides are faster and give the same numbers."""
+        pair = self.pair
+        return pair and (round_up(pair[0], epsilon_unit), round_up(pair[1], delta_unit))
+
     @abstractmethod
     def renyi(self, order: Fraction) -> arb | None:
         """An upper bound on the remainder's Rényi divergence, if it has one."""
@@ -70,7 +85,8 @@ class Loss(ABC):
         values = [self.renyi(Fraction(order)) for order in orders]
         if any(value is None for value in values):
             return None
-        return [max(round_up(value, unit), 0) for value in values if value is not None]
+        with precision(curves.BITS):
+            return [max(round_up(value, unit), 0) for value in values if value is not None]
 
     @abstractmethod
     def for_group(self, size: int) -> Loss:
@@ -84,8 +100,7 @@ class Pure(Loss):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        if self.epsilon < 0:
-            raise BadParameter("epsilon", "must not be negative")
+        _not_negative(self.epsilon, "epsilon")
 
     @property
     def pure(self) -> Fraction:
@@ -109,8 +124,7 @@ class Approximate(Loss):
     delta: Fraction
 
     def __post_init__(self) -> None:
-        if self.epsilon < 0:
-            raise BadParameter("epsilon", "must not be negative")
+        _not_negative(self.epsilon, "epsilon")
         if not 0 <= self.delta <= 1:
             raise BadParameter("delta", "must lie in [0, 1]")
 
@@ -142,8 +156,7 @@ class Concentrated(Loss):
     rho: Fraction
 
     def __post_init__(self) -> None:
-        if self.rho < 0:
-            raise BadParameter("rho", "must not be negative")
+        _not_negative(self.rho, "rho")
 
     def renyi(self, order: Fraction) -> arb:
         with precision(curves.BITS):
@@ -162,6 +175,9 @@ class BoundedRange(Loss):
     """Pure ε whose log-ratios span a range of only ε: the exponential mechanism."""
 
     epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        _not_negative(self.epsilon, "epsilon")
 
     @property
     def pure(self) -> Fraction:
@@ -186,9 +202,16 @@ class LaplaceNoise(Loss):
     scale: Fraction
     distance: int
 
+    def __post_init__(self) -> None:
+        _above_zero(self.scale, "scale")
+        whole(self.distance, "distance")
+
     @property
     def pure(self) -> Fraction:
         return Fraction(self.distance * self.scale.denominator, self.scale.numerator)
+
+    def pair_units(self, epsilon_unit: int, delta_unit: int) -> tuple[int, int]:
+        return -(-self.distance * self.scale.denominator * epsilon_unit // self.scale.numerator), 0
 
     def renyi(self, order: Fraction) -> arb:
         return curves.discrete_laplace(order, self.scale, self.distance)
@@ -208,16 +231,27 @@ class GaussianNoise(Loss):
     l2_squared: Fraction
     dimension: int = 1
 
+    def __post_init__(self) -> None:
+        _above_zero(self.sigma, "sigma")
+        _not_negative(self.l2_squared, "l2_squared")
+        whole(self.dimension, "dimension", at_least=1)
+
     @property
     def concentrated(self) -> Concentrated:
         """The same as zCDP: ρ = Δ² / 2σ², whatever the dimension."""
         return Concentrated(self.l2_squared / (2 * self.sigma * self.sigma))
 
+    def pair_units(self, epsilon_unit: int, delta_unit: int) -> None:
+        return None
+
     def renyi(self, order: Fraction) -> arb:
         return self.concentrated.renyi(order)
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
-        return self.concentrated.renyi_units(orders, unit)
+        squared, top, bottom = self.l2_squared, self.sigma.denominator, self.sigma.numerator
+        numerator = unit * squared.numerator * top * top
+        denominator = 2 * squared.denominator * bottom * bottom
+        return [-(-order * numerator // denominator) for order in orders]
 
     def for_group(self, size: int) -> GaussianNoise:
         factor = whole(size, "size", at_least=1) ** 2
@@ -228,7 +262,8 @@ class GaussianNoise(Loss):
 class SampledGaussian(Loss):
     """`steps` rounds of Gaussian noise, each on a fresh Poisson sample at `rate` of the units.
 
-    `sigma` is in units of the sensitivity; neighbours add or remove one unit.
+    `sigma` is in units of the sensitivity; neighbours add or remove one unit. Its curve holds for
+    continuous and discrete noise; a `FixedRun` prices it as continuous noise.
     """
 
     rate: Fraction
@@ -238,7 +273,7 @@ class SampledGaussian(Loss):
     def __post_init__(self) -> None:
         if not 0 < self.rate <= 1:
             raise BadParameter("rate", "must lie in (0, 1]")
-        positive(self.sigma, "sigma")
+        _above_zero(self.sigma, "sigma")
         whole(self.steps, "steps", at_least=1)
 
     def renyi(self, order: Fraction) -> arb:
@@ -305,7 +340,11 @@ class Sum(_Several):
 
 @dataclass(frozen=True, slots=True)
 class Worst(_Several):
-    """Releases about disjoint sets of units: a unit meets one of them (parallel composition)."""
+    """Releases about disjoint sets of units: a unit meets one of them (parallel composition).
+
+    Only where neighbours add or remove a unit. A unit that is replaced may leave one set and join
+    another, and then meets both.
+    """
 
     @staticmethod
     def _rationals(values: list[Fraction]) -> Fraction:

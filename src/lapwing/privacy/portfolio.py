@@ -11,10 +11,12 @@ Test     tests/claims/test_portfolio.py
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
+from operator import add
 
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.exact import Number, round_down
+from lapwing.exact import Number, round_down, whole
 from lapwing.privacy.charge import (
     DELTA,
     DELTA0,
@@ -33,19 +35,22 @@ SHARE_DELTA0 = Fraction(6, 100)
 SHARE_PAIR = Fraction(4, 100)
 SHARE_ORDERS = tuple(Fraction(share, 100) for share in (9, 27, 36, 9, 9))
 ORDER_RATIOS = tuple(Fraction(ratio, 10) for ratio in (6, 8, 10, 16, 30))
+# Sums of binomials (sampled Gaussian) have as many terms as the order.
+LARGEST_CENTRE = 100_000
 assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 
 
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """The whole order at which most charges of zCDP kind fit: the cap per unit of order is greatest."""
-    best, found = Fraction(-(10**9)), 2
-    for order in range(2, 100_000):
-        worth = renyi_cap(order, epsilon, delta) / order
-        if worth > best:
-            best, found = worth, order
-        elif best > 0 or order > 4 * found:
-            break
-    return found
+
+    def worth(order: int) -> Fraction:
+        return renyi_cap(order, epsilon, delta) / order
+
+    low, high = 2, LARGEST_CENTRE
+    while low < high:  # it rises, then falls
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if worth(middle) < worth(middle + 1) else (low, middle)
+    return low
 
 
 def default_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
@@ -69,10 +74,11 @@ class Terms:
     caps: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        if len(self.orders) != len(SHARE_ORDERS) or sorted(set(self.orders)) != list(self.orders):
+        checked_epsilon(self.epsilon)
+        checked_delta(self.delta)
+        orders = [whole(order, "orders", at_least=2) for order in self.orders]
+        if len(orders) != len(SHARE_ORDERS) or sorted(set(orders)) != orders:
             raise BadParameter("orders", "must be five rising whole numbers")
-        if self.orders[0] < 2:
-            raise BadParameter("orders", "must be at least 2")
         caps = [
             round_down(self.delta * SHARE_DELTA0, DELTA_UNIT),
             round_down(self.epsilon, EPSILON_UNIT),
@@ -111,7 +117,7 @@ class Terms:
         sums = tuple(
             [
                 total if total <= cap else cap + 1
-                for total, cap in zip(map(int.__add__, spent, charge.costs), caps, strict=True)
+                for total, cap in zip(map(add, spent, charge.costs), caps, strict=True)
             ]
         )
         if sums[DELTA0] > caps[DELTA0]:
@@ -124,14 +130,20 @@ class Terms:
         return None
 
     def largest_pure(self, spent: tuple[int, ...]) -> Fraction:
-        """The greatest single pure ε that would still be admitted (whole ledger units)."""
-        low, high = 0, round_down(self.epsilon, EPSILON_UNIT)
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.after(spent, self.price(Pure(Fraction(middle, EPSILON_UNIT)))) is None:
-                high = middle - 1
-            else:
-                low = middle
+        """The greatest single pure ε that would still be admitted (whole ledger units).
+
+        Where δ is large this can be more than the terms' own ε.
+        """
+
+        def fits(units: int) -> bool:
+            return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is not None
+
+        low, high = 0, 1
+        while fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
         return Fraction(low, EPSILON_UNIT)
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
@@ -164,22 +176,20 @@ class Filter:
         self.spent = after
 
     def _refusal(self, charge: Charge) -> OverBudget:
-        largest = self.terms.largest_pure(self.spent)
         if charge.costs[DELTA0] + self.spent[DELTA0] > self.terms.caps[DELTA0]:
             asked = f"δ {_text(charge.costs[DELTA0], DELTA_UNIT)}"
-            left = self.terms.caps[DELTA0] - self.spent[DELTA0]
-            return OverBudget(
-                asked,
-                f"δ {_text(left, DELTA_UNIT)}",
-                "Ask with a smaller δ, or with declared keys.",
-            )
+            left = _text(self.terms.caps[DELTA0] - self.spent[DELTA0], DELTA_UNIT)
+            return OverBudget(asked, f"δ {left}", "Ask with a smaller δ, or with declared keys.")
         if charge.costs[EPSILON] <= self.terms.caps[EPSILON] * 10:
             asked = f"ε {_text(charge.costs[EPSILON], EPSILON_UNIT)}"
         else:
             asked = "more than every filter has left"
-        now = f"Ask for ε {float(largest):.6g} or less." if largest else "The budget is used up."
-        return OverBudget(asked, f"ε {float(largest):.6g} of {float(self.terms.epsilon):.6g}", now)
+        largest = self.terms.largest_pure(self.spent)
+        left = _text(round_down(largest, EPSILON_UNIT), EPSILON_UNIT)
+        now = f"Ask for ε {left} or less." if largest else "The budget is used up."
+        return OverBudget(asked, f"ε {left} of {float(self.terms.epsilon):.6g}", now)
 
 
 def _text(units: int, unit: int) -> str:
-    return f"{units / unit:.6g}"
+    """All digits: rounded ones could name more than is left."""
+    return f"{Decimal(units) / Decimal(unit):g}"

@@ -1,0 +1,228 @@
+"""Losses: every part of sums, maxima and groups; what cannot be built."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lapwing.errors import BadParameter
+from lapwing.exact import lower, precision, upper
+from lapwing.privacy import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    FixedRun,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    Pure,
+    SampledGaussian,
+    Sum,
+    Worst,
+)
+from lapwing.privacy.loss import checked_delta, checked_epsilon
+
+ZERO, ONE, HALF, TENTH = Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 10)
+PURE, NOISE = Pure(HALF), GaussianNoise(Fraction(3), Fraction(4))
+SELECTION = Approximate(TENTH, Fraction(1, 10**6))
+
+
+def renyi(loss: Loss, order: int = 3) -> float:
+    value = loss.renyi(Fraction(order))
+    assert value is not None
+    return float(value)
+
+
+class Unknown(Loss):
+    """Nothing is known about it."""
+
+    def renyi(self, order: Fraction) -> None:
+        return None
+
+    def for_group(self, size: int) -> Unknown:
+        return self
+
+
+# Single losses.
+
+
+def test_each_loss_knows_its_parts() -> None:
+    assert (PURE.delta0, PURE.pure, PURE.pair) == (ZERO, HALF, (HALF, ZERO))
+    assert (SELECTION.delta0, SELECTION.pure, SELECTION.pair) == (Fraction(1, 10**6), TENTH, (TENTH, ZERO))
+    assert (NOISE.delta0, NOISE.pure, NOISE.pair) == (ZERO, None, None)
+    assert Concentrated(TENTH).pair is None
+    assert LaplaceNoise(Fraction(4), 2).pure == HALF
+    assert BoundedRange(HALF).pure == HALF
+    assert SampledGaussian(TENTH, ONE).pure is None
+
+
+def test_steps_of_a_sampled_run_add_up() -> None:
+    once, often = SampledGaussian(TENTH, ONE), SampledGaussian(TENTH, ONE, 7)
+    assert renyi(often) == pytest.approx(7 * renyi(once), rel=1e-14)
+
+
+@given(st.fractions(Fraction(1, 10**6), 10**6, max_denominator=10**6), st.integers(0, 100))
+def test_pair_units_are_the_pair_rounded_up(scale: Fraction, distance: int) -> None:
+    loss = LaplaceNoise(scale, distance)
+    units = loss.pair_units(10**9, 10**18)
+    assert units == Loss.pair_units(loss, 10**9, 10**18)
+    assert units[0] - 1 < loss.pure * 10**9 <= units[0]
+
+
+# Several releases.
+
+
+def test_a_sum_adds_every_part() -> None:
+    both = Sum((PURE, SELECTION))
+    assert both.delta0 == Fraction(1, 10**6)
+    assert both.pure == HALF + TENTH
+    assert both.pair == (HALF + TENTH, ZERO)
+    assert renyi(both) == pytest.approx(renyi(PURE) + renyi(SELECTION), rel=1e-14)
+
+
+def test_the_worst_takes_the_greatest_of_every_part() -> None:
+    either = Worst((PURE, SELECTION))
+    assert either.delta0 == Fraction(1, 10**6)
+    assert either.pure == HALF
+    assert either.pair == (HALF, ZERO)
+    assert renyi(either) == max(renyi(PURE), renyi(SELECTION))
+
+
+@pytest.mark.parametrize("kind", [Sum, Worst])
+def test_a_bound_that_one_lacks_all_lack(kind: type[Sum] | type[Worst]) -> None:
+    several = kind((PURE, NOISE))
+    assert several.pure is None
+    assert several.pair is None
+    assert renyi(several) >= renyi(NOISE)
+    unknown = kind((PURE, Unknown()))
+    assert unknown.renyi(Fraction(2)) is None
+    assert unknown.renyi_units((2, 3), 10**9) is None
+
+
+@pytest.mark.parametrize("kind", [Sum, Worst])
+def test_no_releases_cost_nothing(kind: type[Sum] | type[Worst]) -> None:
+    nothing = kind(())
+    assert (nothing.delta0, nothing.pure, nothing.pair) == (ZERO, ZERO, (ZERO, ZERO))
+    assert nothing.renyi_units((2, 3), 10**9) == [0, 0]
+
+
+def test_a_sum_is_rounded_once() -> None:
+    """3 x 0.4 units are 2 units, not 3."""
+    small = Concentrated(Fraction(4, 10) / 10**9 / 2)
+    assert Sum((small, small, small)).renyi_units((2,), 10**9) == [2]
+
+
+def test_sums_nest_and_keep_the_pair_of_a_fixed_run() -> None:
+    pytest.importorskip("dp_accounting")
+    run = FixedRun.of((GaussianNoise(Fraction(50), ONE), 10), delta="1e-8")
+    several = Sum((Sum((PURE, run)), PURE))
+    assert several.pair == (run.pair[0] + 1, Fraction(1, 10**8))
+    assert several.pure is None
+    assert Worst((PURE, run)).pair == (max(HALF, run.pair[0]), Fraction(1, 10**8))
+
+
+# Groups.
+
+
+@given(st.integers(1, 20))
+def test_groups_of_simple_losses(k: int) -> None:
+    assert Pure(TENTH).for_group(k) == Pure(k * TENTH)
+    assert BoundedRange(TENTH).for_group(k) == BoundedRange(k * TENTH)
+    assert LaplaceNoise(Fraction(9), 2).for_group(k) == LaplaceNoise(Fraction(9), 2 * k)
+    assert Concentrated(TENTH).for_group(k) == Concentrated(k * k * TENTH)
+    assert NOISE.for_group(k) == GaussianNoise(Fraction(3), Fraction(4 * k * k))
+
+
+@given(st.integers(1, 12), st.fractions(0, 3, max_denominator=50))
+def test_a_group_of_an_approximate_loss_pays_a_geometric_sum(k: int, epsilon: Fraction) -> None:
+    """An event's probability grows by p -> e^ε p + δ in every step, and no faster."""
+    delta = Fraction(1, 10**20)
+    group = Approximate(epsilon, delta).for_group(k)
+    assert group.epsilon == k * epsilon
+    with mpmath.workdps(60):
+        step, p = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator), mpmath.mpf(0)
+        for _ in range(k):
+            p = p * step + mpmath.mpf(10) ** -20
+        stated = mpmath.mpf(group.delta.numerator) / group.delta.denominator
+        assert p * (1 - mpmath.mpf(10) ** -50) <= stated <= p * (1 + mpmath.mpf(10) ** -25)
+
+
+def test_a_group_never_has_more_than_certain_failure() -> None:
+    assert Approximate(Fraction(10), TENTH).for_group(5).delta == 1
+
+
+def test_a_group_may_meet_several_disjoint_sets() -> None:
+    assert Worst((PURE, SELECTION)).for_group(2) == Sum((PURE.for_group(2), SELECTION.for_group(2)))
+    assert Sum((PURE, NOISE)).for_group(2) == Sum((PURE.for_group(2), NOISE.for_group(2)))
+
+
+def test_a_sampled_run_has_no_group_bound() -> None:
+    with pytest.raises(BadParameter, match="name the group as the unit"):
+        SampledGaussian(TENTH, ONE).for_group(2)
+
+
+@pytest.mark.parametrize("loss", [PURE, SELECTION, NOISE, BoundedRange(HALF), LaplaceNoise(ONE, 1)])
+@pytest.mark.parametrize("size", [0, -1, True, 1.5])
+def test_a_group_has_at_least_one_unit(loss: Loss, size: int) -> None:
+    with pytest.raises(BadParameter):
+        loss.for_group(size)
+
+
+@given(st.integers(1, 6), st.integers(1, 40))
+def test_groups_of_gaussian_noise_cost_the_square(k: int, order: int) -> None:
+    one, many = NOISE.renyi(Fraction(order + 1)), NOISE.for_group(k).renyi(Fraction(order + 1))
+    with precision(200):
+        assert lower(many - k * k * one) <= 0 <= upper(many - k * k * one)
+
+
+# What cannot be built.
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Pure(Fraction(-1)),
+        lambda: BoundedRange(Fraction(-1)),
+        lambda: Approximate(Fraction(-1), TENTH),
+        lambda: Approximate(ONE, Fraction(-1, 10)),
+        lambda: Approximate(ONE, Fraction(11, 10)),
+        lambda: Concentrated(Fraction(-1)),
+        lambda: LaplaceNoise(Fraction(0), 1),
+        lambda: LaplaceNoise(Fraction(-3), 1),
+        lambda: LaplaceNoise(ONE, -1),
+        lambda: GaussianNoise(Fraction(0), ONE),
+        lambda: GaussianNoise(ONE, Fraction(-1)),
+        lambda: GaussianNoise(ONE, ONE, 0),
+        lambda: SampledGaussian(Fraction(0), ONE),
+        lambda: SampledGaussian(Fraction(2), ONE),
+        lambda: SampledGaussian(TENTH, Fraction(0)),
+        lambda: SampledGaussian(TENTH, ONE, 0),
+    ],
+)
+def test_a_loss_that_makes_no_sense_cannot_be_built(build: type[Loss]) -> None:
+    with pytest.raises(BadParameter):
+        build()
+
+
+@pytest.mark.parametrize(
+    "value", [0, -1, "1e-10", "1000.1", float("nan"), float("inf"), "1e-320", True, None]
+)
+def test_epsilon_must_lie_within_the_ledgers_units(value: float) -> None:
+    with pytest.raises(BadParameter):
+        checked_epsilon(value)
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1, 2, float("nan"), "inf", None])
+def test_delta_must_be_a_probability_below_one(value: float) -> None:
+    with pytest.raises(BadParameter):
+        checked_delta(value)
+
+
+def test_a_decimal_means_what_it_says() -> None:
+    assert checked_epsilon(0.1) == TENTH
+    assert checked_epsilon("1e-9") == Fraction(1, 10**9)
+    assert checked_delta(0) == 0

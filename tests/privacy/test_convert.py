@@ -35,7 +35,6 @@ from lapwing.privacy import (
     Sum,
 )
 from lapwing.privacy.convert import (
-    group_pair,
     loss_to_epsilon,
     pure_to_zcdp,
     renyi_cap,
@@ -288,7 +287,8 @@ def test_loss_to_epsilon_takes_the_best_part_it_may() -> None:
 @given(st.fractions(0, 2, max_denominator=20), st.integers(1, 8))
 def test_a_group_pays_the_geometric_sum(epsilon: Fraction, size: int) -> None:
     delta = Fraction(1, 10**9)
-    e, d = group_pair((epsilon, delta), size)
+    group = Approximate(epsilon, delta).for_group(size)
+    e, d = group.epsilon, group.delta
     assert e == size * epsilon
     with mpmath.workdps(60):
         step = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator)
@@ -302,5 +302,6 @@ def test_a_group_is_true_of_gaussian_noise(size: int) -> None:
     """The Gaussian at `size` times the distance has at most the δ that the group bound states."""
     rho, epsilon = 0.02, Fraction(1, 2)
     delta = Fraction(gaussian_truth(rho, 0.5))
-    e, d = group_pair((epsilon, delta), size)
+    group = Approximate(epsilon, delta).for_group(size)
+    e, d = group.epsilon, group.delta
     assert gaussian_truth(rho * size * size, float(e)) <= float(d)

@@ -37,9 +37,8 @@ class TestEachMechanism:
     def test_has_a_page_of_argument_that_is_linked(self, mechanism: type) -> None:
         page = f"{mechanism.__module__.rsplit('.', 1)[1]}.md"
         text = (ROOT / "docs" / "arguments" / page).read_text()
-        assert "**Claim.**" in text
-        assert "Proof" in text
-        assert "**Tested by**" in text
+        for part in ("Claim", "Proof", "Tested by"):
+            assert re.search(rf"^(\*\*|## ){part}", text, re.MULTILINE), part
         assert f"({page})" in (ROOT / "docs" / "arguments" / "README.md").read_text()
 
     def test_is_in_the_registry_of_the_auditor(self, mechanism: type) -> None:

@@ -19,8 +19,6 @@ PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 LIFETIMES = (1, 3, 10)
 MOST_PEOPLE = 10**15
 # `Gaussian.spread` adds up the tail term by term; beyond this the continuous tail bounds it closely.
-_SUMMED_UP_TO = 500
-_NORMAL_95 = Fraction("1.959963985")  # P[|Z| > this] < 5 %
 
 PROMISED = (
     "Taking part adds no harm beyond this factor: whatever is published would have been about as likely "
@@ -153,11 +151,7 @@ def _counts(laplace: Laplace, gaussian: Gaussian | None, n: int) -> tuple[NoisyC
     within = laplace.spread(CONFIDENCE)
     found = [NoisyCount("Laplace", "scale", float(laplace.scale), within, within / n)]
     if gaussian is not None:
-        if gaussian.sigma <= _SUMMED_UP_TO:
-            within = gaussian.spread(CONFIDENCE)
-        else:
-            # Σ_{k > w} f(k) <= ∫_w f for falling f, and for such σ the normalisers agree to 1e-1000.
-            within = math.ceil(gaussian.sigma * _NORMAL_95)
+        within = gaussian.spread(CONFIDENCE)
         found.append(NoisyCount("Gaussian", "sigma", float(gaussian.sigma), within, within / n))
     return tuple(found)
 

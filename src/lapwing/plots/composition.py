@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from flint import arb
 
 from lapwing.errors import BadParameter
 from lapwing.exact import whole
 from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, EndLabel, label_ends, new_figure, short, style
-from lapwing.privacy import Charge, FixedRun, GaussianNoise, Loss, Terms
+from lapwing.privacy import Charge, FixedRun, GaussianNoise, Loss, Repeated, Sum, Terms
 from lapwing.privacy.charge import NEVER
-from lapwing.privacy.convert import loss_to_epsilon
+from lapwing.privacy.convert import best_renyi_epsilon, loss_to_epsilon
 from lapwing.privacy.gaussian import gaussian_epsilon
 from lapwing.privacy.loss import LARGEST_EPSILON
 
@@ -26,29 +24,6 @@ if TYPE_CHECKING:
 Steps = Sequence[tuple[Loss, int]]
 _DELTAS = tuple(Fraction(1, 10**k) for k in range(9, 2, -1))
 _SHOWN = Fraction(1, 10**6)
-
-
-@dataclass(frozen=True, slots=True)
-class _Together(Loss):
-    """The Rényi curve of all steps and nothing else, so that only it can decide."""
-
-    steps: tuple[tuple[Loss, int], ...]
-
-    @property
-    def delta0(self) -> Fraction:
-        return sum((count * loss.delta0 for loss, count in self.steps), Fraction(0))
-
-    def renyi(self, order: Fraction) -> arb | None:
-        total = arb(0)
-        for loss, count in self.steps:
-            value = loss.renyi(order)
-            if value is None:
-                return None
-            total += count * value
-        return total
-
-    def for_group(self, size: int) -> _Together:
-        return _Together(tuple((loss.for_group(size), count) for loss, count in self.steps))
 
 
 def basic(steps: Steps, delta: Fraction) -> float:
@@ -69,8 +44,9 @@ def basic(steps: Steps, delta: Fraction) -> float:
 
 def by_renyi(steps: Steps, delta: Fraction) -> float:
     """The best Rényi order for the sum of the curves."""
-    found = loss_to_epsilon(_Together(tuple(steps)), delta)
-    return math.nan if found is None else float(found)
+    together = Sum(tuple(Repeated(loss, count) for loss, count in steps))
+    left = delta - together.delta0
+    return float(best_renyi_epsilon(together, left)) if left > 0 else math.nan
 
 
 def by_distribution(steps: Steps, delta: Fraction) -> float:

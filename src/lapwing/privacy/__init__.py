@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lapwing.privacy.charge import Charge
+from lapwing.privacy.compose import Repeated, Sum, Worst
 from lapwing.privacy.loss import (
     Approximate,
     BoundedRange,
@@ -12,8 +13,6 @@ from lapwing.privacy.loss import (
     Loss,
     Pure,
     SampledGaussian,
-    Sum,
-    Worst,
 )
 from lapwing.privacy.pld import FixedRun
 from lapwing.privacy.portfolio import Filter, Terms
@@ -31,6 +30,7 @@ __all__ = [
     "Loss",
     "Pure",
     "Relation",
+    "Repeated",
     "SampledGaussian",
     "Sum",
     "Terms",

@@ -12,8 +12,8 @@ from fractions import Fraction
 from flint import arb
 
 from lapwing.errors import BadParameter
-from lapwing.exact import ball, exp_up, lower, precision, upper
-from lapwing.privacy.loss import Loss, Pair
+from lapwing.exact import ball, lower, precision, upper
+from lapwing.privacy.loss import Loss
 
 BITS = 256
 # Any order above 1 gives a true statement; the search only looks for a good one.
@@ -138,11 +138,12 @@ def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
     if pair is not None and pair[1] <= remaining:
         found.append(pair[0])
     if remaining > 0 and loss.renyi(Fraction(2)) is not None:
-        found.append(_by_best_order(loss, remaining))
+        found.append(best_renyi_epsilon(loss, remaining))
     return min(found, default=None)
 
 
-def _by_best_order(loss: Loss, delta: Fraction) -> Fraction:
+def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
+    """The ε at δ that follows from the Rényi curve of a loss, at about its best order."""
     log_delta = _log(delta)
 
     def epsilon_at(order: float) -> float:
@@ -169,10 +170,3 @@ def _by_best_order(loss: Loss, delta: Fraction) -> Fraction:
     value = loss.renyi(order)
     assert value is not None
     return renyi_to_epsilon(order, value, delta)
-
-
-def group_pair(pair: Pair, size: int) -> Pair:
-    """(ε, δ) for `size` units at once: (kε, δ (e^{kε} − 1) / (e^ε − 1))."""
-    epsilon, delta = pair
-    factor = sum((exp_up(i * epsilon) for i in range(1, size)), Fraction(1))
-    return size * epsilon, delta * factor

@@ -19,8 +19,8 @@ from typing import Any
 from flint import arb
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.exact import Number, exact, precision, round_up, whole
-from lapwing.privacy.convert import BITS
+from lapwing.exact import Number, exact, round_up, whole
+from lapwing.privacy.compose import Repeated, Sum
 from lapwing.privacy.gaussian import SCALAR_UP_TO, rounded_from
 from lapwing.privacy.loss import (
     Approximate,
@@ -127,15 +127,17 @@ class FixedRun(Loss):
         return cls(steps, exact(delta, "delta"))
 
     @property
+    def _added(self) -> Sum:
+        """The steps one after another, without the run's distribution."""
+        return Sum(tuple(Repeated(loss, count) for loss, count in self.steps))
+
+    @property
     def delta0(self) -> Fraction:
-        return sum((count * loss.delta0 for loss, count in self.steps), Fraction(0))
+        return self._added.delta0
 
     @property
     def pure(self) -> Fraction | None:
-        found = [(loss.pure, count) for loss, count in self.steps]
-        if any(pure is None for pure, _ in found):
-            return None
-        return sum((count * pure for pure, count in found if pure is not None), Fraction(0))
+        return self._added.pure
 
     @property
     def pair(self) -> Pair:
@@ -145,14 +147,7 @@ class FixedRun(Loss):
         return self._pair
 
     def renyi(self, order: Fraction) -> arb | None:
-        with precision(BITS):
-            total = arb(0)
-            for loss, count in self.steps:
-                value = loss.renyi(order)
-                if value is None:
-                    return None
-                total += count * value
-            return total
+        return self._added.renyi(order)
 
     def for_group(self, size: int) -> FixedRun:
         return FixedRun(tuple((loss.for_group(size), count) for loss, count in self.steps), self.delta)

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from operator import add
 
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.exact import Number, round_down, whole
@@ -116,8 +115,8 @@ class Terms:
         caps = self.caps
         sums = tuple(
             [
-                total if total <= cap else cap + 1
-                for total, cap in zip(map(add, spent, charge.costs), caps, strict=True)
+                total if (total := before + cost) <= cap else cap + 1
+                for before, cost, cap in zip(spent, charge.costs, caps, strict=True)
             ]
         )
         if sums[DELTA0] > caps[DELTA0]:

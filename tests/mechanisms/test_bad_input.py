@@ -204,7 +204,7 @@ WRONG_VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("values", WRONG_VALUES, ids=lambda v: repr(v)[:30])
+@pytest.mark.parametrize("values", WRONG_VALUES, ids=lambda v: repr(v)[:14])
 @pytest.mark.parametrize(
     "release",
     [
@@ -224,7 +224,7 @@ def test_N4_values_that_are_not_whole_never_reach_the_noise(
         release(values)
 
 
-@pytest.mark.parametrize("values", WRONG_VALUES[1:], ids=lambda v: repr(v)[:30])
+@pytest.mark.parametrize("values", WRONG_VALUES[1:], ids=lambda v: repr(v)[:14])
 @pytest.mark.parametrize(
     "release", [quantile().sample, PartitionSelection.for_budget(1, "1e-6", keys=1).sample]
 )

@@ -108,6 +108,20 @@ def test_laplace_for_a_width_is_the_least_epsilon_that_keeps_it(width: int, l1: 
     assert less.spread("0.95") > width
 
 
+@pytest.mark.parametrize("width", [0, 1, 17, 4000])
+@pytest.mark.parametrize("answers", [1, 10])
+def test_gaussian_for_a_width_is_the_most_noise_that_keeps_it(width: int, answers: int) -> None:
+    mechanism = Gaussian.for_width(width, confidence="0.95", l2_squared=1, dimension=1, answers=answers)
+    assert mechanism.spread("0.95", answers=answers) <= width
+    more = Gaussian(mechanism.sigma * (1 + Fraction(1, 10**5)), Fraction(1), 1)
+    assert more.spread("0.95", answers=answers) > width
+
+
+def test_gaussian_noise_is_never_pure() -> None:
+    with pytest.raises(BadParameter, match="never purely"):
+        Gaussian(Fraction(5), Fraction(1), 1).epsilon(0)
+
+
 def test_a_width_that_no_epsilon_keeps_is_refused() -> None:
     with pytest.raises(BadParameter):
         Laplace.for_width(0, confidence="0.999999", l1=10**6)

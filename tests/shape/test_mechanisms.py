@@ -52,7 +52,7 @@ class TestEachMechanism:
         assert mechanism.__dataclass_params__.frozen  # type: ignore[attr-defined]
 
 
-def test_only_noise_draws_random_numbers() -> None:
+def test_R3_only_noise_draws_random_numbers() -> None:
     door = ROOT / "src" / "lapwing" / "noise"
     other_sources = re.compile(r"np\.random|import random|import secrets|os\.urandom|getrandom")
     for path in (ROOT / "src").rglob("*.py"):

@@ -61,6 +61,26 @@ class Gaussian:
         sigma = Fraction(math.isqrt(math.ceil(scaled) - 1) + 1, 10**6)
         return cls(sigma, squared, dimension)
 
+    @classmethod
+    def for_width(
+        cls, width: int, *, confidence: Number, l2_squared: Number, dimension: int, answers: int = 1
+    ) -> Gaussian:
+        """The most noise (to about six digits) that stays within ±width; ε follows by `epsilon(δ)`."""
+        within, squared = whole(width, "width"), positive(l2_squared, "l2_squared")
+
+        def fits(sigma: Fraction) -> bool:
+            return cls(sigma, squared, dimension).spread(confidence, answers=answers) <= within
+
+        low, high = SMALLEST_SIGMA, Fraction(1)
+        if not fits(low):
+            raise BadParameter("width", "cannot be kept at this confidence by any noise")
+        while high < LARGEST_SCALE and fits(high):
+            low, high = high, 2 * high
+        while high - low > high / 10**6:
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return cls(low, squared, dimension)
+
     @property
     def loss(self) -> GaussianNoise:
         """What one use reveals."""
@@ -74,6 +94,8 @@ class Gaussian:
     def epsilon(self, delta: Number) -> Fraction:
         """ε at δ, rounded up to ledger units."""
         d = checked_delta(delta)
+        if not d:
+            raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
         return gaussian_epsilon(d, self.sigma, self.l2_squared, self.dimension)
 
     def sample(self, values: ArrayLike) -> NDArray[np.int64]:

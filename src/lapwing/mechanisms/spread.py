@@ -38,7 +38,8 @@ def least_width(tail: Callable[[int], arb], miss: Fraction) -> int:
     """The least w with tail(w) = P[|noise| > w] <= miss: doubling, then halving."""
 
     def holds(width: int) -> bool:
-        return upper(tail(width)) <= miss
+        with precision(BITS):  # in balls: as a rational, exp(-10^11) would have a trillion digits
+            return bool(tail(width) <= ball(miss))
 
     if holds(0):
         return 0

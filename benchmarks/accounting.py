@@ -34,7 +34,7 @@ def losses() -> list[Loss]:
     for k in range(EVENTS // 2):
         found += [
             LaplaceNoise(Fraction(1000 + k), 1),
-            GaussianNoise(Fraction(2 * k + 2001, 2), Fraction(1)),
+            GaussianNoise(Fraction(2 * k + 2001, 2), Fraction(1), 1),
         ]
     return found
 

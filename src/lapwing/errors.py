@@ -6,7 +6,7 @@ LapwingError
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn
 ├── Undecided          a random comparison stayed open beyond the documented bound
 ├── OverBudget         a charge does not fit what is left
-├── SessionOver        an interactive mechanism has ended, or was copied or revived
+├── SessionOver        an interactive mechanism has ended, or it or a budget was copied or revived
 └── MissingExtra       an optional dependency is not installed
 
 Messages may show public parameters. They never show data.
@@ -54,7 +54,7 @@ class OverBudget(LapwingError):
 
 
 class SessionOver(LapwingError):
-    """An interactive mechanism has given its last answer, or this is a copy of one."""
+    """An interactive mechanism has given its last answer, or this is a copy of it or of a budget."""
 
 
 class MissingExtra(LapwingError, ImportError):

@@ -61,7 +61,8 @@ def exact(value: Number, name: str = "value") -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Rational):
         raise BadParameter(name, "must be a number (int, float, Fraction, Decimal or decimal text)")
     if isinstance(value, Rational):
-        return Fraction(value.numerator, value.denominator)
+        # A Fraction may hold numpy integers, which wrap round; plain ones do not.
+        return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float) and not math.isfinite(value):
         raise BadParameter(name, "must be finite")
     text = repr(value) if isinstance(value, float) else str(value)
@@ -86,13 +87,24 @@ def positive(value: Number, name: str) -> Fraction:
     return number
 
 
-def whole(value: int, name: str, *, at_least: int = 0) -> int:
-    """`value` as a Python integer that is at least `at_least`."""
+def whole(value: int | Fraction, name: str, *, at_least: int = 0) -> int:
+    """`value` as a Python integer that is at least `at_least`. A rational must be whole already."""
+    if isinstance(value, Fraction) and value.denominator == 1:
+        value = int(value.numerator)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise BadParameter(name, "must be a whole number")
     if value < at_least:
         raise BadParameter(name, f"must be at least {at_least}")
     return int(value)
+
+
+def settle(record: object, **checked: int | Fraction | None) -> None:
+    """Store checked numbers in a frozen record, as plain integers and rationals.
+
+    Whatever was given (a numpy integer, a float), nothing that is computed from them can wrap round.
+    """
+    for name, value in checked.items():
+        object.__setattr__(record, name, value)
 
 
 def ball(value: Fraction | int) -> arb:

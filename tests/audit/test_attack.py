@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from lapwing.audit import Case, attack, cases
 from lapwing.audit.attack import proportion_at_least, proportion_at_most
-from lapwing.mechanisms import Laplace
+from lapwing.mechanisms import Laplace, RandomizedResponse
 from lapwing.noise import discrete_laplace, uniform_int
 
 ERROR = 1e-9  # false-alarm rate of every verdict below
@@ -83,3 +83,28 @@ def test_bounds_on_proportions_are_those_of_clopper_and_pearson() -> None:
             low = 0.0 if hits == 0 else beta.ppf(error, hits, trials - hits + 1)
             assert proportion_at_most(hits, trials, error) == pytest.approx(upper, rel=1e-6)
             assert proportion_at_least(hits, trials, error) == pytest.approx(low, abs=1e-8)
+
+
+def test_false_alarms_are_as_rare_as_is_said() -> None:
+    """At error 0.2 on a tight claim: of 150 attacks, 55 or more would alarm with probability 1e-6."""
+    coins = RandomizedResponse.two_coins()
+
+    def report(answer: int) -> Callable[[int], NDArray[np.int64]]:
+        return lambda size: coins.sample(np.full(size, answer))
+
+    case = Case("tight", RandomizedResponse, coins.loss.epsilon, NONE, report(0), report(1))
+    alarms = sum(not attack(case, draws=200, error=0.2).holds for _ in range(150))
+    assert alarms < 55
+
+
+def test_an_event_is_never_counted_on_the_draws_that_chose_it() -> None:
+    """Outputs that are all different tell nothing; counted where they were chosen, they would."""
+    case = Case(
+        "noise",
+        Laplace,
+        ONE,
+        NONE,
+        lambda n: uniform_int(0, 1 << 60, n),
+        lambda n: uniform_int(0, 1 << 60, n),
+    )
+    assert attack(case, draws=4_000, error=1e-3).at_least == 0

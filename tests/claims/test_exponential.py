@@ -68,8 +68,8 @@ def test_an_eighth_of_epsilon_squared_is_nearly_reached_by_two_equal_candidates(
 
 def test_the_sampler_follows_the_law_that_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(63))
-    mechanism = Exponential.for_epsilon("3/2", sensitivity="1/2")
-    scores = [Fraction(0), Fraction(1, 2), Fraction(-1, 3), Fraction(1)]
+    mechanism = Exponential.for_epsilon("3/2", sensitivity="5/2")
+    scores = [0, 3, -2, 6]
     drawn = np.array([mechanism.sample(scores) for _ in range(12_000)])
-    law = exponential(scores, Fraction(3, 2))
+    law = exponential(scores, Fraction(3, 10))
     follows(drawn, [law[i] for i in range(4)])

@@ -95,7 +95,7 @@ def test_shown_keys_are_as_frequent_as_the_law_says(
     keep = keep_probabilities(
         Fraction(epsilon), Fraction(delta), end_of(Fraction(epsilon), Fraction(delta)) + 1
     )
-    shown = selection.sample(np.repeat(np.arange(len(keep)), 20_000)).reshape(len(keep), -1).sum(axis=1)
+    shown = selection.decide(np.repeat(np.arange(len(keep)), 20_000)).reshape(len(keep), -1).sum(axis=1)
     for count, p in zip(shown.tolist(), keep, strict=True):
         low, high = between(count, 20_000)  # wrong with probability 1e-9 for each count
         assert low <= float(p) <= high
@@ -123,3 +123,10 @@ def test_the_fast_probabilities_are_near_the_exact_ones_for_extreme_budgets(
 
 def test_the_law_is_known_to_as_many_bits_as_are_asked_for() -> None:
     assert middle(PartitionSelection.for_budget(1, "1e-6", keys=1).keep_probability(5)(500)) > 0
+
+
+def test_what_is_released_does_not_depend_on_the_order_or_number_of_hidden_keys() -> None:
+    selection = PartitionSelection.for_budget(1, "1e-6", keys=1)
+    assert selection.sample({"b": 10**6, "a": 10**6}) == ["a", "b"]
+    assert selection.sample({"a": 10**6, "c": 0, "b": 10**6, "d": 0}) == ["a", "b"]
+    assert selection.sample({2: 10**6, "a": 10**6, 10: 10**6}) == ["a", 10, 2]

@@ -396,7 +396,7 @@ def test_case_N8_a_second_accountant_draws_the_line_at_the_same_place(
     epsilon: str, delta: str, sigma: int
 ) -> None:
     terms = Terms.of(epsilon, delta)
-    most = terms.how_many(terms.price(GaussianNoise(Fraction(sigma), Fraction(1))))
+    most = terms.how_many(terms.price(GaussianNoise(Fraction(sigma), Fraction(1), 1)))
     if most:
         assert second_opinion(terms, [(GaussianDpEvent(sigma), most)]) <= float(terms.epsilon) * (1 + 1e-9)
     # Every charge is rounded up by less than one unit.
@@ -411,7 +411,7 @@ def test_case_N8_mixed_charges_agree_too() -> None:
         scale = int(rng.integers(100, 500))
         laplace = bool(rng.integers(2))
         loss: Loss = (
-            LaplaceNoise(Fraction(scale), 1) if laplace else GaussianNoise(Fraction(scale), Fraction(1))
+            LaplaceNoise(Fraction(scale), 1) if laplace else GaussianNoise(Fraction(scale), Fraction(1), 1)
         )
         try:
             filter_.admit(terms.price(loss))

@@ -78,3 +78,9 @@ def test_the_sampler_follows_the_law_that_was_compared(
         reports = mechanism.sample(np.full(200_000, answer))
         law = response(truth, mechanism.options, answer)
         follows(reports, [law[i] for i in range(mechanism.options)])
+
+
+def test_a_truth_barely_above_a_guess_has_a_wide_but_finite_spread() -> None:
+    barely = RandomizedResponse.for_truth(Fraction(1, 2) + Fraction(1, 10**20))
+    assert 1e19 < barely.spread("0.95", n=4) < 1e21
+    assert 1e19 < barely.standard_error(4) < 1e21

@@ -155,3 +155,11 @@ def test_several_sums_over_the_same_rows_move_by_no_more_than_is_said(
 def test_fewer_rows_may_come_than_go_so_a_low_above_zero_helps_nothing() -> None:
     claimed = sensitivity.total(low=10, high=11, relation=REPLACE, rows=5)
     assert claimed.l1 == 55 > 5 * (11 - 10)
+
+
+def test_a_rounded_mean_moves_by_one_step_more() -> None:
+    """Means of 0.005 and 0.015 are one step of 0.01 apart, and rounded to even 0 and 2 steps."""
+    reach = sensitivity.mean(low=0, high=1, n=100).in_steps("0.01")
+    assert reach.l1 == 2
+    assert reach.l2_squared == 4
+    assert sensitivity.total(low=0, high=1, relation=Relation.ADD_REMOVE).in_steps("0.01").l1 == 100

@@ -70,9 +70,9 @@ def test_N6_permute_and_flip_is_charged_as_pure_and_not_as_a_bounded_range() -> 
 @example(Fraction(5, 2), Fraction(1), 1)  # odd d_in (U - L) / 2
 @example(Fraction(1, 3), Fraction(1), 1)
 def test_N7_a_sensitivity_in_steps_is_rounded_up(l1: Fraction, step: Fraction, coordinates: int) -> None:
-    given_ = Sensitivity(l1, l1 * l1 / coordinates)
     for rounded in (0, coordinates):
-        found = given_.in_steps(step, rounded=rounded)
+        given_ = Sensitivity(l1, l1 * l1 / coordinates, rounded)
+        found = given_.in_steps(step)
         assert found.l1.denominator == 1
         assert found.l1 >= l1 / step
         assert found.l2_squared >= given_.l2_squared / step**2
@@ -99,8 +99,8 @@ def test_N7_values_rounded_after_aggregation_move_by_no_more_than_is_said(
     pairs: list[tuple[Fraction, Fraction]],
 ) -> None:
     moves = [move for _, move in pairs]
-    exact = Sensitivity(sum(map(abs, moves), Fraction(0)), sum((m * m for m in moves), Fraction(0)))
-    said = exact.in_steps(1, rounded=len(pairs))
+    squares = sum((m * m for m in moves), Fraction(0))
+    said = Sensitivity(sum(map(abs, moves), Fraction(0)), squares, len(pairs)).in_steps(1)
     for rule in ROUNDINGS:
         moved = [rule(value + move) - rule(value) for value, move in pairs]
         assert sum(map(abs, moved)) <= said.l1

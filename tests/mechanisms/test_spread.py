@@ -94,7 +94,7 @@ def test_a_confidence_of_many_nines_ends_and_holds(answers: int) -> None:
     missed = 2 * laplace_at_least(Fraction(1), width + 1)
     assert missed * answers <= Decimal("1e-300") * (1 + SLACK)
     assert Gaussian(Fraction(2), Fraction(1), 1).spread(level, answers=answers) > 0
-    assert NoisyMax.for_epsilon(1, sensitivity=1).spread(level, candidates=answers) > 0
+    assert NoisyMax.for_epsilon(1, sensitivity=1).spread(level, candidates=answers + 1) > 0
     assert RandomizedResponse.two_coins().spread(level, n=5) > 0
 
 
@@ -148,6 +148,26 @@ def test_the_winner_of_noisy_max_is_within_the_spread_of_the_best(level: str) ->
     for scores in product((0, -gap, -gap - 1), repeat=2):
         law = noisy_max((0, *scores), Fraction(1))
         assert sum(p for i, p in law.items() if -(0, *scores)[i] <= gap) >= Decimal(level)
+
+
+def test_the_spread_of_noisy_max_is_least_for_two_candidates() -> None:
+    """With one rival the union over rivals is no loss, so one less would not hold."""
+    for level in ("0.5", "0.95", "0.999"):
+        gap = NoisyMax.for_epsilon("1/2", sensitivity=1).spread(level, candidates=2)
+        # The rival has the lower index and wins ties: the worst case.
+        assert noisy_max((-gap - 1, 0), Fraction(4))[0] <= 1 - Decimal(level)
+        assert noisy_max((-gap, 0), Fraction(4))[0] > 1 - Decimal(level)
+
+
+def test_one_candidate_always_wins() -> None:
+    assert NoisyMax.for_epsilon(1, sensitivity=1).spread("0.95", candidates=1) == 0
+
+
+def test_half_of_the_spread_of_above_threshold_would_not_hold() -> None:
+    terms = AboveThreshold.for_epsilon(3, sensitivity=1, positives=1)
+    near = terms.spread("0.95", questions=1) // 2
+    law = above_threshold([-near], 1, terms.threshold_scale, terms.question_scale)
+    assert law[(True,)] > Decimal("0.05")
 
 
 @pytest.mark.parametrize("level", ["0.5", "0.95"])

@@ -13,7 +13,13 @@ from numpy.typing import ArrayLike
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.mechanisms import Grid
-from lapwing.mechanisms.values import LARGEST_SCORE, LARGEST_VALUE, scores_of, whole_numbers, whole_values
+from lapwing.mechanisms.values import (
+    LARGEST_SCORE,
+    LARGEST_VALUE,
+    whole_numbers,
+    whole_scores,
+    whole_values,
+)
 
 HUGE = 10**400
 
@@ -98,10 +104,11 @@ def test_nothing_is_refused_where_something_must_be_released_and_is_fine_elsewhe
 
 
 def test_scores_are_clamped_so_that_their_differences_fit() -> None:
-    ends = scores_of(np.array([-(1 << 63), (1 << 63) - 1]))
+    ends = whole_scores(np.array([-(1 << 63), (1 << 63) - 1]))
     assert list(ends) == [-LARGEST_SCORE, LARGEST_SCORE]
-    assert list(scores_of([-HUGE, HUGE])) == [-LARGEST_SCORE, LARGEST_SCORE]
-    assert scores_of([Fraction(1, 2), 1]) == [Fraction(1, 2), 1]
+    assert list(whole_scores([-HUGE, HUGE])) == [-LARGEST_SCORE, LARGEST_SCORE]
+    with pytest.raises(BadValue):  # on what denominator they lie would tell of the data
+        whole_scores(np.array([Fraction(1, 2), 1], dtype=object))
 
 
 class TestGrid:
@@ -184,3 +191,8 @@ class TestGrid:
         unit = Fraction(scale)
         grid = Grid.of(low=-5 * unit, high=5 * unit, step=unit)
         assert grid.place([float(2 * unit), 1e308, -math.inf], missing=None).tolist() == [2, 5, -5]
+
+
+def test_lists_of_different_lengths_are_refused() -> None:
+    with pytest.raises(BadValue):
+        Grid.of(low=0, high=1, step="0.5").place([[1.0], [1.0, 2.0]], missing=0)

@@ -116,7 +116,8 @@ def test_whole_numbers_are_whole() -> None:
     three: Any = np.int32(3)
     assert whole(three, "size") == 3
     assert type(whole(three, "size")) is int
-    for bad in (True, np.True_, 1.0, "1", None, -1, np.int64(-1), Fraction(1)):
+    assert type(whole(Fraction(three, 3), "size")) is int  # a rational that is whole already
+    for bad in (True, np.True_, 1.0, "1", None, -1, np.int64(-1), Fraction(3, 2)):
         with pytest.raises(BadParameter):
             whole(bad, "size")  # type: ignore[arg-type]
 

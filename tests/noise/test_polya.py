@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from decimal import localcontext
 from fractions import Fraction
 
@@ -10,9 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from lapwing import noise
+from lapwing.exact import Real, precision
 from lapwing.noise.polya import PolyaShares, polya_shares
+from lapwing.noise.stream import Stream
 from support import laws
 from support.laws import cumulative, decimal, difference_law, follows, fraction, laplace_law, polya_law
 from support.streams import ONES, ScriptedStream, SeededStream
@@ -187,3 +191,19 @@ def test_the_largest_scale_fits() -> None:
     drawn = noise.polya_share(2**48, 20_000, parties=1)
     assert np.abs(drawn).max() < 45 << 48
     assert np.abs(drawn).max() > 1 << 48
+
+
+def test_the_margin_of_rejection_covers_the_error_of_its_floats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def checked(
+        stream: Stream, approximate: NDArray[np.float64], margin: float, real_of: Callable[[int], Real]
+    ) -> NDArray[np.bool_]:
+        for i in range(len(approximate)):
+            with precision(256):
+                assert abs(float(real_of(i)(256) - float(approximate[i]))) <= margin
+        return np.ones(len(approximate), dtype=bool)
+
+    monkeypatch.setattr("lapwing.noise.polya.coins_near", checked)
+    for t in (Fraction(1, 3), Fraction(77, 10), Fraction(10**9)):
+        PolyaShares(Fraction(1, 3), t)._candidates(SeededStream(5), 300)

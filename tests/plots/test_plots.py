@@ -104,7 +104,7 @@ def test_the_ledgers_line_is_what_a_filter_admits() -> None:
 
 def test_a_gaussian_composition_is_near_that_of_one_gaussian() -> None:
     """100 uses at σ = 100 are one at σ = 10: δ = Φ(r/2 - ε/r) - e^ε Φ(-r/2 - ε/r), r = 1/10."""
-    figure = epsilon_delta_curve((GaussianNoise(Fraction(100), Fraction(1)), 100))
+    figure = epsilon_delta_curve((GaussianNoise(Fraction(100), Fraction(1), 1), 100))
     drawn = part(figure, "distribution")
     for delta, epsilon in zip(drawn.get_xdata(), drawn.get_ydata(), strict=True):
         exact = norm.cdf(0.05 - 10 * epsilon) - math.exp(epsilon) * norm.cdf(-0.05 - 10 * epsilon)

@@ -20,7 +20,6 @@ from lapwing.privacy import (
     LaplaceNoise,
     Loss,
     Pure,
-    SampledGaussian,
     Sum,
     Terms,
     Worst,
@@ -35,6 +34,7 @@ from lapwing.privacy.charge import (
     NEVER,
     price,
 )
+from support.losses import sampled
 
 ORDERS = (14, 19, 24, 38, 72)
 TERMS = Terms.of(1, "1e-6")
@@ -62,7 +62,7 @@ def test_the_least_excess_costs_one_more_unit() -> None:
 
 
 def test_a_bound_that_is_not_there_costs_never() -> None:
-    gaussian = price(GaussianNoise(Fraction(3), Fraction(1)), ORDERS).costs
+    gaussian = price(GaussianNoise(Fraction(3), Fraction(1), 1), ORDERS).costs
     assert gaussian[EPSILON] == gaussian[DELTA] == NEVER
     assert gaussian[DELTA0] == 0
     assert all(0 < cost < NEVER for cost in gaussian[FIRST_ORDER:])
@@ -108,9 +108,9 @@ LOSSES: list[Loss] = [
     LaplaceNoise(Fraction(22, 7), 3),
     GaussianNoise(Fraction(22, 7), Fraction(3), 2),
     Concentrated(Fraction(1, 7)),
-    SampledGaussian(Fraction(1, 70), Fraction(7, 3), 3),
+    sampled(Fraction(1, 70), Fraction(7, 3), 3),
     Sum((Pure(Fraction(1, 7)), LaplaceNoise(Fraction(22, 7), 1))),
-    Worst((Pure(Fraction(1, 7)), GaussianNoise(Fraction(22, 7), Fraction(1)))),
+    Worst((Pure(Fraction(1, 7)), GaussianNoise(Fraction(22, 7), Fraction(1), 1))),
 ]
 
 
@@ -131,7 +131,7 @@ def test_every_cost_is_the_bound_rounded_up(loss: Loss) -> None:
 
 def test_a_fixed_run_costs_its_pair() -> None:
     pytest.importorskip("dp_accounting")
-    run = FixedRun.of((GaussianNoise(Fraction(50), Fraction(1)), 10), delta="1e-8")
+    run = FixedRun.of((GaussianNoise(Fraction(50), Fraction(1), 1), 10), delta="1e-8")
     costs = price(run, ORDERS).costs
     assert costs[EPSILON] == run.pair[0] * EPSILON_UNIT
     assert costs[DELTA] == 10**10

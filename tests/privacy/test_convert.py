@@ -31,7 +31,6 @@ from lapwing.privacy import (
     LaplaceNoise,
     Loss,
     Pure,
-    SampledGaussian,
     Sum,
 )
 from lapwing.privacy.convert import (
@@ -44,6 +43,7 @@ from lapwing.privacy.convert import (
     zcdp_to_epsilon,
 )
 from lapwing.privacy.curves import randomized_response
+from support.losses import sampled
 
 DELTAS = [Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**12)]
 RHOS = [Fraction(1, 10**9), Fraction(1, 10**4), Fraction(1, 10), Fraction(2), Fraction(50)]
@@ -230,9 +230,12 @@ def rdp_epsilon(event: object, count: int, delta: float) -> float:
 def test_loss_to_epsilon_agrees_with_another_accountant(delta: str) -> None:
     d = Fraction(delta)
     cases: list[tuple[Loss, float]] = [
-        (GaussianNoise(Fraction(5), Fraction(1)), rdp_epsilon(GaussianDpEvent(5), 1, float(d))),
+        (GaussianNoise(Fraction(5), Fraction(1), 1), rdp_epsilon(GaussianDpEvent(5), 1, float(d))),
         (Concentrated(Fraction(1, 50)), rdp_epsilon(GaussianDpEvent(5), 1, float(d))),
-        (Sum((GaussianNoise(Fraction(5), Fraction(1)),) * 9), rdp_epsilon(GaussianDpEvent(5), 9, float(d))),
+        (
+            Sum((GaussianNoise(Fraction(5), Fraction(1), 1),) * 9),
+            rdp_epsilon(GaussianDpEvent(5), 9, float(d)),
+        ),
     ]
     for loss, theirs in cases:
         ours = loss_to_epsilon(loss, d)
@@ -248,7 +251,7 @@ def test_loss_to_epsilon_agrees_with_another_accountant(delta: str) -> None:
 def test_loss_to_epsilon_of_a_sampled_run_is_quick_and_close() -> None:
     """High orders of a sampled run are dear; the search must not go there."""
     d = Fraction(1, 10**6)
-    ours = loss_to_epsilon(SampledGaussian(Fraction(1, 100), Fraction(1), 1000), d)
+    ours = loss_to_epsilon(sampled(Fraction(1, 100), Fraction(1), 1000), d)
     event = PoissonSampledDpEvent(0.01, GaussianDpEvent(1))
     accountant = RdpAccountant(list(range(2, 64)))
     accountant.compose(event, 1000)
@@ -259,7 +262,7 @@ def test_loss_to_epsilon_of_a_sampled_run_is_quick_and_close() -> None:
 @pytest.mark.parametrize("sigma", [10**4, 10**6])
 def test_loss_to_epsilon_reaches_the_orders_of_very_small_losses(sigma: int) -> None:
     d = Fraction(1, 10**9)
-    ours = loss_to_epsilon(GaussianNoise(Fraction(sigma), Fraction(1)), d)
+    ours = loss_to_epsilon(GaussianNoise(Fraction(sigma), Fraction(1), 1), d)
     assert ours is not None
     direct = zcdp_to_epsilon(Fraction(1, 2 * sigma * sigma), d)
     assert direct * Fraction(999, 1000) <= ours <= direct * Fraction(1001, 1000)
@@ -270,7 +273,7 @@ def test_loss_to_epsilon_takes_the_best_part_it_may() -> None:
     assert loss_to_epsilon(Pure(Fraction(1, 10)), Fraction(0)) == Fraction(1, 10)
     assert loss_to_epsilon(Approximate(Fraction(1, 10), d), Fraction(0)) is None
     assert loss_to_epsilon(Approximate(Fraction(1, 10), d), d) == Fraction(1, 10)
-    assert loss_to_epsilon(GaussianNoise(Fraction(5), Fraction(1)), Fraction(0)) is None
+    assert loss_to_epsilon(GaussianNoise(Fraction(5), Fraction(1), 1), Fraction(0)) is None
     many = loss_to_epsilon(Sum((BoundedRange(Fraction(1, 100)),) * 1000), d)
     assert many is not None
     assert many < 2  # Σε is 10

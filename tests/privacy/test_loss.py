@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,14 +22,15 @@ from lapwing.privacy import (
     LaplaceNoise,
     Loss,
     Pure,
-    SampledGaussian,
     Sum,
+    Terms,
     Worst,
 )
 from lapwing.privacy.loss import checked_delta, checked_epsilon
+from support.losses import sampled
 
 ZERO, ONE, HALF, TENTH = Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 10)
-PURE, NOISE = Pure(HALF), GaussianNoise(Fraction(3), Fraction(4))
+PURE, NOISE = Pure(HALF), GaussianNoise(Fraction(3), Fraction(4), 1)
 SELECTION = Approximate(TENTH, Fraction(1, 10**6))
 
 
@@ -57,11 +60,11 @@ def test_each_loss_knows_its_parts() -> None:
     assert Concentrated(TENTH).pair is None
     assert LaplaceNoise(Fraction(4), 2).pure == HALF
     assert BoundedRange(HALF).pure == HALF
-    assert SampledGaussian(TENTH, ONE).pure is None
+    assert sampled(TENTH, ONE).pure is None
 
 
 def test_steps_of_a_sampled_run_add_up() -> None:
-    once, often = SampledGaussian(TENTH, ONE), SampledGaussian(TENTH, ONE, 7)
+    once, often = sampled(TENTH, ONE), sampled(TENTH, ONE, 7)
     assert renyi(often) == pytest.approx(7 * renyi(once), rel=1e-14)
 
 
@@ -118,7 +121,7 @@ def test_a_sum_is_rounded_once() -> None:
 
 def test_sums_nest_and_keep_the_pair_of_a_fixed_run() -> None:
     pytest.importorskip("dp_accounting")
-    run = FixedRun.of((GaussianNoise(Fraction(50), ONE), 10), delta="1e-8")
+    run = FixedRun.of((GaussianNoise(Fraction(50), ONE, 1), 10), delta="1e-8")
     several = Sum((Sum((PURE, run)), PURE))
     assert several.pair == (run.pair[0] + 1, Fraction(1, 10**8))
     assert several.pure is None
@@ -134,7 +137,7 @@ def test_groups_of_simple_losses(k: int) -> None:
     assert BoundedRange(TENTH).for_group(k) == BoundedRange(k * TENTH)
     assert LaplaceNoise(Fraction(9), 2).for_group(k) == LaplaceNoise(Fraction(9), 2 * k)
     assert Concentrated(TENTH).for_group(k) == Concentrated(k * k * TENTH)
-    assert NOISE.for_group(k) == GaussianNoise(Fraction(3), Fraction(4 * k * k))
+    assert NOISE.for_group(k) == GaussianNoise(Fraction(3), Fraction(4 * k * k), 1)
 
 
 @given(st.integers(1, 12), st.fractions(0, 3, max_denominator=50))
@@ -162,7 +165,7 @@ def test_a_group_may_meet_several_disjoint_sets() -> None:
 
 def test_a_sampled_run_has_no_group_bound() -> None:
     with pytest.raises(BadParameter, match="name the group as the unit"):
-        SampledGaussian(TENTH, ONE).for_group(2)
+        sampled(TENTH, ONE).for_group(2)
 
 
 @pytest.mark.parametrize("loss", [PURE, SELECTION, NOISE, BoundedRange(HALF), LaplaceNoise(ONE, 1)])
@@ -194,13 +197,13 @@ def test_groups_of_gaussian_noise_cost_the_square(k: int, order: int) -> None:
         lambda: LaplaceNoise(Fraction(0), 1),
         lambda: LaplaceNoise(Fraction(-3), 1),
         lambda: LaplaceNoise(ONE, -1),
-        lambda: GaussianNoise(Fraction(0), ONE),
-        lambda: GaussianNoise(ONE, Fraction(-1)),
+        lambda: GaussianNoise(Fraction(0), ONE, 1),
+        lambda: GaussianNoise(ONE, Fraction(-1), 1),
         lambda: GaussianNoise(ONE, ONE, 0),
-        lambda: SampledGaussian(Fraction(0), ONE),
-        lambda: SampledGaussian(Fraction(2), ONE),
-        lambda: SampledGaussian(TENTH, Fraction(0)),
-        lambda: SampledGaussian(TENTH, ONE, 0),
+        lambda: sampled(Fraction(0), ONE),
+        lambda: sampled(Fraction(2), ONE),
+        lambda: sampled(TENTH, Fraction(0)),
+        lambda: sampled(TENTH, ONE, 0),
     ],
 )
 def test_a_loss_that_makes_no_sense_cannot_be_built(build: type[Loss]) -> None:
@@ -226,3 +229,20 @@ def test_a_decimal_means_what_it_says() -> None:
     assert checked_epsilon(0.1) == TENTH
     assert checked_epsilon("1e-9") == Fraction(1, 10**9)
     assert checked_delta(0) == 0
+
+
+def test_numpy_integers_in_a_loss_do_not_wrap_round() -> None:
+    """64-bit products would make an ε of a half cost next to nothing, or give budget back."""
+    one: Any = np.int64(1)
+    four: Any = np.int64(4)
+    scale, terms = 1 / Fraction("0.4999999999999"), Terms.of(1, "1e-6")
+    for given_, plain in (
+        (
+            LaplaceNoise(1 / Fraction("0.4999999999999"), one),
+            LaplaceNoise(1 / Fraction("0.4999999999999"), 1),
+        ),
+        (GaussianNoise(Fraction("7.77777"), four, one), GaussianNoise(Fraction("7.77777"), Fraction(4), 1)),
+        (Pure(Fraction(one, 3)), Pure(Fraction(1, 3))),
+    ):
+        assert terms.price(given_) == terms.price(plain)
+        assert all(type(cost) is int for cost in terms.price(given_).costs)

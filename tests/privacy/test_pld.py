@@ -29,8 +29,9 @@ from lapwing.privacy import (
     Sum,
 )
 from lapwing.privacy.convert import loss_to_epsilon
-from lapwing.privacy.gaussian import gaussian_epsilon
+from lapwing.privacy.gaussian import gaussian_epsilon, rounded_from
 from lapwing.privacy.pld import FLOAT_DELTA, FLOAT_DELTA_A_STEP
+from support.losses import sampled
 
 ONE = Fraction(1)
 MILLIONTH = Fraction(1, 10**6)
@@ -111,7 +112,7 @@ def test_repeated_discrete_noise_is_the_convolution_of_its_law(sigma: str, count
     def true(epsilon: float) -> float:
         return float(np.sum(sums * np.maximum(-np.expm1(np.minimum(epsilon - losses, 0)), 0)))
 
-    run = FixedRun.of((GaussianNoise(s, ONE), count), delta="1e-6")
+    run = FixedRun.of((GaussianNoise(s, ONE, 1), count), delta="1e-6")
     stated = float(run.pair[0])
     assert true(stated) <= 1e-6
     assert true(stated * 0.98) > 1e-6
@@ -164,18 +165,41 @@ def test_laplace_noise_on_several_numbers_is_covered_by_one(split: tuple[int, ..
 
 
 def test_a_sampled_run_beats_every_order() -> None:
-    run = SampledGaussian(Fraction(1, 100), ONE, 500)
-    stated = FixedRun.of((run, 1), delta="1e-6").pair[0]
-    by_order = loss_to_epsilon(run, MILLIONTH)
+    stated = FixedRun.of((sampled(Fraction(1, 100), ONE), 500), delta="1e-6").pair[0]
+    by_order = loss_to_epsilon(sampled(Fraction(1, 100), ONE, 500), MILLIONTH)
     assert by_order is not None
     assert by_order * Fraction(7, 10) < stated < by_order
-    # Its steps may also be counted outside.
-    again = FixedRun.of((SampledGaussian(Fraction(1, 100), ONE), 500), delta="1e-6").pair[0]
-    assert abs(again - stated) <= Fraction(2, 10**9)
+
+
+@pytest.mark.parametrize(("sigma", "rate"), [("0.5", "0.5"), ("0.6", "0.1"), ("0.8", "0.1"), ("3", "0.25")])
+def test_a_sampled_step_on_whole_numbers_is_priced_for_discrete_noise(sigma: str, rate: str) -> None:
+    """δ at the stated ε, summed over all outputs in both directions, is at most what was stated."""
+    s, q, delta = float(sigma), float(rate), 1e-5
+    step = SampledGaussian(Fraction(rate), GaussianNoise(Fraction(sigma), ONE, 1))
+    epsilon = float(FixedRun.of((step, 1), delta=str(delta)).pair[0])
+    reach = range(-200, 202)
+    law = {y: math.exp(-y * y / (2 * s * s)) for y in range(-201, 203)}
+    total = sum(law.values())
+    without = [law[y] / total for y in reach]
+    with_unit = [(1 - q) * law[y] / total + q * law[y - 1] / total for y in reach]
+    for one, other in ((without, with_unit), (with_unit, without)):
+        found = sum(max(p - math.exp(epsilon) * r, 0) for p, r in zip(one, other, strict=True))
+        assert found <= delta * (1 + 1e-9)
+
+
+def test_what_rounding_to_whole_numbers_costs_is_paid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a coarse κ the cost is visible: n steps pay n times, in ε and in δ."""
+    noise = GaussianNoise(Fraction(100), Fraction(100), 3)
+    fine = FixedRun.of((noise, 10), delta="1e-6").pair[0]
+    monkeypatch.setattr("lapwing.privacy.gaussian._KAPPA_EXPONENT", 8)
+    paid = rounded_from(noise.sigma, noise.l2_squared, noise.dimension).paid_up
+    coarse = FixedRun.of((noise, 10), delta="1e-6").pair[0]
+    assert paid > Fraction(1, 1000)
+    assert coarse > fine + 9 * paid
 
 
 def test_mixed_steps_cost_more_than_each_and_less_than_their_sum() -> None:
-    noise, response = GaussianNoise(Fraction(50), ONE), Pure(Fraction(1, 20))
+    noise, response = GaussianNoise(Fraction(50), ONE, 1), Pure(Fraction(1, 20))
     both = FixedRun.of((noise, 30), (response, 60), delta="1e-6").pair[0]
     one = FixedRun.of((noise, 30), delta="1e-6").pair[0]
     two = FixedRun.of((response, 60), delta="1e-6").pair[0]
@@ -206,25 +230,25 @@ def test_the_pure_sum_is_used_where_it_is_better() -> None:
 
 
 def test_renyi_values_add_up_and_need_all_steps() -> None:
-    noise = GaussianNoise(Fraction(50), ONE)
+    noise = GaussianNoise(Fraction(50), ONE, 1)
     run = FixedRun.of((noise, 30), delta="1e-6")
     assert float(run.renyi(Fraction(5)) or 0) == pytest.approx(30 * 5 / 5000, rel=1e-12)
     assert run.pure is None
 
 
 def test_a_group_is_a_run_of_group_losses() -> None:
-    run = FixedRun.of((GaussianNoise(Fraction(50), ONE), 4), (Pure(Fraction(1, 100)), 3), delta="1e-6")
+    run = FixedRun.of((GaussianNoise(Fraction(50), ONE, 1), 4), (Pure(Fraction(1, 100)), 3), delta="1e-6")
     group = run.for_group(2)
-    assert group.steps[0][0] == GaussianNoise(Fraction(50), Fraction(4))
+    assert group.steps[0][0] == GaussianNoise(Fraction(50), Fraction(4), 1)
     assert group.steps[1][0] == Pure(Fraction(1, 50))
     assert group.pair[0] > run.pair[0]
 
 
 @pytest.mark.parametrize(
-    "free", [Pure(Fraction(0)), GaussianNoise(Fraction(3), Fraction(0)), LaplaceNoise(Fraction(3), 0)]
+    "free", [Pure(Fraction(0)), GaussianNoise(Fraction(3), Fraction(0), 1), LaplaceNoise(Fraction(3), 0)]
 )
 def test_a_step_that_reveals_nothing_costs_nothing(free: Loss) -> None:
-    noise = GaussianNoise(Fraction(50), ONE)
+    noise = GaussianNoise(Fraction(50), ONE, 1)
     alone = FixedRun.of((noise, 5), delta="1e-6").pair[0]
     with_free = FixedRun.of((noise, 5), (free, 5), delta="1e-6").pair[0]
     assert abs(with_free - alone) < Fraction(1, 10**6)

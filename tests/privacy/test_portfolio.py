@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import os
+import pickle
 import random
+import sys
+import threading
+from collections.abc import Callable
 from fractions import Fraction
 
 import mpmath
@@ -10,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter, OverBudget
+from lapwing.errors import BadParameter, OverBudget, SessionOver
 from lapwing.privacy import (
     Approximate,
     BoundedRange,
@@ -152,7 +159,7 @@ def test_costs_add_up_until_a_filter_is_exceeded_and_then_stay() -> None:
 
 def test_a_filter_that_was_left_is_never_entered_again() -> None:
     filter_ = Filter(TERMS)
-    filter_.admit(TERMS.price(GaussianNoise(Fraction(100), Fraction(1))))  # no pure loss
+    filter_.admit(TERMS.price(GaussianNoise(Fraction(100), Fraction(1), 1)))  # no pure loss
     assert not held(TERMS, filter_.spent)[1]
     for _ in range(50):
         filter_.admit(TERMS.price(Pure(Fraction(1, 10**6))))
@@ -295,7 +302,7 @@ def test_too_much_failure_probability_is_named_as_such() -> None:
 def test_a_loss_without_epsilon_is_refused_in_other_words() -> None:
     filter_ = Filter(TERMS)
     with pytest.raises(OverBudget) as caught:
-        filter_.admit(TERMS.price(GaussianNoise(Fraction(1), Fraction(1))))
+        filter_.admit(TERMS.price(GaussianNoise(Fraction(1), Fraction(1), 1)))
     assert caught.value.asked == "more than every filter has left"
     assert caught.value.left == "ε 1 of 1"
 
@@ -325,7 +332,7 @@ def test_without_delta_only_pure_losses_fit() -> None:
     assert terms.how_many(terms.price(TENTH)) == 10
     assert terms.how_many(terms.price(BoundedRange(Fraction(1, 10)))) == 10
     for loss in (
-        GaussianNoise(Fraction(10**6), Fraction(1)),
+        GaussianNoise(Fraction(10**6), Fraction(1), 1),
         Approximate(Fraction(1, 10), Fraction(1, 10**18)),
     ):
         assert terms.how_many(terms.price(loss)) == 0
@@ -356,3 +363,51 @@ def test_a_sum_of_releases_can_be_charged_at_once() -> None:
 
 def test_five_orders_share_nine_tenths_of_delta() -> None:
     assert sum(SHARE_ORDERS) == Fraction(9, 10)
+
+
+def test_threads_that_share_a_budget_never_overspend_it() -> None:
+    terms = Terms.of(1, 0)
+    charge, budget, admitted = terms.price(Pure(Fraction(1, 20_000))), Filter(terms), []
+
+    def spend() -> None:
+        count = 0
+        with contextlib.suppress(OverBudget):
+            while True:
+                budget.admit(charge)
+                count += 1
+        admitted.append(count)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=spend) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert sum(admitted) == 20_000
+
+
+@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_a_budget_has_no_copies(copied: Callable[[Filter], object]) -> None:
+    with pytest.raises(SessionOver):
+        copied(Filter(Terms.of(1, 0)))
+
+
+def test_a_forked_child_has_no_budget() -> None:
+    budget = Filter(Terms.of(1, 0))
+    child = os.fork()
+    if child == 0:
+        try:
+            budget.admit(budget.terms.price(Pure(Fraction(1, 2))))
+        except SessionOver:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_charge_that_was_priced_for_other_orders_does_not_fit_any_number_of_times() -> None:
+    with pytest.raises(BadParameter):
+        Terms.of(1, "1e-6").how_many(Terms.of(3, "1e-6").price(Pure(Fraction(1, 100))))

@@ -26,6 +26,7 @@ from lapwing.privacy import (
 )
 from lapwing.privacy.convert import loss_to_epsilon, pure_to_zcdp, renyi_to_epsilon, zcdp_cap
 from lapwing.privacy.gaussian import gaussian_epsilon
+from support.losses import sampled
 
 DELTA = Fraction(1, 10**6)
 ONE, THREE = Fraction(1), Fraction(3)
@@ -52,13 +53,13 @@ ROWS = {
     "1: Laplace 0.1": Row(ONE, laplace("0.1"), 10, 4, 10, 10, 10, 10, LaplaceDpEvent(10)),
     "1: Laplace 0.01": Row(ONE, laplace("0.01"), 100, 487, 492, 564, 447, 451, LaplaceDpEvent(100)),
     "1: Gaussian 50": Row(
-        ONE, GaussianNoise(Fraction(50), ONE), 12, 121, 121, 140, 110, 111, GaussianDpEvent(50)
+        ONE, GaussianNoise(Fraction(50), ONE, 1), 12, 121, 121, 140, 110, 111, GaussianDpEvent(50)
     ),
     "3: Laplace 0.1": Row(THREE, laplace("0.1"), 30, 37, 42, 46, 39, 40, LaplaceDpEvent(10)),
     "3: exponential 0.1": Row(THREE, BoundedRange(Fraction(1, 10)), 30, 148, 148, 46, 136, 137, None),
     "3: DP-SGD": Row(
         THREE,
-        SampledGaussian(Fraction(1, 100), ONE),
+        sampled(Fraction(1, 100), ONE),
         None,
         None,
         1678,
@@ -190,8 +191,8 @@ def test_the_portfolio_is_no_better_than_what_is_true(name: str) -> None:
 
 
 def test_a_single_loss_agrees_with_the_grid() -> None:
-    ours = loss_to_epsilon(GaussianNoise(Fraction(50), Fraction(121)), DELTA)
+    ours = loss_to_epsilon(GaussianNoise(Fraction(50), Fraction(121), 1), DELTA)
     assert ours is not None
     assert float(ours) == pytest.approx(
-        least_epsilon(GaussianNoise(Fraction(50), Fraction(1)), 121), rel=1e-3
+        least_epsilon(GaussianNoise(Fraction(50), Fraction(1), 1), 121), rel=1e-3
     )

@@ -37,11 +37,9 @@ def _vector(mechanism: Laplace, values: list[int]) -> Draw:
 
 
 def _gaussian(mechanism: Gaussian, value: int) -> Draw:
-    # One sample of many coordinates is as many samples of one: the noises are independent.
-    many = Gaussian(mechanism.sigma, mechanism.l2_squared, 1)
-
     def draw(size: int) -> NDArray[np.int64]:
-        wide = Gaussian(many.sigma, many.l2_squared, size)
+        # One sample of many coordinates is as many samples of one: the noises are independent.
+        wide = Gaussian(mechanism.sigma, mechanism.l2_squared, size)
         return wide.sample(np.full(size, value))
 
     return draw
@@ -80,7 +78,7 @@ def _quantile(mechanism: Quantile, values: list[int]) -> Draw:
 
 def _kept(mechanism: PartitionSelection, count: int) -> Draw:
     def draw(size: int) -> NDArray[np.int64]:
-        return mechanism.sample(np.full(size, count)).astype(np.int64)
+        return mechanism.decide(np.full(size, count)).astype(np.int64)
 
     return draw
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -123,7 +124,7 @@ class Analyst:
 
     def elderly(self) -> None:
         """A count: one patient changes it by at most 1."""
-        noise = Laplace.for_epsilon("0.1", l1=int(moves.count().l1))
+        noise = Laplace.for_epsilon("0.1", l1=moves.count().l1)
 
         def compute() -> Found:
             truth = int((self.clinic.age[self.first] >= 65).sum())
@@ -135,8 +136,8 @@ class Analyst:
     def costs(self) -> None:
         """A sum on a public grid and a count, from which a mean follows at no further price."""
         reach = moves.total(low=0, high=COSTS.high, relation=RELATION, rows=VISITS_AT_MOST)
-        sums = Laplace.for_epsilon("0.3", l1=int(reach.in_steps(COSTS.step).l1))
-        counts = Laplace.for_epsilon("0.15", l1=int(moves.count(rows=VISITS_AT_MOST).l1))
+        sums = Laplace.for_epsilon("0.3", l1=reach.in_steps(COSTS.step).l1)
+        counts = Laplace.for_epsilon("0.15", l1=moves.count(rows=VISITS_AT_MOST).l1)
         released: list[int] = []
 
         def total() -> Found:
@@ -168,7 +169,7 @@ class Analyst:
 
     def wards(self) -> None:
         """A histogram: whoever is replaced leaves one bar and enters another, however many there are."""
-        noise = Laplace.for_epsilon("0.25", l1=int(moves.histogram(relation=RELATION).l1))
+        noise = Laplace.for_epsilon("0.25", l1=moves.histogram(relation=RELATION).l1)
 
         def compute() -> Found:
             truths = self._by_ward(self.first)
@@ -211,11 +212,9 @@ class Analyst:
 
         def compute() -> Found:
             homes = [self.clinic.town[row] for row in self.first]
-            names = sorted(set(homes))
-            kept = shown.sample(np.array([homes.count(name) for name in names]))
-            told = ", ".join(name for name, keep in zip(names, kept, strict=True) if keep)
+            told = ", ".join(shown.sample(Counter(homes)))
             least = shown.spread(CONFIDENCE)
-            return Found(told or "none", f"those with {least} patients or more", f"{len(names)} towns")
+            return Found(told or "none", f"those with {least} patients or more", f"{len(set(homes))} towns")
 
         self.ask("Which towns do patients come from?", "partition selection", shown.loss, compute)
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
 
 from lapwing.errors import BadParameter, BadValue, SessionOver
-from lapwing.exact import Number, whole
+from lapwing.exact import Number, settle, whole
 from lapwing.mechanisms.laplace import noise_width
-from lapwing.mechanisms.values import settle, whole_values
+from lapwing.mechanisms.spread import checked_confidence
+from lapwing.mechanisms.values import whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_laplace
 from lapwing.privacy import Pure
 from lapwing.privacy.loss import LARGEST_EPSILON, checked_epsilon
+from lapwing.privacy.once import Once
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +74,15 @@ class AboveThreshold:
 
     def spread(self, confidence: Number, *, questions: int) -> int:
         """With this confidence every value further than this from the threshold is told rightly."""
-        # All noises together: the threshold's and each question's, with the wider of both scales.
-        wider = max(self.threshold_scale, self.question_scale)
-        answers = whole(questions, "questions", at_least=1) + 1
-        return 2 * noise_width(wider, confidence, answers=answers)
+        # Half of the miss for the threshold's noise, half for the noises of all questions.
+        each = 1 - (1 - checked_confidence(confidence)) / 2
+        answers = whole(questions, "questions", at_least=1)
+        return noise_width(self.threshold_scale, each, answers=1) + noise_width(
+            self.question_scale, each, answers=answers
+        )
 
 
-class Session:
+class Session(Once):
     """One run. It lives in one process only: a session that is lost is over.
 
     A saved, copied or forked session could give more yeses than were paid for from the same noisy
@@ -88,16 +90,16 @@ class Session:
     """
 
     def __init__(self, terms: AboveThreshold, threshold: int) -> None:
+        super().__init__()
         self._terms = terms
         self._noisy_threshold = threshold + int(discrete_laplace(terms.threshold_scale, 1)[0])
         self._yeses_left = terms.positives
-        self._process = os.getpid()
         self._asking = threading.Lock()
 
     @property
     def is_over(self) -> bool:
         """Whether the last yes was given, or this is another process."""
-        return self._yeses_left == 0 or self._process != os.getpid()
+        return self._yeses_left == 0 or not self.is_here
 
     def ask(self, value: int) -> bool:
         """Whether the value, with fresh noise, reaches the noisy threshold."""
@@ -105,8 +107,7 @@ class Session:
         if len(values) != 1:
             raise BadValue("a question has one value")
         asked = int(values[0])
-        if self._process != os.getpid():
-            raise SessionOver("this session belongs to another process; start (and pay for) a new one")
+        self.require_here()
         with self._asking:  # two threads must not share the last yes
             if not self._yeses_left:
                 raise SessionOver("the last yes was given; start (and pay for) a new session")
@@ -114,6 +115,3 @@ class Session:
             above = noisy >= self._noisy_threshold
             self._yeses_left -= above
             return above
-
-    def __reduce__(self) -> NoReturn:
-        raise SessionOver("a session cannot be saved or copied: lost in a crash, it is over")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from numpy.typing import ArrayLike
+
 from lapwing.mechanisms.scored import Scored
-from lapwing.mechanisms.values import scores_of
-from lapwing.noise import Scores, exponential_choice
+from lapwing.mechanisms.values import whole_scores
+from lapwing.noise import exponential_choice
 from lapwing.privacy import BoundedRange
 
 
@@ -26,6 +28,6 @@ class Exponential(Scored):
         """What one use reveals."""
         return BoundedRange(self.epsilon)
 
-    def sample(self, scores: Scores) -> int:
-        """The index of the chosen candidate. Scores are whole or rational, one per candidate."""
-        return int(exponential_choice(scores_of(scores), self.rate)[0])
+    def sample(self, scores: ArrayLike) -> int:
+        """The index of the chosen candidate. Scores are whole numbers, one per candidate."""
+        return int(exponential_choice(whole_scores(scores), self.rate)[0])

@@ -11,9 +11,9 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, exact, positive, precision, whole
+from lapwing.exact import Number, exact, positive, precision, settle, whole
 from lapwing.mechanisms.spread import BITS, checked_confidence, least_width, miss_of_each
-from lapwing.mechanisms.values import settle, whole_values
+from lapwing.mechanisms.values import whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_gaussian
 from lapwing.privacy import GaussianNoise
 from lapwing.privacy.gaussian import gaussian_delta, gaussian_epsilon, gaussian_sigma, tail

@@ -10,9 +10,9 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, ball, exact, precision, whole
+from lapwing.exact import Number, ball, exact, precision, settle, whole
 from lapwing.mechanisms.spread import BITS, checked_confidence, least_width, miss_of_each
-from lapwing.mechanisms.values import settle, whole_values
+from lapwing.mechanisms.values import whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_laplace
 from lapwing.privacy import LaplaceNoise
 from lapwing.privacy.charge import EPSILON_UNIT
@@ -49,9 +49,10 @@ class Laplace:
         checked_epsilon(self.l1 / self.scale)
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, l1: int) -> Laplace:
+    def for_epsilon(cls, epsilon: Number, *, l1: int | Fraction) -> Laplace:
         """Exactly ε-private for inputs at L1 distance at most `l1`."""
-        return cls(whole(l1, "l1", at_least=1) / checked_epsilon(epsilon), l1)
+        distance = whole(l1, "l1", at_least=1)
+        return cls(distance / checked_epsilon(epsilon), distance)
 
     @classmethod
     def for_width(cls, width: int, *, confidence: Number, l1: int) -> Laplace:

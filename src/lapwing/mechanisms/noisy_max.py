@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
+from flint import arb
 from numpy.typing import ArrayLike
 
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, whole
-from lapwing.mechanisms.laplace import noise_width
-from lapwing.mechanisms.values import settle, whole_values
+from lapwing.exact import Number, ball, precision, settle, whole
+from lapwing.mechanisms.spread import BITS, checked_confidence, least_width
+from lapwing.mechanisms.values import whole_values
 from lapwing.noise import LARGEST_SCALE, discrete_laplace
 from lapwing.privacy import Pure
 from lapwing.privacy.loss import checked_epsilon
@@ -60,6 +61,17 @@ class NoisyMax:
     def spread(self, confidence: Number, *, candidates: int) -> int:
         """With this confidence the winner's score is at most so far below the best (any data).
 
-        If every noise is within ±w, the winner is within 2w.
+        A candidate w + 1 or more below the best wins only if its noise exceeds the best one's by as
+        much; there are at most candidates - 1 of them.
         """
-        return 2 * noise_width(self.scale, confidence, answers=candidates)
+        rivals = whole(candidates, "candidates", at_least=1) - 1
+        miss = 1 - checked_confidence(confidence)
+        return least_width(self._overtakes, miss / rivals) if rivals else 0
+
+    def _overtakes(self, width: int) -> arb:
+        """P[R - R' > width] for two noises: P[R - R' = d] = c² q^d (d + (1+q²)/(1-q²)), c = (1-q)/(1+q)."""
+        with precision(BITS):
+            q, less = ball(-1 / self.scale).exp(), -ball(-1 / self.scale).expm1()
+            first = width + 1
+            centre = (1 + q * q) / (less * (1 + q))
+            return ball(-first / self.scale).exp() * ((first + centre) * less + q) / (1 + q) ** 2

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.errors import BadParameter
-from lapwing.exact import Number, Real, ball, lower, precision, whole
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, Real, ball, lower, precision, settle, whole
 from lapwing.mechanisms.spread import checked_confidence
-from lapwing.mechanisms.values import settle, whole_numbers
+from lapwing.mechanisms.values import whole_numbers
 from lapwing.noise import bernoulli_near, exp_neg
 from lapwing.privacy import Approximate
 from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 BITS = 256
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,26 @@ class PartitionSelection:
 
         return at
 
-    def sample(self, counts: ArrayLike) -> NDArray[np.bool_]:
-        """Which keys are shown, given how many distinct units hold each. There may be no key at all."""
+    def sample(self, counts: Mapping[Key, int]) -> list[Key]:
+        """The keys that may be shown, given how many distinct units hold each.
+
+        Sorted, so that neither their order nor their number tells of keys that stay hidden.
+        """
+        if not isinstance(counts, Mapping):
+            raise BadValue("counts must map each key to the number of distinct units that hold it")
+        keys = list(counts)
+        mask = self.decide(np.array([counts[key] for key in keys], dtype=object))
+        shown = [key for key, kept in zip(keys, mask, strict=True) if kept]
+        try:
+            return sorted(shown)  # type: ignore[type-var]
+        except TypeError:  # keys of several types
+            return sorted(shown, key=repr)
+
+    def decide(self, counts: ArrayLike) -> NDArray[np.bool_]:
+        """Whether each key may be shown. Only the names of shown keys are private output.
+
+        The mask itself is not: its length tells how many keys there are.
+        """
         first, last = self._turns()
         held = np.clip(whole_numbers(counts), 0, last + 1)
         approximate, error = self._approximate(held, first, last)

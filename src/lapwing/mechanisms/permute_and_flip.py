@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lapwing.mechanisms.scored import Scored
-from lapwing.mechanisms.values import scores_of
-from lapwing.noise import Scores, bernoulli_exp, rational_scores, uniform_int
+from lapwing.mechanisms.values import whole_scores
+from lapwing.noise import bernoulli_exp, uniform_int
 from lapwing.privacy import Pure
 
 
@@ -28,8 +29,8 @@ class PermuteAndFlip(Scored):
         """What one use reveals."""
         return Pure(self.epsilon)
 
-    def sample(self, scores: Scores) -> int:
+    def sample(self, scores: ArrayLike) -> int:
         """The index of the chosen candidate. All coins are thrown, whichever comes up."""
-        wholes, denominator = rational_scores(scores_of(scores))
-        heads = np.flatnonzero(bernoulli_exp(wholes.max() - wholes, rate=self.rate / denominator))
+        wholes = whole_scores(scores)
+        heads = np.flatnonzero(bernoulli_exp(wholes.max() - wholes, rate=self.rate))
         return int(heads[uniform_int(0, len(heads), 1)[0]])

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, exact, whole
+from lapwing.exact import Number, exact, settle, whole
 from lapwing.mechanisms.spread import score_gap
-from lapwing.mechanisms.values import LARGEST_VALUE, settle, whole_numbers
+from lapwing.mechanisms.values import LARGEST_VALUE, whole_numbers
 from lapwing.noise import exponential_choice, uniform_int
 from lapwing.privacy import BoundedRange, Relation
 from lapwing.privacy.loss import checked_epsilon
@@ -81,13 +81,11 @@ class Quantile:
     def sample(self, values: ArrayLike) -> int:
         """A grid point. Values outside the grid count at its ends.
 
-        No values at all give a uniform point: where the size is private, an error would tell it.
+        No values at all give a uniform point: an error would tell that there are none.
         """
         array = whole_numbers(values)
         if array.size > _MOST_ROWS:
             raise BadValue("a quantile takes at most 2^40 rows")
-        if not array.size and self.relation is Relation.REPLACE:
-            raise BadValue("there are no values, and their public number is 0")
         starts, sizes, scores = self._segments(np.clip(array, self.first, self.last))
         rate = self.epsilon / (2 * self.sensitivity * self.fraction.denominator)
         chosen = int(exponential_choice(scores, rate, counts=sizes)[0])

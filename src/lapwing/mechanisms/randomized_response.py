@@ -11,9 +11,8 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, Real, ball, exact, log_up, precision, whole
+from lapwing.exact import Number, Real, ball, exact, log_up, precision, settle, whole
 from lapwing.mechanisms.spread import checked_confidence
-from lapwing.mechanisms.values import settle
 from lapwing.noise import bernoulli, uniform_int
 from lapwing.privacy import Pure
 from lapwing.privacy.loss import checked_epsilon
@@ -103,23 +102,26 @@ class RandomizedResponse:
         return array.astype(np.int64)
 
     def _probabilities(self) -> tuple[float, float]:
-        truth = float(self.truth_probability()(64))
-        return truth, (1 - truth) / (self.options - 1)
+        """Of an option that is not the truth, and how much more likely the truth is."""
+        truth = self.truth_probability()(256)
+        with precision(256):  # the difference may be far below what floats tell apart
+            gap = (truth * self.options - 1) / (self.options - 1)
+            return float(truth - gap), float(gap)
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Unbiased shares of the options among the respondents (they may fall outside [0, 1])."""
         counts = np.bincount(self._checked(reports, "reports"), minlength=self.options)
-        truth, other = self._probabilities()
-        shares: NDArray[np.float64] = (counts / counts.sum() - other) / (truth - other)
+        other, gap = self._probabilities()
+        shares: NDArray[np.float64] = (counts / counts.sum() - other) / gap
         return shares
 
     def standard_error(self, n: int, *, share: float = 0.5) -> float:
         """Of an estimated share of the population, from n independent reports."""
         if not 0 <= share <= 1:
             raise BadParameter("share", "must lie in [0, 1]")
-        truth, other = self._probabilities()
-        seen = other + share * (truth - other)
-        return math.sqrt(seen * (1 - seen) / whole(n, "n", at_least=1)) / (truth - other)
+        other, gap = self._probabilities()
+        seen = other + share * gap
+        return math.sqrt(seen * (1 - seen) / whole(n, "n", at_least=1)) / gap
 
     def spread(self, confidence: Number, *, n: int) -> float:
         """With this confidence an estimate is so close to the respondents' true share (any data).
@@ -127,5 +129,4 @@ class RandomizedResponse:
         Hoeffding: n independent reports, each in {0, 1}.
         """
         log = float(log_up(2 / (1 - checked_confidence(confidence))))
-        truth, other = self._probabilities()
-        return math.sqrt(log / (2 * whole(n, "n", at_least=1))) / (truth - other)
+        return math.sqrt(log / (2 * whole(n, "n", at_least=1))) / self._probabilities()[1]

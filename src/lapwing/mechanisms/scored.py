@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self
 
-from lapwing.exact import Number, positive
+from lapwing.exact import Number, positive, settle
 from lapwing.mechanisms.spread import score_gap
-from lapwing.mechanisms.values import settle
 from lapwing.privacy.loss import checked_epsilon
 
 

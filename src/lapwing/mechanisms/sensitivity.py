@@ -19,19 +19,23 @@ from lapwing.privacy import Relation
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The most that a statistic moves: exactly, or rounded up."""
+    """The most that a statistic moves: exactly, or rounded up.
+
+    `rounded` counts the coordinates that lie between the steps of a grid even if all values are on it
+    (a mean: 1), so that they are rounded after aggregation.
+    """
 
     l1: Fraction
     l2_squared: Fraction
+    rounded: int = 0
 
-    def in_steps(self, step: Number = 1, *, rounded: int = 0) -> Sensitivity:
+    def in_steps(self, step: Number = 1) -> Sensitivity:
         """The same in whole steps of a grid, rounded up.
 
-        `rounded` counts the coordinates that are rounded to the grid only after aggregation (a mean:
-        1). Each of them may move by one step more: 0.5 and 1.5 are 1 apart, but halves rounded to
-        even give 0 and 2.
+        Each rounded coordinate may move by one step more: 0.5 and 1.5 are 1 apart, but halves
+        rounded to even give 0 and 2.
         """
-        width, more = positive(step, "step"), whole(rounded, "rounded")
+        width, more = positive(step, "step"), whole(self.rounded, "rounded")
         l1 = Fraction(math.ceil(self.l1 / width) + more)
         l2 = sqrt_up(self.l2_squared / width**2) + sqrt_up(more)
         return Sensitivity(l1, min(Fraction(math.ceil(l2**2)), l1**2) if more else l2**2)
@@ -50,8 +54,8 @@ def _replaces(relation: Relation) -> bool:
     return relation is Relation.REPLACE
 
 
-def _scalar(l1: Fraction) -> Sensitivity:
-    return Sensitivity(l1, l1 * l1)
+def _scalar(l1: Fraction, *, rounded: int = 0) -> Sensitivity:
+    return Sensitivity(l1, l1 * l1, rounded)
 
 
 def _known_size(n: int, rows: int) -> tuple[int, int]:
@@ -89,7 +93,7 @@ def mean(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
     """
     bottom, top = _bounds(low, high)
     size, own = _known_size(n, rows)
-    return _scalar(own * (top - bottom) / size)
+    return _scalar(own * (top - bottom) / size, rounded=1)
 
 
 def variance(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
@@ -101,12 +105,12 @@ def variance(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity
     bottom, top = _bounds(low, high)
     size, own = _known_size(n, rows)
     pairs = 2 * own * (size - own) + own * (own - 1)
-    return _scalar((top - bottom) ** 2 * Fraction(pairs, 2 * size * size))
+    return _scalar((top - bottom) ** 2 * Fraction(pairs, 2 * size * size), rounded=1)
 
 
 def deviation(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
     """The standard deviation: |√a - √b| <= √|a - b|, so the root of the variance's: about 1/√n."""
-    return _scalar(sqrt_up(variance(low=low, high=high, n=n, rows=rows).l1))
+    return _scalar(sqrt_up(variance(low=low, high=high, n=n, rows=rows).l1), rounded=1)
 
 
 def histogram(*, relation: Relation, rows: int = 1) -> Sensitivity:

@@ -11,23 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, exact, positive
-from lapwing.noise import Scores
+from lapwing.exact import Number, exact, positive, settle
 
 # Values are clamped here, so that adding noise cannot overflow. Clamping brings no two data sets
 # further apart, so it costs nothing, and unlike an error it tells nothing.
 LARGEST_VALUE = 1 << 61
 LARGEST_SCORE = 1 << 60
 _LARGEST_REAL = 10**300
-
-
-def settle(terms: object, **checked: int | Fraction | None) -> None:
-    """Store checked numbers in a frozen record, as plain integers and rationals.
-
-    Whatever was given (a numpy integer, a float), nothing that is computed from them can wrap round.
-    """
-    for name, value in checked.items():
-        object.__setattr__(terms, name, value)
 
 
 def whole_numbers(values: ArrayLike) -> NDArray[np.int64]:
@@ -59,20 +49,17 @@ def whole_values(values: ArrayLike) -> NDArray[np.int64]:
     return array
 
 
-def scores_of(scores: Scores) -> Scores:
-    """Scores as the samplers take them: whole ones are clamped to ±2^60, rational ones stay."""
-    if not isinstance(scores, Sequence | np.ndarray) or isinstance(scores, str | bytes):
-        raise BadValue("scores must be a sequence of numbers")
-    array = scores if isinstance(scores, np.ndarray) else np.array(scores, dtype=object)
-    one_by_one = array.dtype == object and array.ndim == 1
-    if array.dtype.kind in "iu" or (one_by_one and all(isinstance(s, int | np.integer) for s in array)):
-        return np.clip(whole_numbers(array), -LARGEST_SCORE, LARGEST_SCORE)
-    return scores
+def whole_scores(scores: ArrayLike) -> NDArray[np.int64]:
+    """One or more whole scores, clamped to ±2^60, so that no difference of two overflows."""
+    return np.clip(whole_values(scores), -LARGEST_SCORE, LARGEST_SCORE)
 
 
 def _reals(values: ArrayLike | Sequence[float | None]) -> NDArray[np.float64]:
     """Numbers as floats, one by one: None is NaN, and what is too large is infinite."""
-    array = np.atleast_1d(np.asarray(values))
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except ValueError:  # lists of different lengths
+        raise BadValue("values must be numbers in one dimension") from None
     if array.dtype == object and array.ndim == 1:
         known = [value for value in array if value is not None]
         if all(isinstance(v, int | float | np.number) and not isinstance(v, bool) for v in known):

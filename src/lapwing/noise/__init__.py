@@ -32,7 +32,6 @@ __all__ = [
     "geometric",
     "permutation",
     "polya_share",
-    "rational_scores",
     "uniform_int",
 ]
 
@@ -102,7 +101,7 @@ def bernoulli_near(
 
 def bernoulli_exp(x: Scores, *, rate: Number = 1) -> NDArray[np.bool_]:
     """One coin per element, true with probability exactly exp(-rate * x), for rational x >= 0."""
-    wholes, denominator = rational_scores(x, "x")
+    wholes, denominator = _rational_scores(x, "x")
     if wholes.min() < 0:
         raise BadParameter("x", "must not be negative")
     return decay.bernoulli_exp(SYSTEM, wholes, positive(rate, "rate") / denominator)
@@ -112,7 +111,7 @@ def exponential_choice(
     scores: Scores, rate: Number, size: int = 1, *, counts: NDArray[np.int64] | None = None
 ) -> NDArray[np.int64]:
     """Indexes with probability exactly proportional to counts * exp(rate * scores)."""
-    wholes, denominator = rational_scores(scores)
+    wholes, denominator = _rational_scores(scores)
     if int(wholes.max()) - int(wholes.min()) >= _MOST_GAP:
         raise BadValue("scores must lie within 2^62 of one another")
     if counts is not None:
@@ -140,7 +139,7 @@ def permutation(count: int) -> NDArray[np.int64]:
     return uniform.permutation(SYSTEM, _size(count))
 
 
-def rational_scores(values: Scores, name: str = "scores") -> tuple[NDArray[np.int64], int]:
+def _rational_scores(values: Scores, name: str = "scores") -> tuple[NDArray[np.int64], int]:
     """Rational values as whole multiples of 1/denominator."""
     if isinstance(values, np.ndarray) and values.ndim != 1:
         raise BadValue(f"{name} must be one-dimensional")

@@ -30,7 +30,7 @@ from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
 
 CHUNK = 1 << 14
-_EXTRA_TERMS = 120
+_LISTED_NUMBERS = 120
 
 
 def _poisson_cdf(r: Fraction, t: Fraction, symbol: int) -> Real:
@@ -77,7 +77,7 @@ class PolyaShares:
         blocks = int(NEGLIGIBLE * t).bit_length() + 1
         self._blocks = Inversion(lambda s: _block_cdf(t, blocks, s), blocks)
         # A Poisson mean r lambda <= ln(t + 1) + 1 leaves far less than 2^-64 beyond this many.
-        self._number = Inversion(lambda s: _poisson_cdf(r, t, s), _EXTRA_TERMS)
+        self._number = Inversion(lambda s: _poisson_cdf(r, t, s), _LISTED_NUMBERS)
 
     def draw(self, stream: Stream, size: int) -> NDArray[np.int64]:
         """`size` shares."""

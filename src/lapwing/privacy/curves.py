@@ -132,21 +132,20 @@ def bounded_range(order: Fraction, epsilon: Fraction) -> arb:
         return (ball(order * epsilon * epsilon) / 8).min(randomized_response(order, epsilon))
 
 
-def sampled_gaussian(order: Fraction, rate: Fraction, sigma: Fraction) -> arb:
-    """Gaussian noise (sigma in units of the sensitivity) on a Poisson sample of the units.
+def sampled_gaussian(order: Fraction, rate: Fraction, rho: Fraction) -> arb:
+    """Gaussian noise with zCDP loss rho (Δ² / 2σ²) on a Poisson sample of the units.
 
     For whole orders the moment is a finite binomial sum; others are rounded up to the next whole
     order, which only increases the divergence. Discrete Gaussian noise on integers has the same
     moments, because a shift by a whole number leaves its normaliser unchanged. Adding and removing
     a unit: the sum below is the larger direction (the two laws are mirror images).
 
-        Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1)/2σ²),  each term made from the one after it
+        Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1) rho),  each term made from the one after it
     """
     whole = ceil(order)
     with precision(BITS):
-        variance = ball(sigma * sigma)
-        odds, fall, step = ball((1 - rate) / rate), (-(whole - 1) / variance).exp(), (1 / variance).exp()
-        term = ball(rate) ** whole * (arb(whole * (whole - 1)) / (2 * variance)).exp()
+        odds, fall, step = ball((1 - rate) / rate), ball(-2 * (whole - 1) * rho).exp(), ball(2 * rho).exp()
+        term = ball(rate) ** whole * ball(whole * (whole - 1) * rho).exp()
         total = term
         for k in range(whole, 0, -1):
             term *= odds * fall * k / (whole - k + 1)

@@ -16,7 +16,7 @@ from fractions import Fraction
 from flint import arb
 
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, ball, exact, exp_up, positive, precision, round_up, whole
+from lapwing.exact import Number, ball, exact, exp_up, positive, precision, round_up, settle, whole
 from lapwing.privacy import curves
 
 SMALLEST_EPSILON = Fraction(1, 10**9)
@@ -41,14 +41,12 @@ def checked_delta(value: Number, name: str = "delta") -> Fraction:
     return delta
 
 
-def _not_negative(value: Fraction, name: str) -> None:
-    if value.numerator < 0:
+def not_negative(value: Number, name: str) -> Fraction:
+    """`value` as an exact rational that is at least zero."""
+    number = exact(value, name)
+    if number < 0:
         raise BadParameter(name, "must not be negative")
-
-
-def _above_zero(value: Fraction, name: str) -> None:
-    if value.numerator <= 0:
-        raise BadParameter(name, "must be above 0")
+    return number
 
 
 class Loss(ABC):
@@ -99,7 +97,7 @@ class Pure(Loss):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _not_negative(self.epsilon, "epsilon")
+        settle(self, epsilon=not_negative(self.epsilon, "epsilon"))
 
     @property
     def pure(self) -> Fraction:
@@ -123,8 +121,8 @@ class Approximate(Loss):
     delta: Fraction
 
     def __post_init__(self) -> None:
-        _not_negative(self.epsilon, "epsilon")
-        if not 0 <= self.delta <= 1:
+        settle(self, epsilon=not_negative(self.epsilon, "epsilon"), delta=not_negative(self.delta, "delta"))
+        if self.delta > 1:
             raise BadParameter("delta", "must lie in [0, 1]")
 
     @property
@@ -155,7 +153,7 @@ class Concentrated(Loss):
     rho: Fraction
 
     def __post_init__(self) -> None:
-        _not_negative(self.rho, "rho")
+        settle(self, rho=not_negative(self.rho, "rho"))
 
     def renyi(self, order: Fraction) -> arb:
         with precision(curves.BITS):
@@ -176,7 +174,7 @@ class BoundedRange(Loss):
     epsilon: Fraction
 
     def __post_init__(self) -> None:
-        _not_negative(self.epsilon, "epsilon")
+        settle(self, epsilon=not_negative(self.epsilon, "epsilon"))
 
     @property
     def pure(self) -> Fraction:
@@ -202,8 +200,7 @@ class LaplaceNoise(Loss):
     distance: int
 
     def __post_init__(self) -> None:
-        _above_zero(self.scale, "scale")
-        whole(self.distance, "distance")
+        settle(self, scale=positive(self.scale, "scale"), distance=whole(self.distance, "distance"))
 
     @property
     def pure(self) -> Fraction:
@@ -228,12 +225,12 @@ class GaussianNoise(Loss):
 
     sigma: Fraction
     l2_squared: Fraction
-    dimension: int = 1
+    dimension: int
 
     def __post_init__(self) -> None:
-        _above_zero(self.sigma, "sigma")
-        _not_negative(self.l2_squared, "l2_squared")
-        whole(self.dimension, "dimension", at_least=1)
+        settle(self, sigma=positive(self.sigma, "sigma"))
+        settle(self, l2_squared=not_negative(self.l2_squared, "l2_squared"))
+        settle(self, dimension=whole(self.dimension, "dimension", at_least=1))
 
     @property
     def concentrated(self) -> Concentrated:
@@ -259,24 +256,23 @@ class GaussianNoise(Loss):
 
 @dataclass(frozen=True, slots=True)
 class SampledGaussian(Loss):
-    """`steps` rounds of Gaussian noise, each on a fresh Poisson sample at `rate` of the units.
+    """Gaussian noise on a fresh Poisson sample, in which each unit is with probability `rate`.
 
-    `sigma` is in units of the sensitivity; neighbours add or remove one unit. Its curve holds for
-    continuous and discrete noise; a `FixedRun` prices it as continuous noise.
+    One step of training. Neighbours add or remove one unit.
     """
 
     rate: Fraction
-    sigma: Fraction
-    steps: int = 1
+    noise: GaussianNoise
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
+        settle(self, rate=positive(self.rate, "rate"))
+        if self.rate > 1:
             raise BadParameter("rate", "must lie in (0, 1]")
-        _above_zero(self.sigma, "sigma")
-        whole(self.steps, "steps", at_least=1)
+        if self.noise.l2_squared < 1:
+            raise BadParameter("noise", "is on whole numbers, which differ by 1 or more")
 
     def renyi(self, order: Fraction) -> arb:
-        return self.steps * curves.sampled_gaussian(order, self.rate, self.sigma)
+        return curves.sampled_gaussian(order, self.rate, self.noise.concentrated.rho)
 
     def for_group(self, size: int) -> Loss:
         raise BadParameter("size", "a sampled run has no group bound here: name the group as the unit")

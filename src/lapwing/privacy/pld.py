@@ -64,23 +64,35 @@ def _distribution(loss: Loss) -> Any:
             # Discrete Laplace noise one apart is randomized response, the worst of all ε.
             assert loss.pure is not None
             return library.from_discrete_laplace_mechanism(float(loss.pure), 1, **grid)
-        case GaussianNoise(sigma, l2_squared, 1) if sigma <= SCALAR_UP_TO:
-            distance = math.isqrt(int(l2_squared))
-            return library.from_discrete_gaussian_mechanism(float(sigma), distance, **grid)
-        case GaussianNoise(sigma, l2_squared, dimension):
-            ratio = rounded_from(sigma, l2_squared, dimension).ratio
-            if not ratio.is_finite():
-                raise BadParameter("sigma", "is too small for several dimensions")
-            return library.from_gaussian_mechanism(1 / float(ratio.upper()), **grid)
-        case SampledGaussian(rate, sigma, _):
-            return library.from_gaussian_mechanism(float(sigma), sampling_prob=float(rate), **grid)
+        case GaussianNoise():
+            return _gaussian(library, loss, 1.0, grid)
+        case SampledGaussian(rate, noise):
+            return _gaussian(library, noise, float(rate), grid)
     raise BadParameter("steps", f"{type(loss).__name__} has no privacy loss distribution")
 
 
+def _is_summed(noise: GaussianNoise) -> bool:
+    """Whether the discrete law itself is handed over, term by term."""
+    return noise.dimension == 1 and noise.sigma <= SCALAR_UP_TO
+
+
+def _gaussian(library: Any, noise: GaussianNoise, rate: float, grid: dict[str, Any]) -> Any:
+    if _is_summed(noise):
+        distance = math.isqrt(int(noise.l2_squared))
+        return library.from_discrete_gaussian_mechanism(
+            float(noise.sigma), distance, sampling_prob=rate, **grid
+        )
+    ratio = rounded_from(noise.sigma, noise.l2_squared, noise.dimension).ratio
+    if not ratio.is_finite():
+        raise BadParameter("sigma", "is too small for several dimensions")
+    return library.from_gaussian_mechanism(1 / float(ratio.upper()), sampling_prob=rate, **grid)
+
+
 def _paid_for_rounding(loss: Loss) -> Fraction:
-    """What ε the step pays on top because its noise is on integers."""
-    if isinstance(loss, GaussianNoise) and not (loss.dimension == 1 and loss.sigma <= SCALAR_UP_TO):
-        return rounded_from(loss.sigma, loss.l2_squared, loss.dimension).paid_up
+    """What ε the step pays on top because its noise is on integers (a sample pays the same)."""
+    noise = loss.noise if isinstance(loss, SampledGaussian) else loss
+    if isinstance(noise, GaussianNoise) and not _is_summed(noise):
+        return rounded_from(noise.sigma, noise.l2_squared, noise.dimension).paid_up
     return Fraction(0)
 
 
@@ -105,9 +117,8 @@ class FixedRun(Loss):
         parts: list[Any] = []
         paid, off = Fraction(0), FLOAT_DELTA
         for loss, count in self.steps:
-            times = count * (loss.steps if isinstance(loss, SampledGaussian) else 1)
-            off += times * FLOAT_DELTA_A_STEP
-            parts.append(_distribution(loss).self_compose(times))
+            off += count * FLOAT_DELTA_A_STEP
+            parts.append(_distribution(loss).self_compose(count))
             paid += count * _paid_for_rounding(loss)
         total = reduce(lambda one, other: one.compose(other), parts)
         if 2 * off > self.delta:

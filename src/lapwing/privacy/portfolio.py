@@ -10,6 +10,7 @@ Test     tests/claims/test_portfolio.py
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -28,6 +29,7 @@ from lapwing.privacy.charge import (
 )
 from lapwing.privacy.convert import renyi_cap
 from lapwing.privacy.loss import Loss, Pure, checked_delta, checked_epsilon
+from lapwing.privacy.once import Once
 
 # Shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.
 SHARE_DELTA0 = Fraction(6, 100)
@@ -36,6 +38,7 @@ SHARE_ORDERS = tuple(Fraction(share, 100) for share in (9, 27, 36, 9, 9))
 ORDER_RATIOS = tuple(Fraction(ratio, 10) for ratio in (6, 8, 10, 16, 30))
 # Sums of binomials (sampled Gaussian) have as many terms as the order.
 LARGEST_CENTRE = 100_000
+FOREIGN = "was priced for other orders than this account's"
 assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 
 
@@ -111,7 +114,7 @@ class Terms:
         A filter that is exceeded stays at its cap + 1 for ever: sums only grow.
         """
         if charge.orders != self.orders:
-            raise BadParameter("charge", "was priced for other orders than this account's")
+            raise BadParameter("charge", FOREIGN)
         caps = self.caps
         sums = tuple(
             [
@@ -147,6 +150,8 @@ class Terms:
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
         """How many charges of this kind would be admitted one after another."""
+        if charge.orders != self.orders:
+            raise BadParameter("charge", FOREIGN)
         sums = self.nothing_spent if spent is None else spent
         at_most_1e18 = 10**18  # a charge that costs nothing at all fits for ever
 
@@ -160,19 +165,27 @@ class Terms:
         return min(fit(DELTA0), best)
 
 
-class Filter:
-    """A budget in memory: terms and what was spent. The ledger keeps the same sums durably."""
+class Filter(Once):
+    """A budget in memory: terms and what was spent. The ledger keeps the same sums durably.
+
+    Threads may share it. A copy, a saved one or one in a forked child would spend the same budget
+    again, so there are none.
+    """
 
     def __init__(self, terms: Terms) -> None:
+        super().__init__()
         self.terms = terms
         self.spent = terms.nothing_spent
+        self._deciding = threading.Lock()
 
     def admit(self, charge: Charge) -> None:
         """Charge, or raise `OverBudget` and change nothing."""
-        after = self.terms.after(self.spent, charge)
-        if after is None:
-            raise self._refusal(charge)
-        self.spent = after
+        self.require_here()
+        with self._deciding:  # two threads must not share what is left
+            after = self.terms.after(self.spent, charge)
+            if after is None:
+                raise self._refusal(charge)
+            self.spent = after
 
     def _refusal(self, charge: Charge) -> OverBudget:
         if charge.costs[DELTA0] + self.spent[DELTA0] > self.terms.caps[DELTA0]:

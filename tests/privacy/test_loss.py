@@ -237,10 +237,7 @@ def test_numpy_integers_in_a_loss_do_not_wrap_round() -> None:
     four: Any = np.int64(4)
     scale, terms = 1 / Fraction("0.4999999999999"), Terms.of(1, "1e-6")
     for given_, plain in (
-        (
-            LaplaceNoise(1 / Fraction("0.4999999999999"), one),
-            LaplaceNoise(1 / Fraction("0.4999999999999"), 1),
-        ),
+        (LaplaceNoise(scale, one), LaplaceNoise(scale, 1)),
         (GaussianNoise(Fraction("7.77777"), four, one), GaussianNoise(Fraction("7.77777"), Fraction(4), 1)),
         (Pure(Fraction(one, 3)), Pure(Fraction(1, 3))),
     ):

@@ -205,14 +205,16 @@ def test_fact_6_the_drawn_noise_has_that_mean(monkeypatch: pytest.MonkeyPatch) -
 
 def test_fact_7_the_textbook_sensitivities() -> None:
     n = 10_000
-    assert sensitivity.count().l1 == 1
+    assert sensitivity.count(rows=1).l1 == 1
     assert sensitivity.count(rows=5).l1 == 5, "someone may send five complaints"
-    assert sensitivity.proportion(n=n).l1 == Fraction(1, n)
-    assert sensitivity.mean(low=0, high=1, n=n).l1 == Fraction(1, n)
-    assert sensitivity.variance(low=0, high=1, n=n).l1 == Fraction(n - 1, n**2)
-    assert float(sensitivity.deviation(low=0, high=1, n=n).l1) == pytest.approx(1 / math.sqrt(n), rel=1e-4)
-    assert sensitivity.histogram(relation=Relation.ADD_REMOVE).l1 == 1
-    assert sensitivity.histogram(relation=Relation.REPLACE).l1 == 2
+    assert sensitivity.proportion(n=n, rows=1).l1 == Fraction(1, n)
+    assert sensitivity.mean(low=0, high=1, n=n, rows=1).l1 == Fraction(1, n)
+    assert sensitivity.variance(low=0, high=1, n=n, rows=1).l1 == Fraction(n - 1, n**2)
+    assert float(sensitivity.deviation(low=0, high=1, n=n, rows=1).l1) == pytest.approx(
+        1 / math.sqrt(n), rel=1e-4
+    )
+    assert sensitivity.histogram(relation=Relation.ADD_REMOVE, rows=1).l1 == 1
+    assert sensitivity.histogram(relation=Relation.REPLACE, rows=1).l1 == 2
 
 
 def test_fact_7_where_n_is_private_a_mean_is_a_noisy_total_over_a_noisy_count() -> None:

@@ -159,7 +159,7 @@ def test_fewer_rows_may_come_than_go_so_a_low_above_zero_helps_nothing() -> None
 
 def test_a_rounded_mean_moves_by_one_step_more() -> None:
     """Means of 0.005 and 0.015 are one step of 0.01 apart, and rounded to even 0 and 2 steps."""
-    reach = sensitivity.mean(low=0, high=1, n=100).in_steps("0.01")
+    reach = sensitivity.mean(low=0, high=1, n=100, rows=1).in_steps("0.01")
     assert reach.l1 == 2
     assert reach.l2_squared == 4
-    assert sensitivity.total(low=0, high=1, relation=Relation.ADD_REMOVE).in_steps("0.01").l1 == 100
+    assert sensitivity.total(low=0, high=1, relation=Relation.ADD_REMOVE, rows=1).in_steps("0.01").l1 == 100

@@ -156,9 +156,9 @@ def test_S5_a_column_without_bounds_cannot_be_placed_or_summed() -> None:
         with pytest.raises(BadParameter):
             Grid.of(low=0, high=unbounded, step=1)
         with pytest.raises(BadParameter):
-            sensitivity.total(low=0, high=unbounded, relation=ADD_REMOVE)
+            sensitivity.total(low=0, high=unbounded, relation=ADD_REMOVE, rows=1)
         with pytest.raises(BadParameter):
-            sensitivity.mean(low=unbounded, high=1, n=5)
+            sensitivity.mean(low=unbounded, high=1, n=5, rows=1)
     with pytest.raises(TypeError):
         Grid.of(step=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError):
@@ -187,7 +187,9 @@ def test_S6_replayed_sums_are_within_the_declared_distance(
     def released(data: list[float]) -> int:
         return int(grid.place(data, missing=1).sum())
 
-    declared = {r: sensitivity.total(low=low, high=high, relation=r).in_steps("0.3") for r in Relation}
+    declared = {
+        r: sensitivity.total(low=low, high=high, relation=r, rows=1).in_steps("0.3") for r in Relation
+    }
     assert abs(released([*rows, new]) - released(rows)) <= declared[ADD_REMOVE].l1
     assert abs(released([*rows, new]) - released([*rows, gone])) <= declared[REPLACE].l1
 
@@ -237,7 +239,7 @@ def test_S12_a_mean_of_an_empty_set_is_no_special_case() -> None:
     pair = Laplace.for_epsilon(1, l1=11).sample([nothing.sum(), len(nothing)])
     assert pair.shape == (2,)
     with pytest.raises(BadParameter):
-        sensitivity.mean(low=0, high=10, n=0)
+        sensitivity.mean(low=0, high=10, n=0, rows=1)
 
 
 @given(
@@ -272,4 +274,4 @@ def test_S13_whole_steps_between_asymmetric_bounds_are_covered(
         (ADD_REMOVE, max(abs(grid.first), abs(grid.last))),
         (REPLACE, grid.last - grid.first),
     ):
-        assert sensitivity.total(low=low, high=high, relation=relation).in_steps(step).l1 >= reach
+        assert sensitivity.total(low=low, high=high, relation=relation, rows=1).in_steps(step).l1 >= reach

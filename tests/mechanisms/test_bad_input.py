@@ -34,7 +34,7 @@ def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quantile(epsilon: Any = 1, **changes: Any) -> Quantile:
-    given: dict[str, Any] = dict(fraction=0.5, first=0, last=9, relation=Relation.ADD_REMOVE)
+    given: dict[str, Any] = dict(fraction=0.5, first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
     return Quantile.for_epsilon(epsilon, **(given | changes))
 
 
@@ -115,7 +115,7 @@ NOT_WHOLE = [0, -1, 1.0, 0.5, math.nan, "1", None, True, Fraction(3, 2), [1]]
         lambda n: quantile(rows=n),
         lambda n: quantile(last=n),
         lambda n: sensitivity.count(rows=n),
-        lambda n: sensitivity.mean(low=0, high=1, n=n),
+        lambda n: sensitivity.mean(low=0, high=1, n=n, rows=1),
         lambda n: sensitivity.histogram(relation=Relation.REPLACE, rows=n),
     ],
 )
@@ -179,16 +179,16 @@ def test_numbers_that_count_something_must_be_whole_and_above_zero(
         lambda: quantile(last=1 << 62),
         lambda: quantile(relation="replace"),
         lambda: quantile(relation=None),
-        lambda: sensitivity.total(low=1, high=0, relation=Relation.REPLACE),
-        lambda: sensitivity.total(low=1, high=1, relation=Relation.REPLACE),
-        lambda: sensitivity.total(low=0, high=math.inf, relation=Relation.REPLACE),
-        lambda: sensitivity.total(low=math.nan, high=1, relation=Relation.REPLACE),
-        lambda: sensitivity.total(low=0, high=1, relation="replace"),  # type: ignore[arg-type]
-        lambda: sensitivity.histogram(relation="replace"),  # type: ignore[arg-type]
+        lambda: sensitivity.total(low=1, high=0, relation=Relation.REPLACE, rows=1),
+        lambda: sensitivity.total(low=1, high=1, relation=Relation.REPLACE, rows=1),
+        lambda: sensitivity.total(low=0, high=math.inf, relation=Relation.REPLACE, rows=1),
+        lambda: sensitivity.total(low=math.nan, high=1, relation=Relation.REPLACE, rows=1),
+        lambda: sensitivity.total(low=0, high=1, relation="replace", rows=1),  # type: ignore[arg-type]
+        lambda: sensitivity.histogram(relation="replace", rows=1),  # type: ignore[arg-type]
         lambda: sensitivity.mean(low=0, high=1, n=3, rows=4),
-        lambda: sensitivity.vector([], relation=Relation.REPLACE),
-        lambda: sensitivity.vector([(0, 1), (1, 0)], relation=Relation.REPLACE),
-        lambda: sensitivity.count().in_steps(0),
+        lambda: sensitivity.vector([], relation=Relation.REPLACE, rows=1),
+        lambda: sensitivity.vector([(0, 1), (1, 0)], relation=Relation.REPLACE, rows=1),
+        lambda: sensitivity.count(rows=1).in_steps(0),
         lambda: sensitivity.Sensitivity(Fraction(1), Fraction(1), -1).in_steps(1),
     ],
 )

@@ -190,7 +190,9 @@ def test_values_beyond_the_spread_are_told_rightly(level: str, positives: int) -
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("fraction", [Fraction(0), Fraction(1, 2), Fraction(9, 10)])
 def test_the_rank_of_a_quantile_is_within_the_spread(level: str, fraction: Fraction) -> None:
-    mechanism = Quantile.for_epsilon(2, fraction=fraction, first=0, last=9, relation=Relation.ADD_REMOVE)
+    mechanism = Quantile.for_epsilon(
+        2, fraction=fraction, first=0, last=9, relation=Relation.ADD_REMOVE, rows=1
+    )
     off = mechanism.spread(level)
     for values in ([], [3] * 40, list(range(10)) * 4, [0] * 20 + [9] * 20, [-5, 50]):
         law = quantile(values, fraction, 0, 9, 1 / mechanism.sensitivity)

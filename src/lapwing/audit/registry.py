@@ -99,7 +99,7 @@ def cases() -> list[Case]:
     flip = PermuteAndFlip.for_epsilon(1, sensitivity=1)
     winner = NoisyMax.for_epsilon(1, sensitivity=1)
     above = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
-    median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE)
+    median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
     keys = PartitionSelection.for_budget(1, DELTA, keys=1)
     coins, wheel = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=5)
     return [

@@ -124,7 +124,7 @@ class Analyst:
 
     def elderly(self) -> None:
         """A count: one patient changes it by at most 1."""
-        noise = Laplace.for_epsilon("0.1", l1=moves.count().l1)
+        noise = Laplace.for_epsilon("0.1", l1=moves.count(rows=1).l1)
 
         def compute() -> Found:
             truth = int((self.clinic.age[self.first] >= 65).sum())
@@ -169,7 +169,7 @@ class Analyst:
 
     def wards(self) -> None:
         """A histogram: whoever is replaced leaves one bar and enters another, however many there are."""
-        noise = Laplace.for_epsilon("0.25", l1=moves.histogram(relation=RELATION).l1)
+        noise = Laplace.for_epsilon("0.25", l1=moves.histogram(relation=RELATION, rows=1).l1)
 
         def compute() -> Found:
             truths = self._by_ward(self.first)
@@ -183,7 +183,9 @@ class Analyst:
     def age(self) -> None:
         """A median: chosen among all ages, each the likelier the nearer it is to the middle rank."""
         ages = Grid.of(low=0, high=OLDEST, step=1)
-        middle = Quantile.for_epsilon("0.2", fraction="0.5", first=0, last=OLDEST, relation=RELATION)
+        middle = Quantile.for_epsilon(
+            "0.2", fraction="0.5", first=0, last=OLDEST, relation=RELATION, rows=1
+        )
 
         def compute() -> Found:
             own = self.clinic.age[self.first]

@@ -61,7 +61,7 @@ class Quantile:
         first: int,
         last: int,
         relation: Relation,
-        rows: int = 1,
+        rows: int,
     ) -> Quantile:
         """ε-private for the quantile at `fraction` (0.5 is the median) among first..last."""
         share = exact(fraction, "fraction")

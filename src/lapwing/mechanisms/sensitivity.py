@@ -65,12 +65,12 @@ def _known_size(n: int, rows: int) -> tuple[int, int]:
     return size, own
 
 
-def count(*, rows: int = 1) -> Sensitivity:
+def count(*, rows: int) -> Sensitivity:
     """How many rows meet a condition: a unit's rows, all of them, may start or stop meeting it."""
     return _scalar(Fraction(whole(rows, "rows", at_least=1)))
 
 
-def total(*, low: Number, high: Number, relation: Relation, rows: int = 1) -> Sensitivity:
+def total(*, low: Number, high: Number, relation: Relation, rows: int) -> Sensitivity:
     """A sum of values in [low, high].
 
     Add or remove: rows · max(|low|, |high|). Replace: also rows · (high - low), if that is more; fewer
@@ -81,12 +81,12 @@ def total(*, low: Number, high: Number, relation: Relation, rows: int = 1) -> Se
     return _scalar(whole(rows, "rows", at_least=1) * reach)
 
 
-def proportion(*, n: int, rows: int = 1) -> Sensitivity:
+def proportion(*, n: int, rows: int) -> Sensitivity:
     """The share of n rows that meet a condition, n public: rows / n."""
     return mean(low=0, high=1, n=n, rows=rows)
 
 
-def mean(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
+def mean(*, low: Number, high: Number, n: int, rows: int) -> Sensitivity:
     """The mean of n values in [low, high], n public, replace: rows · (high - low) / n.
 
     Where n is private (add or remove), release a noisy total and a noisy count instead.
@@ -96,7 +96,7 @@ def mean(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
     return _scalar(own * (top - bottom) / size, rounded=1)
 
 
-def variance(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
+def variance(*, low: Number, high: Number, n: int, rows: int) -> Sensitivity:
     """The (population) variance of n values in [low, high], n public, replace.
 
     It is Σ (x_i - x_j)² / 2n² over ordered pairs; with r replaced rows 2r(n-r) + r(r-1) pairs change,
@@ -108,12 +108,12 @@ def variance(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity
     return _scalar((top - bottom) ** 2 * Fraction(pairs, 2 * size * size), rounded=1)
 
 
-def deviation(*, low: Number, high: Number, n: int, rows: int = 1) -> Sensitivity:
+def deviation(*, low: Number, high: Number, n: int, rows: int) -> Sensitivity:
     """The standard deviation: |√a - √b| <= √|a - b|, so the root of the variance's: about 1/√n."""
     return _scalar(sqrt_up(variance(low=low, high=high, n=n, rows=rows).l1), rounded=1)
 
 
-def histogram(*, relation: Relation, rows: int = 1) -> Sensitivity:
+def histogram(*, relation: Relation, rows: int) -> Sensitivity:
     """Counts in disjoint bins, however many: all of a unit's rows may lie in one bin.
 
     Add or remove: L1 = L2 = rows. Replace: rows leave one bin and enter another.
@@ -123,7 +123,7 @@ def histogram(*, relation: Relation, rows: int = 1) -> Sensitivity:
     return Sensitivity(bins * own, bins * own * own)
 
 
-def vector(bounds: Sequence[tuple[Number, Number]], *, relation: Relation, rows: int = 1) -> Sensitivity:
+def vector(bounds: Sequence[tuple[Number, Number]], *, relation: Relation, rows: int) -> Sensitivity:
     """Several sums at once, the i-th of values in bounds[i], all over the same rows."""
     if not bounds:
         raise BadParameter("bounds", "must name at least one coordinate")

@@ -14,6 +14,8 @@ EPSILON_UNIT = 10**9
 DELTA_UNIT = 10**18
 NEVER = 1 << 62
 
+_new, _set = object.__new__, object.__setattr__
+
 # Where the costs stand in the vector.
 DELTA0, EPSILON, DELTA, FIRST_ORDER = 0, 1, 2, 3
 
@@ -41,4 +43,8 @@ def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
     )
     if max(costs) > NEVER:
         costs = tuple([min(cost, NEVER) for cost in costs])
-    return Charge(orders, costs)
+    # Rounded up from losses, which are not negative: it needs no second check, and this is the hot path.
+    charge = _new(Charge)
+    _set(charge, "orders", orders)
+    _set(charge, "costs", costs)
+    return charge

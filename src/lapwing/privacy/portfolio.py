@@ -29,7 +29,7 @@ from lapwing.privacy.charge import (
 )
 from lapwing.privacy.convert import renyi_cap
 from lapwing.privacy.loss import Loss, Pure, checked_delta, checked_epsilon
-from lapwing.privacy.once import Once
+from lapwing.privacy.once import FORKS, Once
 
 # Shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.
 SHARE_DELTA0 = Fraction(6, 100)
@@ -113,7 +113,7 @@ class Terms:
 
         A filter that is exceeded stays at its cap + 1 for ever: sums only grow.
         """
-        if charge.orders != self.orders:
+        if charge.orders is not self.orders and charge.orders != self.orders:
             raise BadParameter("charge", FOREIGN)
         caps = self.caps
         sums = tuple(
@@ -180,7 +180,8 @@ class Filter(Once):
 
     def admit(self, charge: Charge) -> None:
         """Charge, or raise `OverBudget` and change nothing."""
-        self.require_here()
+        if self._forks != FORKS.count:
+            self.require_here()
         with self._deciding:  # two threads must not share what is left
             after = self.terms.after(self.spent, charge)
             if after is None:

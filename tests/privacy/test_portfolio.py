@@ -11,8 +11,10 @@ import sys
 import threading
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -411,3 +413,10 @@ def test_a_forked_child_has_no_budget() -> None:
 def test_a_charge_that_was_priced_for_other_orders_does_not_fit_any_number_of_times() -> None:
     with pytest.raises(BadParameter):
         Terms.of(1, "1e-6").how_many(Terms.of(3, "1e-6").price(Pure(Fraction(1, 100))))
+
+
+def test_numpy_integers_as_orders_do_not_wrap_round() -> None:
+    orders: Any = tuple(np.array([14, 19, 24, 38, 72]))
+    terms = Terms(Fraction(1), Fraction(1, 10**6), orders)
+    assert all(type(order) is int for order in terms.orders)
+    assert terms == Terms.of(1, "1e-6")

@@ -16,7 +16,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.exact import Number, round_down, whole
+from lapwing.exact import Number, round_down, settle, whole
 from lapwing.privacy.charge import (
     DELTA,
     DELTA0,
@@ -76,11 +76,11 @@ class Terms:
     caps: tuple[int, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        checked_epsilon(self.epsilon)
-        checked_delta(self.delta)
-        orders = [whole(order, "orders", at_least=2) for order in self.orders]
-        if len(orders) != len(SHARE_ORDERS) or sorted(set(orders)) != orders:
+        settle(self, epsilon=checked_epsilon(self.epsilon), delta=checked_delta(self.delta))
+        orders = tuple([whole(order, "orders", at_least=2) for order in self.orders])
+        if len(orders) != len(SHARE_ORDERS) or tuple(sorted(set(orders))) != orders:
             raise BadParameter("orders", "must be five rising whole numbers")
+        object.__setattr__(self, "orders", orders)
         caps = [
             round_down(self.delta * SHARE_DELTA0, DELTA_UNIT),
             round_down(self.epsilon, EPSILON_UNIT),

@@ -266,7 +266,7 @@ def divergence_of(strategy: Strategy, terms: Terms, most: int = 9) -> tuple[floa
         if len(answers) < most and p and q:
             for mechanism in strategy(answers):
                 copy = Filter(terms)
-                copy.spent = filter_.spent
+                copy._spent = filter_.spent
                 before = copy.spent
                 try:
                     copy.admit(terms.price(mechanism.loss))

@@ -236,7 +236,7 @@ def test_how_many_is_what_the_loop_admits(terms: Terms, loss: Loss, earlier: lis
     filter_ = Filter(terms)
     for one in earlier:
         after = terms.after(filter_.spent, terms.price(one))
-        filter_.spent = filter_.spent if after is None else after
+        filter_._spent = filter_.spent if after is None else after
     charge = terms.price(loss)
     stated = terms.how_many(charge, filter_.spent)
     count, spent = 0, filter_.spent
@@ -420,3 +420,10 @@ def test_numpy_integers_as_orders_do_not_wrap_round() -> None:
     terms = Terms(Fraction(1), Fraction(1, 10**6), orders)
     assert all(type(order) is int for order in terms.orders)
     assert terms == Terms.of(1, "1e-6")
+
+
+@pytest.mark.parametrize(("name", "value"), [("spent", (0,) * 8), ("terms", Terms.of(1000, 0))])
+def test_a_budget_cannot_be_reset_or_raised_by_assignment(name: str, value: object) -> None:
+    budget = Filter(Terms.of(1, 0))
+    with pytest.raises(AttributeError):
+        setattr(budget, name, value)

@@ -91,8 +91,8 @@ class Loss(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Pure(Loss):
-    """ε-private, and nothing more is known."""
+class _OfEpsilon(Loss):
+    """A remainder that is purely ε-private: at worst randomized response."""
 
     epsilon: Fraction
 
@@ -109,35 +109,30 @@ class Pure(Loss):
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
         return curves.randomized_response_units(orders, self.epsilon, unit)
 
+
+@dataclass(frozen=True, slots=True)
+class Pure(_OfEpsilon):
+    """ε-private, and nothing more is known."""
+
     def for_group(self, size: int) -> Pure:
         return Pure(whole(size, "size", at_least=1) * self.epsilon)
 
 
 @dataclass(frozen=True, slots=True)
-class Approximate(Loss):
+class Approximate(_OfEpsilon):
     """(ε, δ)-private: with probability δ anything, otherwise at most ε."""
 
-    epsilon: Fraction
     delta: Fraction
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=not_negative(self.epsilon, "epsilon"), delta=not_negative(self.delta, "delta"))
+        _OfEpsilon.__post_init__(self)
+        settle(self, delta=not_negative(self.delta, "delta"))
         if self.delta > 1:
             raise BadParameter("delta", "must lie in [0, 1]")
 
     @property
     def delta0(self) -> Fraction:
         return self.delta
-
-    @property
-    def pure(self) -> Fraction:
-        return self.epsilon
-
-    def renyi(self, order: Fraction) -> arb:
-        return curves.randomized_response(order, self.epsilon)
-
-    def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
-        return curves.randomized_response_units(orders, self.epsilon, unit)
 
     def for_group(self, size: int) -> Approximate:
         """(kε, δ (e^{kε} − 1) / (e^ε − 1)): δ + e^ε δ + ... + e^{(k−1)ε} δ."""
@@ -168,23 +163,14 @@ class Concentrated(Loss):
 
 
 @dataclass(frozen=True, slots=True)
-class BoundedRange(Loss):
+class BoundedRange(_OfEpsilon):
     """Pure ε whose log-ratios span a range of only ε: the exponential mechanism."""
-
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        settle(self, epsilon=not_negative(self.epsilon, "epsilon"))
-
-    @property
-    def pure(self) -> Fraction:
-        return self.epsilon
 
     def renyi(self, order: Fraction) -> arb:
         return curves.bounded_range(order, self.epsilon)
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
-        as_pure = curves.randomized_response_units(orders, self.epsilon, unit)
+        as_pure = _OfEpsilon.renyi_units(self, orders, unit)
         as_range = Concentrated(self.epsilon**2 / 8).renyi_units(orders, unit)
         return list(map(min, as_pure, as_range))
 

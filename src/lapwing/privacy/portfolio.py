@@ -174,19 +174,29 @@ class Filter(Once):
 
     def __init__(self, terms: Terms) -> None:
         super().__init__()
-        self.terms = terms
-        self.spent = terms.nothing_spent
+        self._terms = terms
+        self._spent = terms.nothing_spent
         self._deciding = threading.Lock()
+
+    @property
+    def terms(self) -> Terms:
+        """The budget, fixed for life."""
+        return self._terms
+
+    @property
+    def spent(self) -> tuple[int, ...]:
+        """What was charged so far. Only `admit` changes it, and only upwards."""
+        return self._spent
 
     def admit(self, charge: Charge) -> None:
         """Charge, or raise `OverBudget` and change nothing."""
         if self._forks != FORKS.count:
             self.require_here()
         with self._deciding:  # two threads must not share what is left
-            after = self.terms.after(self.spent, charge)
+            after = self._terms.after(self._spent, charge)
             if after is None:
                 raise self._refusal(charge)
-            self.spent = after
+            self._spent = after
 
     def _refusal(self, charge: Charge) -> OverBudget:
         if charge.costs[DELTA0] + self.spent[DELTA0] > self.terms.caps[DELTA0]:

@@ -6,6 +6,11 @@ LapwingError
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn
 ├── Undecided          a random comparison stayed open beyond the documented bound
 ├── OverBudget         a charge does not fit what is left
+├── KeyReused          an idempotency key came again with another request
+├── InProgress         a request with this key is still being worked on
+├── WorkEnded          a request was charged, but its work ended without an answer
+├── Tampered           a ledger or statement is not what it was: edited, truncated or restored
+├── Unavailable        a ledger could not be reached or written
 ├── SessionOver        an interactive mechanism has ended, or it or a budget was copied or revived
 └── MissingExtra       an optional dependency is not installed
 
@@ -13,6 +18,8 @@ Messages may show public parameters. They never show data.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 class LapwingError(Exception):
@@ -46,11 +53,51 @@ class Undecided(LapwingError, RuntimeError):
 class OverBudget(LapwingError):
     """A charge does not fit: what was asked, what is left, what to do now."""
 
-    def __init__(self, asked: str, left: str, what_now: str) -> None:
-        super().__init__(f"asked {asked}, but {left} is left. {what_now}")
+    def __init__(self, asked: str, left: str, what_now: str, *, where: str = "") -> None:
+        super().__init__(f"asked {asked}, but {left} is left{where and f' on {where}'}. {what_now}")
         self.asked = asked
         self.left = left
         self.what_now = what_now
+        self.where = where
+
+
+class KeyReused(LapwingError):
+    """The same idempotency key came with a different request. Nothing was charged."""
+
+    def __init__(self) -> None:
+        super().__init__("this key was used for another request. Ask with a new key")
+
+
+class InProgress(LapwingError):
+    """A request with this key was charged and is still being worked on. Nothing was charged now."""
+
+    def __init__(self) -> None:
+        super().__init__("a request with this key is in progress. Ask again later with the same key")
+
+
+class WorkEnded(LapwingError):
+    """A request with this key was charged, but failed or crashed before its answer was stored.
+
+    Noise is drawn once: the work is never repeated under the same charge.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            "a request with this key was charged, but its work ended without an answer. "
+            "The charge stays; ask with a new key to pay again"
+        )
+
+
+class Tampered(LapwingError):
+    """A ledger, an anchor or a statement is not what it was. `found` says what differs."""
+
+    def __init__(self, found: Sequence[str]) -> None:
+        super().__init__("; ".join(found))
+        self.found = tuple(found)
+
+
+class Unavailable(LapwingError):
+    """A ledger or its anchor could not be reached, read or written. What is unknown counts as spent."""
 
 
 class SessionOver(LapwingError):

@@ -32,6 +32,7 @@ __all__ = [
     "geometric",
     "permutation",
     "polya_share",
+    "random_bytes",
     "uniform_int",
 ]
 
@@ -46,6 +47,11 @@ def _scale(value: Number, name: str) -> Fraction:
     if scale > LARGEST_SCALE:
         raise BadParameter(name, "must be at most 2^48, so that noise fits 64-bit integers")
     return scale
+
+
+def random_bytes(size: int) -> bytes:
+    """Fresh random bytes for keys, salts and ids: the same door, the same failing closed."""
+    return SYSTEM.take(_size(size))
 
 
 def _size(size: int) -> int:

@@ -19,6 +19,8 @@ BITS = 256
 # are off. They only save time; next to a whole unit, balls decide. Tests compare the two.
 NEAR = 1e-13
 LARGEST_EXPONENT, LARGEST_SCALE = 700, 1 << 900
+# Exponentials of what is larger than this are beyond balls, too.
+HUGE = 10**12
 
 
 def randomized_response(order: Fraction, epsilon: Fraction) -> arb:
@@ -27,6 +29,8 @@ def randomized_response(order: Fraction, epsilon: Fraction) -> arb:
     Because the pair (e^ε, 1) / (1 + e^ε) is the extreme point of all pairs within ratio e^ε, and
     divergences are quasi-convex.
     """
+    if epsilon > HUGE:
+        return ball(epsilon)  # no order reveals more than the pure loss
     with precision(BITS):
         a, e = ball(order), ball(epsilon)
         return (((a * e).exp() + ((1 - a) * e).exp()) / (1 + e.exp())).log() / (a - 1)
@@ -40,6 +44,8 @@ def discrete_laplace(order: Fraction, scale: Fraction, distance: int) -> arb:
     which is log-convex in d and 0 at d = 0; so over several coordinates with total distance d the
     worst case is the whole distance in one of them.
     """
+    if distance > HUGE * scale:
+        return ball(distance / scale)  # no order reveals more than the pure loss
     with precision(BITS):
         a, e = ball(order), ball(distance / scale)
         q = ball(-1 / scale).exp()

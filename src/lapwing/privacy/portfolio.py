@@ -165,6 +165,21 @@ class Terms:
         return min(fit(DELTA0), best)
 
 
+    def refusal(self, spent: tuple[int, ...], charge: Charge) -> OverBudget:
+        """Why the charge does not fit: what was asked, what is left, what would pass."""
+        if charge.costs[DELTA0] + spent[DELTA0] > self.caps[DELTA0]:
+            asked = f"δ {_text(charge.costs[DELTA0], DELTA_UNIT)}"
+            left = _text(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)
+            return OverBudget(asked, f"δ {left}", "Ask with a smaller δ, or with declared keys.")
+        if charge.costs[EPSILON] <= self.caps[EPSILON] * 10:
+            asked = f"ε {_text(charge.costs[EPSILON], EPSILON_UNIT)}"
+        else:
+            asked = "more than every filter has left"
+        largest = self.largest_pure(spent)
+        now = f"Ask for ε {pure_text(largest)} or less." if largest else "The budget is used up."
+        return OverBudget(asked, f"ε {pure_text(largest)} of {float(self.epsilon):.6g}", now)
+
+
 class Filter(Once):
     """A budget in memory: terms and what was spent. The ledger keeps the same sums durably.
 
@@ -195,22 +210,13 @@ class Filter(Once):
         with self._deciding:  # two threads must not share what is left
             after = self._terms.after(self._spent, charge)
             if after is None:
-                raise self._refusal(charge)
+                raise self._terms.refusal(self._spent, charge)
             self._spent = after
 
-    def _refusal(self, charge: Charge) -> OverBudget:
-        if charge.costs[DELTA0] + self.spent[DELTA0] > self.terms.caps[DELTA0]:
-            asked = f"δ {_text(charge.costs[DELTA0], DELTA_UNIT)}"
-            left = _text(self.terms.caps[DELTA0] - self.spent[DELTA0], DELTA_UNIT)
-            return OverBudget(asked, f"δ {left}", "Ask with a smaller δ, or with declared keys.")
-        if charge.costs[EPSILON] <= self.terms.caps[EPSILON] * 10:
-            asked = f"ε {_text(charge.costs[EPSILON], EPSILON_UNIT)}"
-        else:
-            asked = "more than every filter has left"
-        largest = self.terms.largest_pure(self.spent)
-        left = _text(round_down(largest, EPSILON_UNIT), EPSILON_UNIT)
-        now = f"Ask for ε {left} or less." if largest else "The budget is used up."
-        return OverBudget(asked, f"ε {left} of {float(self.terms.epsilon):.6g}", now)
+
+def pure_text(epsilon: Fraction) -> str:
+    """A pure ε in all its digits, down to one ledger unit."""
+    return _text(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
 
 
 def _text(units: int, unit: int) -> str:

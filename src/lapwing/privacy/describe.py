@@ -1,0 +1,96 @@
+"""Losses as plain records, so that a ledger can say what it charged for, and anybody can price it again."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any, Final
+
+from lapwing.errors import BadParameter
+from lapwing.privacy.compose import Repeated, Sum, Worst
+from lapwing.privacy.loss import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    Pure,
+    SampledGaussian,
+)
+from lapwing.privacy.pld import FixedRun
+
+Description = dict[str, Any]
+KINDS: Final[dict[str, type[Loss]]] = {
+    kind.__name__: kind
+    for kind in (
+        Approximate, BoundedRange, Concentrated, FixedRun, GaussianNoise, LaplaceNoise, Pure, Repeated,
+        SampledGaussian, Sum, Worst,
+    )
+}  # fmt: skip
+# Field names by the name they have in a description: "loss" is the kind there.
+_FIELDS = {
+    kind: {{"loss": "each"}.get(field.name, field.name): field.name for field in fields(kind) if field.init}  # type: ignore[arg-type]
+    for kind in KINDS.values()
+}
+
+
+def describe(loss: Loss) -> Description:
+    """The loss as a JSON object: its kind, then its parameters; rationals as text."""
+    kind = type(loss)
+    if KINDS.get(kind.__name__) is not kind:
+        raise BadParameter("loss", f"must be one of {', '.join(sorted(KINDS))}")
+    record: Description = {"loss": kind.__name__}
+    for written, name in _FIELDS[kind].items():
+        record[written] = _plain(getattr(loss, name))
+    return record
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, Loss):
+        return describe(value)
+    raise TypeError(f"a loss has no field of type {type(value).__name__}")
+
+
+def from_description(record: Description) -> Loss:
+    """The loss that was described. Raises `BadParameter` for anything else."""
+    try:
+        kind = KINDS[record["loss"]]
+        if set(record) != {"loss", *_FIELDS[kind]}:
+            raise BadParameter("loss", f"{kind.__name__} has other parameters")
+        return kind(**{name: _rich(record[written]) for written, name in _FIELDS[kind].items()})
+    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        if isinstance(error, BadParameter):
+            raise
+        raise BadParameter("loss", "is not the description of a loss") from None
+
+
+def _rich(value: Any) -> Any:
+    match value:
+        case bool() | None:
+            raise BadParameter("loss", "is not the description of a loss")
+        case str():
+            return Fraction(value)
+        case list():
+            return tuple([_rich(item) for item in value])
+        case dict():
+            return from_description(value)
+    return value
+
+
+def parts(loss: Loss) -> tuple[Loss, ...]:
+    """The loss itself and all losses inside it."""
+    inside: list[Loss] = [loss]
+    for name in _FIELDS.get(type(loss), {}).values():
+        value = getattr(loss, name)
+        for item in value if isinstance(value, tuple) else (value,):
+            for deeper in item if isinstance(item, tuple) else (item,):
+                if isinstance(deeper, Loss):
+                    inside.extend(parts(deeper))
+    return tuple(inside)

@@ -1,0 +1,240 @@
+"""An anchor in a file that many processes append to.
+
+Why no line is lost, and none is half believed:
+
+1. Whoever changes the file holds its exclusive lock (flock) and has seen, under the lock, that the path
+   still leads to the file that is locked. So there is one writer at a time.
+2. A file that has grown large is replaced by a short one. The one who replaces it holds the lock of the old
+   file from before reading it until after the rename. Nobody appends meanwhile; those who waited see by
+   rule 1 that the path leads elsewhere, and open the new file. The old one is never written again.
+3. The new file is complete and on disk before the rename, so a crash leaves the old or the new one. It is
+   locked until the rename itself is on disk: nothing is appended that a lost rename would take along.
+   What is left of an unfinished new file has another name, and the next one to replace starts it afresh.
+4. A crash can leave a line without its end. No reader believes it, and the next writer removes it under
+   the lock, before a line of its own could grow together with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from lapwing.errors import Tampered, Unavailable
+from lapwing.ledger.anchor_lines import Anchor, Head, Mark, is_torn, newest, parse_lines, text_of
+
+COMPACT_ABOVE = 1 << 20
+
+_NO_FILE = -1
+_MODE = 0o666  # less the umask: what is in it is public, and who may write is the owner's choice
+
+
+class FileAnchor(Anchor):
+    """Lines in a file. A mark costs a few microseconds, a head one wait for the disk."""
+
+    def __init__(self, path: str | Path) -> None:
+        # A link is followed now, so that replacing the file does not replace the link.
+        self._path = os.path.realpath(path)
+        self._seen = False
+        self._file = _NO_FILE
+        self._identity = (0, 0)
+        self._clean_end = -1  # where this object itself ended a line
+        super().__init__(self._path)
+
+    def exists(self) -> bool:
+        """Whether the file is there."""
+        try:
+            os.stat(self._path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise self._failure("read", error) from error
+        return True
+
+    def read(self) -> tuple[Mark | Head, ...]:
+        """Every line in the file. Leave to read it is enough."""
+        try:
+            content = self._read()
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not self._seen:
+                return ()
+            raise self._failure("read", error) from error
+        self._seen = True
+        return parse_lines(content, self.where)
+
+    def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
+        """Append. When this raises, an unknown part of it may have been kept, in whole lines."""
+        content = text_of(marks if head is None else (*marks, head))
+        if not content:
+            return
+        try:
+            with self._inside:
+                self._write(content, to_disk=head is not None)
+        except OSError as error:
+            raise self._failure("written", error) from error
+
+    def close(self) -> None:
+        """Close the file; a later write opens it again."""
+        with self._inside:
+            self._close()
+
+    def start_afresh(self) -> None:
+        """A lock belongs to an open file: parent and child would hold it together."""
+        self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, _NO_FILE
+        if file != _NO_FILE:
+            os.close(file)
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", _NO_FILE) != _NO_FILE:
+            os.close(self._file)
+
+    def _failure(self, done: str, error: OSError) -> Unavailable:
+        why = error.strerror or str(error)
+        if isinstance(error, FileNotFoundError):
+            why = "it was removed while in use" if self._seen else "its folder does not exist"
+        return Unavailable(f"the anchor {self.where} cannot be {done}: {why}")
+
+    def _read(self) -> bytes:
+        file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            _require_plain(file)
+            fcntl.flock(file, fcntl.LOCK_SH)
+            return _content(file)
+        finally:
+            _let_go(file)
+
+    def _write(self, content: bytes, *, to_disk: bool) -> None:
+        try:
+            size = self._lock_the_current()
+            if size != self._clean_end:
+                size = self._without_torn_line(size)
+            self._append(content, size)
+            if to_disk:
+                os.fsync(self._file)
+                if self._clean_end > COMPACT_ABOVE:
+                    self._compact()
+        finally:
+            if self._file != _NO_FILE:
+                fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _lock_the_current(self) -> int:
+        """Open and lock the file that the path leads to now (rule 1). Its size."""
+        while True:
+            if self._file == _NO_FILE:
+                self._open()
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+            current = os.stat(self._path)
+            # While it is open here, its number cannot be given to another file.
+            if (current.st_dev, current.st_ino) == self._identity:
+                return current.st_size
+            file, self._file = self._file, _NO_FILE
+            _let_go(file)
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            file = os.open(self._path, flags)
+        except FileNotFoundError:
+            if self._seen:  # making a new one would hide that the old one is gone
+                raise
+            file = os.open(self._path, flags | os.O_CREAT, _MODE)
+            _sync_folder(self._path)
+        try:
+            status = _require_plain(file)
+        except BaseException:
+            os.close(file)
+            raise
+        self._take(file, status, clean_end=-1)
+
+    def _take(self, file: int, status: os.stat_result, clean_end: int) -> None:
+        self._file, self._identity = file, (status.st_dev, status.st_ino)
+        self._seen, self._clean_end = True, clean_end
+
+    def _without_torn_line(self, size: int) -> int:
+        """The size, after what follows the last end of a line was cut off (rule 4)."""
+        if not size or os.pread(self._file, 1, size - 1) == b"\n":
+            return size
+        content = _content(self._file)
+        end = content.rfind(b"\n") + 1
+        if not is_torn(content[end:]):  # perhaps the path is that of somebody's letter
+            raise Tampered([f"{self.where} does not end as an anchor can end"])
+        os.ftruncate(self._file, end)
+        return end
+
+    def _append(self, content: bytes, size: int) -> None:
+        try:
+            _write_all(self._file, content)
+        except OSError:
+            os.ftruncate(self._file, size)  # should this fail too, rule 4 is left
+            raise
+        self._clean_end = size + len(content)
+
+    def _compact(self) -> None:
+        """Replace the file by its newest head and the marks after it (rules 2 and 3)."""
+        beside = f"{self._path}.new"
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            new = os.open(beside, flags, _MODE)
+        except OSError:
+            return  # the lines are safe where they are; only the folder takes no new file
+        old = self._file
+        try:
+            kept = text_of(newest(parse_lines(_content(old), self.where)))
+            before, status = os.fstat(old), os.fstat(new)
+            os.fchown(new, -1, before.st_gid)
+            os.fchmod(new, stat.S_IMODE(before.st_mode))
+            _write_all(new, kept)
+            os.fsync(new)
+            fcntl.flock(new, fcntl.LOCK_EX)
+            os.rename(beside, self._path)
+            self._take(new, status, clean_end=len(kept))
+        except OSError:
+            return
+        finally:
+            _let_go(old if self._file == new else new)
+            if self._file == old:
+                with suppress(OSError):
+                    os.unlink(beside)
+        _sync_folder(self._path)
+
+
+def _require_plain(file: int) -> os.stat_result:
+    status = os.fstat(file)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError("it is not a plain file")
+    return status
+
+
+def _let_go(file: int) -> None:
+    """Unlock and close. Closing alone would keep the lock if another thread forked just now."""
+    fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
+
+
+def _write_all(file: int, content: bytes) -> None:
+    written = os.write(file, content)
+    while written < len(content):  # a disk that is nearly full takes a part
+        written += os.write(file, content[written:])
+
+
+def _content(file: int) -> bytes:
+    pieces: list[bytes] = []
+    at = 0
+    while piece := os.pread(file, 1 << 20, at):
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def _sync_folder(path: str) -> None:
+    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,299 @@
+"""The second accountant's books: what every block has spent and holds, from entries alone.
+
+Nothing here is taken from `Terms.after` or from the database. Sums are never cut off; charges are
+added up in batches. That finds the same as looking after every charge: sums only grow in a batch, so a
+block that passes its filter at the end passed it all along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.ledger.forms import WIDTH
+from lapwing.ledger.sums import Growing, Rows, Sums, Whole, joined, limbs
+
+OPEN, LOST, MOVED = 0, 1, 2
+AT_ONCE = 1 << 16
+FINDINGS_AT_MOST = 20
+Costs = tuple[int, ...]
+BlockRow = tuple[int, int, int, Costs, Costs]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is wrong, in plain words. The first few are kept, the others counted."""
+
+    texts: list[str] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, text: str) -> None:
+        """One more."""
+        self.count += 1
+        if len(self.texts) < FINDINGS_AT_MOST:
+            self.texts.append(text)
+
+    def all(self) -> tuple[str, ...]:
+        """Those kept, and how many there are besides."""
+        more = self.count - len(self.texts)
+        return (*self.texts, f"and {more} more") if more else tuple(self.texts)
+
+
+def holds(sums: Sequence[int], caps: Sequence[int]) -> bool:
+    """The filter: failures within their share, and the pairs or some order within theirs."""
+    fits = [total <= cap for total, cap in zip(sums, caps, strict=True)]
+    return fits[0] and ((fits[1] and fits[2]) or any(fits[3:]))
+
+
+class Balances:
+    """All blocks in the order of their numbers, which rise."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self.numbers, self.owners = Growing(np.int64), Growing(np.int32)
+        self.states, self.ids = Growing(np.uint8), Growing(np.uint8, 16)
+        self._spent = Sums(WIDTH)
+        self._held: Sums | None = None  # most ledgers never reserve anything
+        self._caps, self._accounts = Growing(np.int64, WIDTH), Growing(np.int64)
+        # Prices: costs on an account, each kept once.
+        self._low, self._high = Growing(np.int64, WIDTH), Growing(np.int64, WIDTH)
+        self._payers = Growing(np.int32)
+        # Charges of a batch: a block number, a price and an entry each.
+        self.pending_blocks: list[int] = []
+        self.pending_prices: list[int] = []
+        self.pending_entries: list[int] = []
+        self._looked_at = 0
+
+    # Accounts, prices, blocks
+
+    def add_account(self, number: int, caps: Sequence[int]) -> int:
+        """The place of a new account."""
+        self._caps.extend(np.array([caps], np.int64), 1)
+        return self._accounts.extend(number, 1)
+
+    def add_price(self, account: int, costs: Sequence[int]) -> int:
+        """The place of a price, for `pending_prices`."""
+        low, high = limbs(costs)
+        self._low.extend(low, 1)
+        self._high.extend(high, 1)
+        return self._payers.extend(account, 1)
+
+    def forget_prices(self) -> None:
+        """Start a new list of prices, between batches."""
+        self._low, self._high = Growing(np.int64, WIDTH), Growing(np.int64, WIDTH)
+        self._payers = Growing(np.int32)
+
+    @property
+    def prices(self) -> int:
+        """How many prices are kept."""
+        return self._payers.count
+
+    def is_fresh(self, number: int) -> bool:
+        """Whether the number is above all used before."""
+        return not self.numbers.count or number > self.numbers.rows[-1]
+
+    def open(
+        self, numbers: Rows | Sequence[int] | NDArray[np.int64], account: int, ids: NDArray[np.uint8]
+    ) -> slice:
+        """Open blocks with nothing spent; their numbers rise and are fresh."""
+        count = len(ids)
+        start = self.numbers.extend(numbers, count)
+        self.owners.extend(account, count)
+        self.states.extend(OPEN, count)
+        self.ids.extend(ids, count)
+        nothing = (0,) * WIDTH
+        self._spent.append(count, nothing)
+        if self._held is not None:
+            self._held.append(count, nothing)
+        return slice(start, start + count)
+
+    def start_as(self, rows: slice, other: int) -> None:
+        """Let new blocks begin with what another block has spent."""
+        low, high = limbs(self._spent.exactly(other))
+        if low.any() or high.any():
+            self._spent.add(rows, low, high)
+
+    def find(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
+        """The rows of block numbers; -1 for those never opened."""
+        known = self.numbers.rows
+        if not len(known):
+            return np.full(len(numbers), -1, np.intp)
+        if known[-1] - known[0] + 1 == len(known):  # no gaps
+            rows: NDArray[np.intp] = (numbers - known[0]).astype(np.intp)
+            rows[(rows < 0) | (rows >= len(known))] = -1
+            return rows
+        rows = np.minimum(np.searchsorted(known, numbers), len(known) - 1).astype(np.intp)
+        rows[known[rows] != numbers] = -1
+        return rows
+
+    def rows_between(self, first: int, last: int) -> slice:
+        """The rows of all blocks with numbers in a range."""
+        known = self.numbers.rows
+        return slice(int(np.searchsorted(known, first)), int(np.searchsorted(known, last, side="right")))
+
+    def row(self, number: int) -> int:
+        """The row of one block, or -1."""
+        return int(self.find(np.array([number], np.int64))[0])
+
+    def mark(self, rows: Rows, state: int) -> None:
+        """Give blocks a state."""
+        self.states.rows[rows] = state
+
+    def lose_everything(self) -> None:
+        """Every open block: every filter exceeded, as after a loss that nobody can measure."""
+        for rows in self._pieces(slice(0, self.numbers.count)):
+            where = rows.start + np.flatnonzero(self.states.rows[rows] == OPEN)
+            self._spent.put(where, self._caps.rows[self.owners.rows[where]] + 1)
+            self.states.rows[where] = LOST
+
+    # Debits
+
+    def are_pending(self, numbers: set[int]) -> bool:
+        """Whether one of these blocks was charged and not added up yet. Each charge is looked at once."""
+        new, self._looked_at = self.pending_blocks[self._looked_at :], len(self.pending_blocks)
+        return not numbers.isdisjoint(new)
+
+    def flush(self) -> None:
+        """Add up the batch, and look at every block that it touched."""
+        self._looked_at = 0
+        if not self.pending_blocks:
+            return
+        blocks = np.array(self.pending_blocks, np.int64)
+        prices = np.array(self.pending_prices, np.intp)
+        entries = np.array(self.pending_entries, np.int64)
+        for pending in (self.pending_blocks, self.pending_prices, self.pending_entries):
+            pending.clear()
+        rows = self.find(blocks)
+        good = rows >= 0
+        if good.any():  # where there is no block at all, there is none to look at
+            good &= self.owners.rows[rows] == self._payers.rows[prices]
+            good &= self.states.rows[rows] == OPEN
+        if not good.all():
+            for k in np.flatnonzero(~good):
+                account = int(self._accounts.rows[self._payers.rows[prices[k]]])
+                self._not_open(int(entries[k]), int(blocks[k]), account)
+            rows, prices, entries = rows[good], prices[good], entries[good]
+            if not len(rows):
+                return
+        order = np.argsort(rows, kind="stable")
+        rows, prices, entries = rows[order], prices[order], entries[order]
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        touched = rows[starts]
+        low = np.add.reduceat(self._low.rows[prices], starts, axis=0)
+        high = np.add.reduceat(self._high.rows[prices], starts, axis=0)
+        self._spent.add(touched, low, high)
+        for row in touched[~self._admitted(touched)]:
+            mine = rows == row
+            self._blame(int(row), prices[mine], entries[mine])
+
+    def _blame(self, row: int, prices: NDArray[np.intp], entries: NDArray[np.int64]) -> None:
+        """Find the first charge of a batch that should have been refused: take back from the end."""
+        caps = self.caps_of(row)
+        total, guilty = self._taken(row), int(entries[0])
+        for price, entry in zip(prices[::-1], entries[::-1], strict=True):
+            if holds(total, caps):
+                break
+            guilty = int(entry)
+            costs = joined(self._low.rows[price], self._high.rows[price])
+            total = tuple([sum_ - cost for sum_, cost in zip(total, costs, strict=True)])
+        self._beyond(guilty, row)
+
+    def debit(self, entry: int, first: int, last: int, account: int, costs: Costs, *, hold: bool) -> slice:
+        """Charge or hold costs on many blocks at once, after `flush`; which rows they are."""
+        rows = self.rows_between(first, last)
+        if rows.stop - rows.start != last - first + 1:
+            self._findings.add(f"entry {entry}: some of the blocks {first} to {last} were never opened")
+        wrong = (self.owners.rows[rows] != account) | (self.states.rows[rows] != OPEN)
+        if wrong.any():
+            number = int(self.numbers.rows[rows][np.argmax(wrong)])
+            self._not_open(entry, number, int(self._accounts.rows[account]))
+        if hold:
+            self.change_held([rows], costs)
+        else:
+            self.change_spent([rows], costs)
+        for piece in self._pieces(rows):
+            admitted = self._admitted(piece)
+            if not admitted.all():
+                self._beyond(entry, piece.start + int(np.argmin(admitted)))
+                break
+        return rows
+
+    def change_spent(self, many: Sequence[slice], costs: Sequence[int]) -> None:
+        """Add costs to what blocks have spent."""
+        low, high = limbs(costs)
+        for rows in many:
+            for piece in self._pieces(rows):
+                self._spent.add(piece, low, high)
+
+    def change_held(self, many: Sequence[slice], costs: Sequence[int]) -> None:
+        """Add costs to what blocks hold; what is settled is negative."""
+        if self._held is None:
+            self._held = Sums(WIDTH, self.numbers.count)
+        low, high = limbs(costs)
+        for rows in many:
+            for piece in self._pieces(rows):
+                self._held.add(piece, low, high)
+
+    # Looking
+
+    def caps_of(self, row: int) -> Costs:
+        """The caps of a block's account."""
+        return tuple(self._caps.rows[self.owners.rows[row]].tolist())
+
+    def spent(self, row: int) -> Costs:
+        """What a block has spent, exactly."""
+        return self._spent.exactly(row)
+
+    def held(self, row: int) -> Costs:
+        """What a block holds for reservations, exactly."""
+        return (0,) * WIDTH if self._held is None else self._held.exactly(row)
+
+    def __iter__(self) -> Iterator[BlockRow]:
+        """Number, account, state, spent (at most cap + 1) and held of every block."""
+        for rows in self._pieces(slice(0, self.numbers.count)):
+            owners = self.owners.rows[rows]
+            spent = np.minimum(self._spent.below(rows), self._caps.rows[owners] + 1)
+            held = np.zeros_like(spent) if self._held is None else self._held.below(rows)
+            yield from zip(
+                self.numbers.rows[rows].tolist(),
+                self._accounts.rows[owners].tolist(),
+                self.states.rows[rows].tolist(),
+                map(tuple, spent.tolist()),
+                map(tuple, held.tolist()),
+                strict=True,
+            )
+
+    def names(self) -> Iterator[str]:
+        """The id of every block, in the same order; zeros for those of everyone."""
+        for rows in self._pieces(slice(0, self.numbers.count)):
+            text = self.ids.rows[rows].tobytes().hex()
+            yield from (text[k : k + 32] for k in range(0, len(text), 32))
+
+    def _taken(self, row: int) -> Costs:
+        return tuple([spent + held for spent, held in zip(self.spent(row), self.held(row), strict=True)])
+
+    def _admitted(self, rows: Rows) -> NDArray[np.bool_]:
+        """Whether each block passes the filter with what it has spent and holds."""
+        total: Whole = self._spent.below(rows)
+        if self._held is not None:
+            total = total + self._held.below(rows)  # both are below 2^62
+        fits = total <= self._caps.rows[self.owners.rows[rows]]
+        one: NDArray[np.bool_] = (fits[:, 1] & fits[:, 2]) | fits[:, 3:].any(axis=1)
+        one &= fits[:, 0]
+        return one
+
+    @staticmethod
+    def _pieces(rows: slice) -> Iterator[slice]:
+        """Parts of a long slice: what is computed about a million blocks must not fill the memory."""
+        for start in range(rows.start, rows.stop, AT_ONCE):
+            yield slice(start, min(start + AT_ONCE, rows.stop))
+
+    def _not_open(self, entry: int, number: int, account: int) -> None:
+        self._findings.add(f"entry {entry}: block {number} is not an open block of account {account}")
+
+    def _beyond(self, entry: int, row: int) -> None:
+        number, account = self.numbers.rows[row], self._accounts.rows[self.owners.rows[row]]
+        self._findings.add(f"entry {entry}: block {number} of account {account} was charged beyond its cap")

@@ -1,0 +1,305 @@
+"""Is the ledger what it was? Everything in the database against its entries, and those against the anchors.
+
+Claim    a ledger that was edited, truncated or restored from an older copy is not opened.
+Because  the entries' digests are the leaves of the sealed tree, whose newest head and the marks after
+         it are in the anchors; all other tables must say exactly what the entries say.
+Test     tests/faults/test_ledger_tampering.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+
+from lapwing.errors import Tampered
+from lapwing.ledger.accounts import ACCOUNT_COLUMNS, BLOCK_COLUMNS, EVERYONE
+from lapwing.ledger.anchor import Anchor, Head, Mark
+from lapwing.ledger.balance import Findings
+from lapwing.ledger.entry import Raw, commitment
+from lapwing.ledger.people import untagged
+from lapwing.ledger.replay import Replay
+from lapwing.ledger.schema import COSTS, columns
+from lapwing.ledger.seal import NOTHING_BEFORE, Seal, digest_of_seal
+from lapwing.ledger.store import SEAL_COLUMNS, Row, Store, Transaction, seal_of
+from lapwing.ledger.tree import Tree
+
+AT_ONCE = 1 << 14
+Known = tuple[str, tuple[Mark | Head, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found, and what it rebuilt on the way."""
+
+    findings: tuple[str, ...]
+    replay: Replay
+    sealed: int  # entries under the last seal
+    anchors: tuple[str, ...]
+
+
+def check(
+    store: Store,
+    public: bytes,
+    anchors: Sequence[Anchor],
+    *,
+    thorough: bool,
+    people: bytes | None = None,
+) -> Report:
+    """Check a whole ledger. `thorough` adds every seal's signature and every stored answer.
+
+    With the key `people` it looks also at what is known of the people in data sets.
+    """
+    findings = Findings()
+    # First the anchors, then the database: what was marked must be there, and more may have come.
+    known: list[Known] = []
+    for place, anchor in enumerate(anchors):
+        if anchor.exists():
+            known.append((anchor.where, anchor.read()))
+            if place == 0 and not known[0][1]:  # a witness may have been made a moment before a crash
+                findings.add(f"the anchor {anchor.where} is empty")
+        else:
+            findings.add(f"the anchor {anchor.where} is missing")
+    replay = Replay()
+
+    def work(tx: Transaction) -> int:
+        sealed = _history(tx, store, replay, findings, thorough=thorough)
+        for where, lines in known:
+            _compare_anchor(tx, where, lines, replay, findings)
+        _compare_tables(tx, replay, findings)
+        if thorough:
+            _compare_answers(tx, findings)
+        if people is not None:
+            _compare_people(tx, replay, people, findings)
+        return sealed
+
+    try:
+        sealed = store.read(work)
+    except (ValueError, TypeError, OverflowError) as error:  # an editor's values fit no form
+        findings.add(f"some of it is not of the form that is written ({type(error).__name__})")
+        sealed = 0
+    if replay.key != public:
+        findings.add("the ledger belongs to other keys")
+    return Report((*findings.all(), *replay.finish()), replay, sealed, tuple(where for where, _ in known))
+
+
+def _history(tx: Transaction, store: Store, replay: Replay, findings: Findings, *, thorough: bool) -> int:
+    """Replay all entries, and grow the tree that the seals have signed."""
+    tree, previous = Tree(), NOTHING_BEFORE
+    seals = iter([seal_of(row) for row in tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals ORDER BY number")])  # noqa: S608
+    seal, number, sealed, last = next(seals, None), 0, 0, None
+    entries = store.history(tx)
+    while some := list(islice(entries, AT_ONCE)):
+        replay.feed(some)
+        start = 0
+        while seal is not None and seal.last <= some[-1][0]:
+            end = _position(some, seal.last, start)
+            tree.extend([digest for _, _, digest in some[start:end]])
+            number += 1
+            _compare_seal(seal, tree, replay, findings, number=number, previous=previous)
+            if thorough and not seal.is_signed_by(replay.key, bytes.fromhex(replay.ledger)):
+                findings.add(f"seal {seal.number} is not signed by this ledger")
+            start, previous, sealed, last, seal = end, seal.digest, seal.size, seal, next(seals, None)
+        tree.extend([digest for _, _, digest in some[start:]])
+    if seal is not None:
+        findings.add(f"entries up to number {seal.last} were sealed, but the last one is {replay.last}")
+    if last is None and replay.entries > 1:  # the first entry is sealed before there is a second
+        findings.add("nothing of it is sealed")
+    if last is not None and not last.is_signed_by(replay.key, bytes.fromhex(replay.ledger)):
+        findings.add("the last seal is not signed by this ledger")
+    return sealed
+
+
+def _position(some: list[Raw], last: int, start: int) -> int:
+    """How many of the entries have a number up to `last`. Numbers rise, with gaps."""
+    low, high = start, len(some)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if some[middle][0] <= last else (low, middle)
+    return low
+
+
+def _compare_seal(
+    seal: Seal, tree: Tree, replay: Replay, findings: Findings, *, number: int, previous: bytes
+) -> None:
+    if (seal.number, seal.size, seal.root, seal.frontier) != (number, tree.size, tree.root, tree.frontier):
+        findings.add(f"the entries up to number {seal.last} are not those that were sealed")
+    if seal.previous != previous:
+        findings.add(f"seal {seal.number} does not follow the one before it")
+    digest = digest_of_seal(
+        bytes.fromhex(replay.ledger), number=seal.number, last=seal.last, size=seal.size, root=seal.root,
+        previous=seal.previous,
+    )  # fmt: skip
+    if seal.digest != digest:
+        findings.add(f"seal {seal.number} is not what its digest says")
+
+
+def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
+    """The lines of an anchor that the ledger does not bear out, but for what was declared lost."""
+    found: list[Mark | Head] = []
+    for line in lines:
+        if isinstance(line, Head):
+            rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals WHERE number = ?", line.number)  # noqa: S608
+            same, last = bool(rows) and seal_of(rows[0]).head == line, line.last
+        else:
+            rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
+            same, last = bool(rows) and bytes(rows[0][0]) == line.digest, line.seq
+        if not same and last > lost_up_to:
+            found.append(line)
+    return found
+
+
+def _compare_anchor(
+    tx: Transaction, where: str, lines: Iterable[Mark | Head], replay: Replay, findings: Findings
+) -> None:
+    """An anchor may know less than the ledger, never something else and never more."""
+    for line in differing(tx, lines, replay.lost_up_to):
+        last = line.last if isinstance(line, Head) else line.seq
+        if last > replay.last:
+            findings.add(
+                f"the anchor {where} knows entry {last}, but the ledger ends at {replay.last}: "
+                "this is an older copy, or entries were removed"
+            )
+        else:
+            findings.add(f"the anchor {where} knows another entry {last} than the ledger")
+
+
+# The other tables follow from the entries
+
+
+def _compare_tables(tx: Transaction, replay: Replay, findings: Findings) -> None:
+    _compare_blocks(tx, replay, findings)
+    _compare("account", _accounts(replay), tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts"), findings)  # noqa: S608
+    reserved = [
+        (number, account, json.dumps(ranges), int(is_fixed), int(has_ended), *total, *used)
+        for number, account, ranges, is_fixed, has_ended, total, used in replay.reservations
+    ]
+    names = f"reservation, account, ranges, fixed, ended, {columns('total')}, {columns('used')}"
+    _compare("reservation", reserved, tx.rows(f"SELECT {names} FROM reservations"), findings)  # noqa: S608
+    _compare_data(tx, replay, findings)
+    _compare_principals(tx, replay, findings)
+    _compare_keys(tx, replay, findings)
+
+
+def _compare_blocks(tx: Transaction, replay: Replay, findings: Findings) -> None:
+    sql = f"SELECT {BLOCK_COLUMNS}, root, {columns('cap')} FROM blocks ORDER BY block"  # noqa: S608
+    width = len(COSTS)
+    spent, held, root = slice(6, 6 + width), slice(6 + width, 6 + 2 * width), 6 + 2 * width
+    accounts = replay.accounts
+    for mine, name, row in zip_longest(replay.blocks(), replay.balances.names(), tx.stream(sql)):
+        if mine is None or row is None:
+            findings.add(f"block {(mine or row)[0]} is not as the entries say")
+            continue
+        owner = accounts[mine[1]]
+        expected = (*mine, owner.root, owner.caps)
+        if expected != (row[0], row[1], row[5], row[spent], row[held], row[root], row[root + 1 :]):
+            findings.add(f"block {mine[0]} is not as the entries say")
+        # Everyone has one label in all accounts, and so none of its own in the entries.
+        named = row[3] == EVERYONE if mine[0] == owner.everyone else row[2] == name
+        if not named or commitment(row[3], bytes(row[4])) != row[2]:
+            findings.add(f"block {mine[0]} was renamed")
+
+
+def _compare_principals(tx: Transaction, replay: Replay, findings: Findings) -> None:
+    unknown = {name.decode() for name in replay.registers.names}
+    unknown -= {opened.name for opened in replay.accounts.values()}
+    for data in replay.registers.datasets.values():
+        unknown -= {data.name, data.origin}
+    for name, label, salt in tx.stream("SELECT name, label, salt FROM principals"):
+        unknown.discard(name)
+        if commitment(label, bytes(salt)) != name:
+            findings.add(f"principal {name} was renamed")
+    for name in sorted(unknown):
+        findings.add(f"principal {name} is missing")
+
+
+def _compare_keys(tx: Transaction, replay: Replay, findings: Findings) -> None:
+    """The keys by which a request is found again, and which charges have an outcome."""
+    keys = tx.stream("SELECT seq, key FROM entries WHERE key IS NOT NULL ORDER BY seq")
+    for mine, row in zip_longest(replay.outcomes.keys(), keys):
+        if mine is None or row is None or mine != (row[0], bytes(row[1])):
+            number = min(found[0] for found in (mine, row) if found)
+            findings.add(f"the key of entry {number} is not the one that it says")
+            break
+    answers = tx.stream("SELECT charge, entry, bytes IS NULL FROM answers ORDER BY charge")
+    for given, row in zip_longest(replay.outcomes.given(), answers):
+        if given is None or row is None or given != (row[0], row[1], bool(row[2])):
+            number = min(found[0] for found in (given, row) if found)
+            findings.add(f"the outcome of charge {number} is not as the entries say")
+            break
+
+
+def _accounts(replay: Replay) -> Iterator[Row]:
+    for opened in replay.accounts.values():
+        yield (
+            opened.number, opened.root, opened.name, opened.unit, opened.relation, str(opened.epsilon),
+            str(opened.delta), json.dumps(opened.orders), opened.slices, opened.rule, opened.everyone,
+            opened.raises,
+        )  # fmt: skip
+
+
+def _compare(what: str, expected: Iterable[Row], rows: Iterable[Row], findings: Findings) -> None:
+    """Compare tables by their first columns; label and salt of an account must give its name."""
+    mine = {row[:2]: row for row in expected}
+    for row in rows:
+        found = row
+        if what == "account":
+            name, label, salt = row[2:5]
+            found = (*row[:3], *row[5:])
+            if commitment(label, bytes(salt)) != name:
+                findings.add(f"account {row[0]} was renamed")
+        if mine.pop(row[:2], None) != found:
+            findings.add(f"{what} {row[0]} is not as the entries say")
+    for key in mine:
+        findings.add(f"{what} {key[0]} is missing")
+
+
+def _compare_data(tx: Transaction, replay: Replay, findings: Findings) -> None:
+    known = dict(replay.registers.datasets)
+    for row in tx.rows(
+        "SELECT data, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version "
+        "FROM datasets"
+    ):
+        number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version = row
+        mine = known.pop(number, None)
+        if mine is None or (mine.name, mine.origin, mine.rule, json.dumps(mine.accounts), mine.version) != (
+            name, origin_name, rule, accounts, version,
+        ):  # fmt: skip
+            findings.add(f"data set {number} is not as the entries say")
+        if (commitment(label, bytes(salt)), commitment(origin, bytes(origin_salt))) != (name, origin_name):
+            findings.add(f"data set {number} was renamed")
+    for number in known:
+        findings.add(f"data set {number} is missing")
+    sketches = set(tx.rows("SELECT data, version FROM sketches"))
+    for data in replay.registers.datasets.values():
+        wanted = {(data.number, version + 1) for version in range(data.version)}
+        if not wanted <= sketches:
+            findings.add(f"the people of data set {data.number} are not all known any more")
+        sketches -= wanted
+    for number, version in sorted(sketches):
+        findings.add(f"data set {number} has people of a version {version} that it never had")
+
+
+def _compare_people(tx: Transaction, replay: Replay, key: bytes, findings: Findings) -> None:
+    for number, version, content in tx.stream("SELECT data, version, bytes FROM sketches"):
+        data = replay.registers.datasets.get(number)
+        try:
+            untagged(bytes(content), key, data.name if data else "", version)
+        except Tampered:
+            findings.add(f"what is known of the people of data set {number} was changed")
+
+
+def _compare_answers(tx: Transaction, findings: Findings) -> None:
+    """Every stored answer against the digest in its entry."""
+    sql = "SELECT charge, bytes, body FROM answers LEFT JOIN entries ON seq = entry"
+    for charge, answer, body in tx.stream(sql):
+        record = json.loads(bytes(body)) if body is not None else {}
+        said = (record.get("kind"), record.get("charge"), record.get("digest"))
+        if answer is None:
+            expected: tuple[object, ...] = ("failed", charge, None)
+        else:
+            expected = ("answer", charge, hashlib.sha256(bytes(answer)).hexdigest())
+        if said != expected:
+            findings.add(f"the answer to charge {charge} is not the one that was stored")

@@ -1,0 +1,96 @@
+"""Entries: what happened, as public bytes that never change.
+
+An entry's body is one JSON object on one line. It names nobody: labels stand in it as random ids that
+commit to them, so a body can be published, and whoever holds label and salt can prove what it was about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from lapwing.errors import BadParameter
+from lapwing.noise import random_bytes
+
+FORMAT = 1
+LABEL_AT_MOST = 200
+SALT_BYTES = 32
+ID_LETTERS = 32
+Ranges = list[list[int]]
+Costs = tuple[int, ...]
+Raw = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
+_compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A label, and the random id under which it stands in public entries."""
+
+    label: str
+    salt: bytes
+    id: str
+
+    @classmethod
+    def new(cls, label: str) -> Name:
+        """A fresh id for a label; it commits to the label and tells nothing about it."""
+        salt = random_bytes(SALT_BYTES)
+        return cls(label, salt, commitment(label, salt))
+
+
+def commitment(label: str, salt: bytes) -> str:
+    """The id that belongs to a label and its salt."""
+    return hashlib.sha256(salt + label.encode()).hexdigest()[:ID_LETTERS]
+
+
+def text_of(value: object) -> str:
+    """As JSON, without spaces."""
+    return _compact(value)
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """The bytes of a body. They are hashed as they are, so there is no second form to agree on."""
+    return _compact(record).encode("ascii")
+
+
+def digest_of(body: bytes) -> bytes:
+    """The digest of an entry, which is also its leaf in the tree."""
+    return hashlib.sha256(b"\x00" + body).digest()
+
+
+def now() -> str:
+    """The time, for people to read: nothing is ever decided by it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
+
+
+def checked_label(text: str, name: str) -> str:
+    """A label of 1 to 200 printable characters, in one normal form, so that look-alikes are equal."""
+    if not isinstance(text, str):
+        raise BadParameter(name, "must be text")
+    if not 0 < len(text) <= LABEL_AT_MOST:
+        raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
+    text = unicodedata.normalize("NFC", text)
+    if not text.isprintable() or text != text.strip():
+        raise BadParameter(name, "must be printable, without spaces around it")
+    return text
+
+
+def ranges_of(numbers: Sequence[int]) -> Ranges:
+    """Rising whole numbers as inclusive ranges: blocks are opened in runs, and named in runs."""
+    ranges: Ranges = []
+    for number in sorted(set(numbers)):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return ranges
+
+
+def numbers_in(ranges: Ranges) -> Iterator[int]:
+    """All numbers of the ranges."""
+    for first, last in ranges:
+        yield from range(first, last + 1)

@@ -1,0 +1,266 @@
+"""What the body of each kind of entry must look like. Who reads a history trusts none of it.
+
+A body is accepted in one form of bytes only, so that no two readers can read it differently: not
+JSON with spaces, not one with a name twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any, Final
+
+from lapwing.exact import exact
+from lapwing.ledger.entry import FORMAT, encode
+from lapwing.privacy.charge import NEVER
+
+WIDTH = 8
+WHOLE_BELOW = 1 << 62
+Shape = dict[str, Callable[[Any], bool]]
+
+_TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z"
+_NUMBER = r"(0|[1-9][0-9]{0,17})"
+_PLAIN = r"[ !#-\[\]-~]*"  # text that JSON writes as it is
+
+# Most entries are charges of one range, and answers. They are taken apart where they lie; what does not
+# match is read as JSON, with the same outcome. A charge is, after its blocks, a price, parameters and an
+# ending, most of them seen before.
+CHARGE: Final = re.compile(
+    rf'{{"kind":"charge","at":"{_TIME}","by":"([0-9a-f]{{32}})","key":(?:null|"([0-9a-f]{{64}})"),'
+    rf'"request":"[0-9a-f]{{64}}","debits":\[\[{_NUMBER},\[\[{_NUMBER},{_NUMBER}\]\],(.*)'.encode()
+)
+PRICE: Final = re.compile(rf'\[([0-9,]+)\]\]\],"loss":({{.*}}),"mechanism":"{_PLAIN}"'.encode())
+PARAMETERS: Final = b',"parameters":'
+CODE: Final = b',"code":'
+_ENDING = re.compile(rf'"{_PLAIN}","session":(0|[1-9][0-9]{{0,18}})}}'.encode())
+ANSWER: Final = re.compile(
+    rf'{{"kind":"answer","at":"{_TIME}","charge":{_NUMBER},"digest":"[0-9a-f]{{64}}","size":{_NUMBER}}}'.encode()
+)
+_ITEM = rf'"{_PLAIN}":(?:"{_PLAIN}"|0|-?[1-9][0-9]{{0,17}})'
+_FLAT = re.compile(rf"{{(?:{_ITEM}(?:,{_ITEM})*)?}}".encode())
+_NAMES = re.compile(rb'"([^"]*)":').findall
+
+
+class Malformed(Exception):
+    """A body is not of the promised form."""
+
+
+def parsed(text: bytes) -> Any:
+    """The JSON value of canonical bytes."""
+    try:
+        value = json.loads(text.decode("ascii"))
+        canonical = encode(value) == text
+    except (ValueError, RecursionError):
+        raise Malformed("is not JSON in plain characters") from None
+    if not canonical:
+        raise Malformed("is JSON, but not in the form that is written")
+    return value
+
+
+def is_ending(text: bytes) -> bool:
+    """Whether it is what follows the name of `code` in a charge."""
+    found = _ENDING.fullmatch(text)
+    return found is not None and whole(int(found[1]))
+
+
+def is_object(text: bytes) -> bool:
+    """Whether it is a JSON object in canonical form."""
+    if _FLAT.fullmatch(text) is not None:
+        # No text in it has a quote inside, so whatever ends in a quote with a colon is a name.
+        names = _NAMES(text)
+        return len(names) == 1 or len(set(names)) == len(names)
+    try:
+        return isinstance(parsed(text), dict)
+    except Malformed:
+        return False
+
+
+def read(body: bytes) -> dict[str, Any]:
+    """The record of a body, every field of its promised form."""
+    record: Any = parsed(body)
+    kind = record.get("kind") if isinstance(record, dict) else None
+    shape = SHAPES.get(kind) if isinstance(kind, str) else None
+    if shape is None:
+        raise Malformed("is of no known kind")
+    if record.get("raises") is not None:
+        shape = shape | {"moved": _pairs}
+    if kind == "version" and "name" in record:
+        shape = shape | {"name": _hex(32)}
+    if set(record) != {"kind", *shape} or next(iter(record)) != "kind":
+        raise Malformed(f"has other fields than those of kind {kind}")
+    for name, fits in shape.items():
+        if not fits(record[name]):
+            raise Malformed(f"has a bad {name!r}")
+    return dict(record)
+
+
+def fraction(text: str) -> Fraction:
+    """The rational of a checked text."""
+    return exact(text)
+
+
+def costs_of(text: bytes) -> tuple[int, ...] | None:
+    """Eight costs from their canonical text."""
+    try:
+        costs = tuple([int(part) for part in text.split(b",")])
+    except ValueError:
+        return None
+    return costs if _costs(list(costs)) and ",".join(map(str, costs)).encode() == text else None
+
+
+def is_hex(value: Any, letters: int) -> bool:
+    """Whether it is text of so many hexadecimal digits, small letters only."""
+    return isinstance(value, str) and re.fullmatch(rf"[0-9a-f]{{{letters}}}", value) is not None
+
+
+def are_ids(value: Any) -> bool:
+    """Whether it is a list of ids; fast, for there may be a million."""
+    if not isinstance(value, list) or set(map(type, value)) != {str}:
+        return False
+    return set(map(len, value)) == {32} and re.fullmatch("[0-9a-f]*", "".join(value)) is not None
+
+
+def whole(value: Any) -> bool:
+    """Whether it is a whole number, not negative, below 2^62."""
+    return type(value) is int and 0 <= value < WHOLE_BELOW
+
+
+def _hex(letters: int) -> Callable[[Any], bool]:
+    return lambda value: is_hex(value, letters)
+
+
+def _or_null(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _among(*texts: str) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and value in texts
+
+
+def _each(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(fits(item) for item in value)
+
+
+def _time(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(_TIME, value) is not None
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _record(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _costs(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == WIDTH
+        and all(type(cost) is int and 0 <= cost <= NEVER for cost in value)
+    )
+
+
+def _caps(value: Any) -> bool:
+    return (
+        isinstance(value, list) and len(value) == WIDTH and all(cap == -1 or whole(cap) for cap in value)
+    ) and all(type(cap) is int for cap in value)
+
+
+def _rational(value: Any) -> bool:
+    """A rational in lowest terms, and no other text for it."""
+    return (
+        isinstance(value, str)
+        and len(value) <= 4000
+        and re.fullmatch(r"(0|[1-9][0-9]*)(/[1-9][0-9]*)?", value) is not None
+        and str(Fraction(value)) == value
+    )
+
+
+def _ranges(value: Any) -> bool:
+    before = -1
+    if not isinstance(value, list) or not value:
+        return False
+    for item in value:
+        if not _pair(item) or not before < item[0] <= item[1]:
+            return False
+        before = item[1]
+    return True
+
+
+def _pair(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and whole(value[1])
+
+
+def _pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_pair, value))
+
+
+def _debit(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 3
+        and whole(value[0])
+        and _ranges(value[1])
+        and _costs(value[2])
+    )
+
+
+def _cost_of_account(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and _costs(value[1])
+
+
+def _differ(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and is_hex(value[1], 128)
+
+
+def _lost(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and is_hex(value[1], 64)
+
+
+def _at_least_one(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and bool(value) and all(fits(item) for item in value)
+
+
+_CHARGE: Shape = {
+    "at": _time, "by": _hex(32), "key": _or_null(_hex(64)), "request": _hex(64),
+    "debits": _at_least_one(_debit), "loss": _record, "mechanism": _text, "parameters": _record,
+    "code": _text, "session": whole,
+}  # fmt: skip
+_VERSION: Shape = {
+    "at": _time, "data": whole, "version": whole, "accounts": _each(whole), "same_rule": _each(_flag),
+    "differ": _each(_differ),
+}  # fmt: skip
+SHAPES: Final[dict[str, Shape]] = {
+    "genesis": {
+        "at": _time, "ledger": _hex(32), "key": _hex(64), "curator": _hex(64),
+        "format": lambda value: type(value) is int and value == FORMAT,
+    },
+    "account": {
+        "at": _time, "account": whole, "name": _hex(32),
+        "unit": _among("person", "row", "person and period"),
+        "relation": _among("add or remove one unit", "replace one unit"),
+        "epsilon": _rational, "delta": _rational, "orders": _each(whole), "caps": _caps,
+        "slices": _among("none", "units", "periods"), "rule": _text, "everyone": whole,
+        "raises": _or_null(whole), "signature": _or_null(_hex(128)),
+    },
+    "blocks": {"at": _time, "account": whole, "first": whole, "names": are_ids},
+    "charge": _CHARGE,
+    "reserve": _CHARGE | {"fixed": _flag},
+    "step": {
+        "at": _time, "reservation": whole, "costs": _at_least_one(_cost_of_account),
+        "loss": _or_null(_record),
+    },
+    "settle": {"at": _time, "reservation": whole, "spent": _flag},
+    "answer": {"at": _time, "charge": whole, "digest": _hex(64), "size": whole},
+    "failed": {"at": _time, "charge": whole},
+    "data": _VERSION | {"name": _hex(32), "origin": _hex(32), "rule": _text},
+    "version": _VERSION,
+    "recovered": {"at": _time, "lost": _or_null(_lost), "signature": _hex(128)},
+}  # fmt: skip

@@ -1,0 +1,79 @@
+"""Threads that share commits: whoever comes while another commits waits, and the next commit takes all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+
+class Waiting:
+    """Work that waits for a commit, and then its outcome."""
+
+    __slots__ = ("done", "error", "result", "woken", "work")
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self.work = work
+        self.woken = threading.Lock()
+        self.woken.acquire()
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class GroupCommit:
+    """One thread at a time leads: it commits the work of all that wait, and wakes them.
+
+    `commit` must leave in each of them its result or its error. What it raises itself is the error of
+    all that have none of their own.
+    """
+
+    def __init__(self, commit: Callable[[list[Waiting]], None]) -> None:
+        self._commit = commit
+        self._turn = threading.Lock()
+        self._queue: list[Waiting] = []
+        self._is_led = False
+
+    def do(self, work: Callable[[Any], Any]) -> Any:
+        """The result of the work, once it is committed."""
+        waiting = Waiting(work)
+        with self._turn:
+            self._queue.append(waiting)
+            leads = not self._is_led
+            self._is_led = True
+        if not leads:
+            self._await(waiting)
+        if not waiting.done:
+            self._lead(waiting)
+        if waiting.error is not None:
+            raise waiting.error
+        return waiting.result
+
+    def _await(self, waiting: Waiting) -> None:
+        """Until it is done, or until it is this thread's turn to lead."""
+        try:
+            waiting.woken.acquire()
+        except BaseException:  # an interrupt; those who wait for this thread to lead must not wait for ever
+            waiting.woken.acquire()
+            if not waiting.done:
+                self._lead(waiting)
+            raise
+
+    def _lead(self, leader: Waiting) -> None:
+        with self._turn:
+            group, self._queue = self._queue, []
+        try:
+            self._commit(group)
+        except BaseException as error:  # nobody of the group may be left without an outcome
+            for waiting in group:
+                waiting.error = waiting.error or error
+        finally:
+            with self._turn:
+                successor = self._queue[0] if self._queue else None
+                self._is_led = successor is not None
+            for waiting in group:
+                waiting.done = True
+                if waiting is not leader:
+                    waiting.woken.release()
+            if successor is not None:
+                successor.woken.release()

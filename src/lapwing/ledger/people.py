@@ -1,0 +1,169 @@
+"""Who is in the data, without saying who: keyed hashes of unit ids, to notice that two data overlap.
+
+An id stands for the same person however it was typed: text without white space around it and without
+invisible characters, in Unicode form NFKC, without regard to case; whole numbers as decimal digits; bytes
+as the UTF-8 text they are, or else as themselves. So "A " is "a", and 7 is "7". A whole float is its whole
+number, because tables with gaps turn ids into floats. Missing ids (None, NaN, white space) are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hmac import compare_digest
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter, BadValue, Tampered
+
+LARGEST = 1 << 20
+
+Hashes = NDArray[np.uint64]
+Id = str | int | float | bytes | None
+
+_AT_ONCE = 1 << 18
+_HASH = np.dtype("<u8")
+_FORMAT = b"lapwing people 1"
+_KEY_MARK_BYTES = 8
+_TAG_BYTES = 32
+_START = len(_FORMAT) + _KEY_MARK_BYTES
+_LARGEST_EXACT_FLOAT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Sketch:
+    """Hashes of 64 bits under a secret key: who lacks the key cannot test whether a person is in it.
+
+    Up to `LARGEST` people it holds all of them, and one common person is always found. Of n people
+    beyond that it holds the `LARGEST` with the smallest hashes, a random share of LARGEST / n. Then j
+    common people are missed with probability about (1 - LARGEST / n)^j, n being the larger of the two
+    (after a merge: of all that went in): of ten million people 11 in a hundred are held, and an overlap
+    of 100 is missed once in 65,000 times, one of 20 once in ten.
+
+    Data of n and m <= n people that have nobody in common are taken for overlapping with probability at
+    most m * min(n, LARGEST) / 2^64: below 6e-8 up to `LARGEST` people each, below 6e-5 up to 10^9.
+    """
+
+    _key_mark: bytes  # tells sketches under different keys apart: they could never be seen to overlap
+    _hashes: Hashes  # rising, each once, the smallest LARGEST of all
+
+    @classmethod
+    def of(cls, ids: Iterable[Id], key: bytes) -> Sketch:
+        """The sketch of the people with these ids. They are read once and not kept."""
+        if not isinstance(key, bytes) or len(key) != 32:
+            raise BadParameter("key", "must be 32 bytes")
+        if isinstance(ids, str | bytes):
+            raise BadValue("ids must be many ids, not one text")
+        key_mark = hashlib.blake2b(key=key, digest_size=_KEY_MARK_BYTES, person=b"lapwing key").digest()
+        sketch = cls(key_mark, np.empty(0, np.uint64))
+        for hashes in _hashed(ids, key):
+            sketch = sketch.merged(cls(key_mark, hashes[:LARGEST]))
+        return sketch
+
+    def overlaps(self, other: Sketch) -> bool:
+        """Whether somebody is held by both."""
+        self._require_same_key(other)
+        return bool(np.intersect1d(self._hashes, other._hashes, assume_unique=True).size)
+
+    def merged(self, other: Sketch) -> Sketch:
+        """The sketch of everybody who is in one of the two."""
+        self._require_same_key(other)
+        # What one of them does not hold lies above LARGEST others, so it has no place here either.
+        return Sketch(self._key_mark, np.union1d(self._hashes, other._hashes)[:LARGEST])
+
+    def to_bytes(self) -> bytes:
+        """A form for the ledger's own database only: its length tells how many people there are."""
+        return _FORMAT + self._key_mark + self._hashes.astype(_HASH).tobytes()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Sketch:
+        """What `to_bytes` gave, or `Tampered`."""
+        body = content[_START:]
+        if len(content) < _START or not content.startswith(_FORMAT) or len(body) % _HASH.itemsize:
+            raise Tampered(["a sketch of people does not have its form"])
+        hashes = np.frombuffer(body, _HASH).astype(np.uint64)
+        if hashes.size > LARGEST or not (hashes[1:] > hashes[:-1]).all():
+            raise Tampered(["a sketch of people was changed"])
+        return cls(content[len(_FORMAT) : _START], hashes)
+
+    def _require_same_key(self, other: Sketch) -> None:
+        if other._key_mark != self._key_mark:
+            raise BadParameter("other", "was made with another key, and cannot be compared")
+
+    def __repr__(self) -> str:
+        return "Sketch()"  # how many people there are is private too
+
+
+def tagged(sketch: Sketch, key: bytes, data_name: str, version: int) -> bytes:
+    """How a sketch lies in the database: after a tag that nobody can make without the key."""
+    content = sketch.to_bytes()
+    return _tag(content, key, data_name, version) + content
+
+
+def untagged(content: bytes, key: bytes, data_name: str, version: int) -> Sketch:
+    """The sketch that was tagged so, or `Tampered`: people who were edited away would be new people."""
+    tag, content = content[:_TAG_BYTES], content[_TAG_BYTES:]
+    if not compare_digest(tag, _tag(content, key, data_name, version)):
+        raise Tampered(["a sketch of people was changed"])
+    return Sketch.from_bytes(content)
+
+
+def _tag(content: bytes, key: bytes, data_name: str, version: int) -> bytes:
+    tag = hashlib.blake2b(key=key, digest_size=_TAG_BYTES, person=b"lapwing sketch")
+    tag.update(f"{data_name} {version}\n".encode())
+    tag.update(content)
+    return tag.digest()
+
+
+def _hashed(ids: Iterable[Id], key: bytes) -> Iterator[Hashes]:
+    """The hashes of all ids in rising pieces."""
+    keyed = hashlib.blake2b(key=key, digest_size=_HASH.itemsize, person=b"lapwing unit")
+
+    def hashed(content: bytes) -> bytes:
+        one = keyed.copy()
+        one.update(content)
+        return one.digest()
+
+    waiting = iter(ids)
+    while batch := list(islice(waiting, _AT_ONCE)):
+        digests = b"".join([hashed(content) for given in batch if (content := normal_id(given))])
+        yield np.unique(np.frombuffer(digests, _HASH).astype(np.uint64))
+
+
+def normal_id(given: Id) -> bytes:
+    """The one form of an id, or nothing if it is missing."""
+    if isinstance(given, str):
+        return _normal_text(given)
+    if isinstance(given, bytes):
+        try:
+            return _normal_text(given.decode())
+        except UnicodeDecodeError:
+            return given  # no text has these bytes
+    if given is None:
+        return b""
+    number: Any = given
+    if isinstance(number, np.integer | np.floating):
+        number = number.item()
+    if isinstance(number, float):
+        if math.isnan(number):
+            return b""
+        if number.is_integer() and abs(number) < _LARGEST_EXACT_FLOAT:
+            number = int(number)
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise BadValue("unit ids must be text, whole numbers or bytes")
+    return b"%d" % number
+
+
+def _normal_text(text: str) -> bytes:
+    if text.isascii():  # the same as below, in a tenth of the time
+        return text.strip().lower().encode()
+    text = "".join([letter for letter in text if unicodedata.category(letter) != "Cf"])
+    for _ in range(2):  # folding can undo the form, and once more settles it
+        text = unicodedata.normalize("NFKC", text).casefold()
+    return text.strip().encode("utf-8", "surrogatepass")

@@ -1,0 +1,107 @@
+"""Transactions in PostgreSQL: statements, entries and debits over one connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from lapwing.ledger.anchor import Mark
+from lapwing.ledger.entry import digest_of
+from lapwing.ledger.postgres_links import Link, new_number, psycopg
+from lapwing.ledger.store import KeyTaken, Posting, Row, Transaction
+
+_CHARGE = "SELECT charge(%b, %b, %b, %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])"
+_APPEND = "INSERT INTO entries (key, body, digest) VALUES (%b, %b, %b) RETURNING seq"
+_SKIP = (
+    "SELECT setval(sequence, %s) FROM pg_get_serial_sequence('entries', 'seq') AS sequence "
+    "WHERE coalesce(pg_sequence_last_value(sequence::regclass), 0) < %s"
+)
+ROWS_AT_ONCE = 2000
+_LOCK = "SELECT FROM blocks WHERE block = ANY(%s::bigint[]) ORDER BY block FOR UPDATE"
+
+
+@lru_cache(maxsize=1024)
+def _translated(sql: str) -> str:
+    assert "%" not in sql
+    assert not any("?" in literal for literal in sql.split("'")[1::2])
+    return sql.replace("?", "%s")
+
+
+def _array(numbers: Iterable[int]) -> str:
+    return f"{{{','.join(map(str, numbers))}}}"
+
+
+def charge(link: Link, posting: Posting) -> int:
+    """Call the function `charge`: with the ranges in the order in which their rows are to be locked."""
+    debits = posting.debits
+    ranges = sorted((first, last, k) for k, debit in enumerate(debits) for first, last in debit.ranges)
+    arguments = (
+        posting.key, posting.body, posting.digest,
+        _array(first for first, _, _ in ranges), _array(last for _, last, _ in ranges),
+        _array(k for _, _, k in ranges), _array(debit.account for debit in debits),
+        _array(cost for debit in debits for cost in debit.costs),
+    )  # fmt: skip
+    row = link.run(_CHARGE, arguments, prepare=True).fetchone()
+    assert row is not None
+    if row[0] is None:
+        raise KeyTaken
+    return cast(int, row[0])
+
+
+class Undone(psycopg.OperationalError):
+    """The connection was lost, and what it had begun was undone."""
+
+    sqlstate = "40000"
+
+
+def was_refused(error: psycopg.Error) -> bool:
+    """Whether the server answered with an error: then it undid the transaction, for certain."""
+    return error.diag.severity_nonlocalized == "ERROR"
+
+
+class PostgresTransaction(Transaction):
+    """A transaction on one connection. Whoever made it ends it."""
+
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.marks: list[Mark] = []
+
+    def _run(self, sql: str, parameters: Sequence[Any]) -> Any:
+        # Without parameters nothing is translated: the schema has functions with a % in them.
+        return self.link.run(_translated(sql), parameters) if parameters else self.link.run(sql)
+
+    def rows(self, sql: str, *parameters: Any) -> list[Row]:
+        return cast(list[Row], self._run(sql, parameters).fetchall())
+
+    def stream(self, sql: str) -> Iterator[Row]:
+        name = f"stream_{new_number()}"
+        self.link.run(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}")
+        while rows := self.link.run(f"FETCH {ROWS_AT_ONCE} FROM {name}", binary=True).fetchall():
+            yield from rows
+
+    def run(self, sql: str, *parameters: Any) -> int:
+        return cast(int, self._run(sql, parameters).rowcount)
+
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
+        self.link.connection.cursor().executemany(_translated(sql), rows)
+
+    def append(self, body: bytes, key: bytes | None = None) -> int:
+        digest = digest_of(body)
+        row = self.link.run(_APPEND, (key, body, digest), prepare=True).fetchone()
+        assert row is not None
+        self.marks.append(Mark(row[0], digest))
+        return cast(int, row[0])
+
+    def skip(self, last: int) -> None:
+        # Nobody draws a number meanwhile: the sequence must not be set back behind one.
+        self.link.run("LOCK TABLE entries IN SHARE ROW EXCLUSIVE MODE")
+        self.link.run(_SKIP, (last, last))
+
+    def debit(self, posting: Posting) -> int:
+        seq = charge(self.link, posting)
+        self.marks.append(Mark(seq, posting.digest))
+        return seq
+
+    def lock(self, blocks: Sequence[int]) -> None:
+        self.link.run(_LOCK, (_array(blocks),))

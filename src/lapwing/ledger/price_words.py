@@ -1,0 +1,77 @@
+"""Prices in words: an ε and a δ where there are such, otherwise what kind of bound it is."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from lapwing.errors import BadParameter
+from lapwing.ledger.entry import Costs, text_of
+from lapwing.ledger.guarantee import text_up
+from lapwing.privacy import Concentrated, GaussianNoise, Loss, Repeated, SampledGaussian, Sum, Worst
+from lapwing.privacy.charge import DELTA, DELTA_UNIT, EPSILON, EPSILON_UNIT
+from lapwing.privacy.describe import from_description
+
+NAMED = 3  # so many parts of a sum are named, the others counted
+
+
+def in_words(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> str:
+    """The price of a described loss that was charged at these costs to an account of this ε. Rounded up."""
+    text = text_of(loss)
+    if '"FixedRun"' not in text:
+        return _of_text(text)
+    # Such a run is dear to price again; its costs say ε and δ, unless they only say "too much".
+    if costs[EPSILON] > epsilon * EPSILON_UNIT:
+        return "a fixed run, by its Rényi bound"
+    pair = (Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT))
+    return f"{pair_text(*pair)} as one run"
+
+
+@lru_cache(maxsize=4096)
+def _of_text(text: str) -> str:
+    try:
+        return _of(from_description(json.loads(text)))
+    except BadParameter:
+        return "of a kind unknown here"
+
+
+def _of(loss: Loss) -> str:
+    if loss.pure is not None:
+        return pair_text(loss.pure, loss.delta0)
+    rho = _rho(loss)
+    if rho is not None:
+        return f"ρ {text_up(rho)} (zCDP)"
+    match loss:
+        case SampledGaussian(rate, noise):
+            return f"Rényi of Gaussian σ {text_up(noise.sigma)} on a sample of {text_up(100 * rate)} %"
+        case Repeated(each, count):
+            return f"{count:,} × {_of(each)}"
+        case Sum(parts) | Worst(parts):
+            words = [_of(part) for part in parts[:NAMED]]
+            if len(parts) > NAMED:
+                words.append(f"{len(parts) - NAMED} more")
+            return " + ".join(words) if isinstance(loss, Sum) else f"the worst of {', '.join(words)}"
+    return "by its Rényi bound"
+
+
+def _rho(loss: Loss) -> Fraction | None:
+    match loss:
+        case Concentrated(rho):
+            return rho
+        case GaussianNoise():
+            return loss.concentrated.rho
+        case Repeated(each, count):
+            once = _rho(each)
+            return None if once is None else count * once
+        case Sum(parts) | Worst(parts):
+            known = [found for part in parts if (found := _rho(part)) is not None]
+            if len(known) == len(parts) and known:
+                return sum(known, Fraction(0)) if isinstance(loss, Sum) else max(known)
+    return None
+
+
+def pair_text(epsilon: Fraction, delta: Fraction) -> str:
+    """ε, and δ if there is one, rounded up."""
+    return f"ε {text_up(epsilon)}" + (f", δ {text_up(delta)}" if delta else "")

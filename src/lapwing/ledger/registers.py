@@ -1,0 +1,257 @@
+"""Accounts, blocks and data sets, as the entries declare them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from lapwing.errors import LapwingError
+from lapwing.ledger.balance import LOST, MOVED, Balances, Costs, Findings
+from lapwing.ledger.entry import encode
+from lapwing.ledger.forms import fraction
+from lapwing.ledger.held import Reservations
+from lapwing.ledger.keys import good_signature
+from lapwing.ledger.second_opinion import caps_objection
+from lapwing.privacy import Terms
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An account, and where its caps are kept."""
+
+    number: int
+    root: int
+    place: int
+    name: str
+    unit: str
+    relation: str
+    epsilon: Fraction
+    delta: Fraction
+    orders: tuple[int, ...]
+    caps: Costs
+    slices: str
+    rule: str
+    everyone: int
+    raises: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A data set in its newest version."""
+
+    number: int
+    name: str
+    origin: str
+    rule: str
+    accounts: tuple[int, ...]
+    version: int
+
+
+@dataclass(slots=True)
+class Registers:
+    """What was declared, each declaration checked against those before."""
+
+    balances: Balances
+    reservations: Reservations
+    findings: Findings
+    ledger: str = ""
+    curator: bytes = b""
+    accounts: dict[int, Opened] = field(default_factory=dict)
+    families: dict[int, list[Opened]] = field(default_factory=dict)
+    everyones: set[int] = field(default_factory=set)  # their block numbers
+    datasets: dict[int, Registered] = field(default_factory=dict)
+    differ: list[tuple[int, int, int]] = field(default_factory=list)  # entry, data set, account
+    names: set[bytes] = field(default_factory=set)  # ids of principals, accounts, data sets and origins
+
+    def _find(self, seq: int, what: str) -> None:
+        self.findings.add(f"entry {seq}: {what}")
+
+    # Accounts
+
+    def account(self, seq: int, record: dict[str, Any]) -> None:
+        """A new account; one that raises another only after all charges before were added up."""
+        number, root = record["account"], record["raises"]
+        if number in self.accounts:
+            self._find(seq, f"account {number} was opened before")
+            return
+        caps = self._caps(seq, record)
+        if (record["unit"] == "person and period") != (record["slices"] == "periods"):
+            self._find(seq, "slices by time protect a person and period, and nothing else does")
+        opened = Opened(
+            number=number,
+            root=number if root is None else root,
+            place=self.balances.add_account(number, caps),
+            name=record["name"],
+            unit=record["unit"],
+            relation=record["relation"],
+            epsilon=fraction(record["epsilon"]),
+            delta=fraction(record["delta"]),
+            orders=tuple(record["orders"]),
+            caps=caps,
+            slices=record["slices"],
+            rule=record["rule"],
+            everyone=record["everyone"],
+            raises=root,
+        )
+        moved: list[list[int]] = []
+        if root is None:
+            if record["signature"] is not None:
+                self._find(seq, "an account that raises none needs no signature")
+        elif self._may_raise(seq, opened, record):
+            moved = self._moved(seq, opened, record["moved"])
+        else:
+            return
+        self._open(seq, opened, moved)
+        self.accounts[number] = opened
+        self.families.setdefault(opened.root, []).append(opened)
+        self.everyones.add(opened.everyone)
+        self.names.add(opened.name.encode())
+
+    def _caps(self, seq: int, record: dict[str, Any]) -> Costs:
+        caps = tuple(record["caps"])
+        try:
+            terms = Terms(fraction(record["epsilon"]), fraction(record["delta"]), tuple(record["orders"]))
+        except LapwingError:
+            self._find(seq, "its ε, δ or orders are not acceptable")
+            return (-1,) * len(caps)
+        if caps != terms.caps:
+            self._find(seq, "its caps are not those of its ε and δ")
+        k = caps_objection(terms.epsilon, terms.delta, terms.orders, caps)
+        if k is not None:
+            self._find(seq, f"its cap number {k} does not follow from its ε and δ")
+        return caps
+
+    def _may_raise(self, seq: int, opened: Opened, record: dict[str, Any]) -> bool:
+        family = self.families.get(opened.root)
+        if family is None:
+            self._find(seq, f"raises account {opened.root}, which is not the first of a family")
+            return False
+        signature = bytes.fromhex(record["signature"] or "")
+        if not good_signature(self.curator, encode(record | {"signature": None}), signature):
+            self._find(seq, "a raise must be signed by the curator, and was not")
+        first = family[0]
+        for what in ("name", "unit", "relation", "slices", "rule"):
+            if getattr(opened, what) != getattr(first, what):
+                self._find(seq, f"a raise cannot change the {what} of account {first.number}")
+        if self.reservations.open_in({account.number for account in family}):
+            self._find(seq, "raises an account in which something is held")
+        return True
+
+    def _moved(self, seq: int, opened: Opened, moved: list[list[int]]) -> list[list[int]]:
+        """Check that all current blocks of the family move, and close them."""
+        family = self.families[opened.root]
+        balances = self.balances
+        places = [account.place for account in family]
+        current = np.flatnonzero(np.isin(balances.owners.rows, places) & (balances.states.rows < MOVED))
+        named = ~np.isin(balances.numbers.rows[current], [account.everyone for account in family])
+        old = np.sort(np.array([pair[0] for pair in moved], np.int64))
+        if not np.array_equal(old, balances.numbers.rows[current[named]]):
+            self._find(seq, "does not move exactly the current blocks of its family")
+        balances.mark(current, MOVED)
+        return moved
+
+    def _open(self, seq: int, opened: Opened, moved: list[list[int]]) -> None:
+        """Open the block of everyone, and those that moved here."""
+        numbers = np.array([opened.everyone, *(new for _, new in moved)], np.int64)
+        rows = self.balances.find(np.array([old for old, _ in moved], np.int64))
+        ids = np.zeros((len(numbers), 16), np.uint8)
+        if len(rows):
+            ids[1:] = self.balances.ids.rows[rows]
+        order = np.argsort(numbers, kind="stable")
+        numbers, ids = numbers[order], ids[order]
+        if not self.balances.is_fresh(int(numbers[0])) or (np.diff(numbers) <= 0).any():
+            self._find(seq, "opens blocks under numbers that are not fresh")
+            return
+        self.balances.open(numbers, opened.place, ids)
+
+    # Blocks
+
+    def blocks(self, seq: int, record: dict[str, Any]) -> None:
+        """New blocks of an account, which begin with what was spent on everyone in it."""
+        opened, first, names = self.accounts.get(record["account"]), record["first"], record["names"]
+        if opened is None or opened.slices == "none":
+            self._find(seq, f"account {record['account']} has no blocks to open")
+            return
+        self._may_open(seq, opened)
+        if not self.balances.is_fresh(first):
+            self._find(seq, "opens blocks under numbers that are not fresh")
+            return
+        everyone = self.balances.row(opened.everyone)
+        ids = np.frombuffer(bytes.fromhex("".join(names)), np.uint8).reshape(-1, 16)
+        rows = self.balances.open(np.arange(first, first + len(names)), opened.place, ids)
+        self.balances.start_as(rows, everyone)
+
+    def _may_open(self, seq: int, opened: Opened) -> None:
+        newest = self.families[opened.root][-1]
+        everyone = self.balances.row(newest.everyone)
+        if self.reservations.still_open:
+            self.reservations.bring_up_to_date()
+        if any(self.balances.held(everyone)):
+            self._find(seq, "opens blocks while something is held for everyone")
+        if self.balances.states.rows[everyone] == LOST:
+            self._find(seq, "opens blocks in an account that was lost")
+        if opened is newest:
+            return
+        # A raised family may open further blocks in its first account, as long as nobody spends from the
+        # newest without being in a block.
+        if opened.number != opened.root or any(self.balances.spent(everyone)):
+            self._find(seq, f"opens blocks in account {opened.number}, which was raised")
+
+    def named_twice(self) -> list[int]:
+        """The current blocks whose id is that of another one."""
+        rows = np.flatnonzero((self.balances.states.rows < MOVED) & self.balances.ids.rows.any(axis=1))
+        halves = np.ascontiguousarray(self.balances.ids.rows[rows]).view(np.uint64).reshape(-1, 2)
+        ordered = np.sort(halves[:, 0])
+        if (ordered[1:] != ordered[:-1]).all():
+            return []
+        order = np.lexsort((halves[:, 1], halves[:, 0]))
+        same = (halves[order[1:]] == halves[order[:-1]]).all(axis=1)
+        return [int(number) for number in self.balances.numbers.rows[rows[order[1:][same]]]]
+
+    # Data sets
+
+    def data(self, seq: int, record: dict[str, Any]) -> None:
+        """A new data set, in its first version."""
+        if record["data"] in self.datasets or record["version"] != 1:
+            self._find(seq, f"data set {record['data']} was registered before, or not as version 1")
+            return
+        self.names.update((record["name"].encode(), record["origin"].encode()))
+        self._keep(seq, record, record["name"], record["origin"], record["rule"])
+
+    def version(self, seq: int, record: dict[str, Any]) -> None:
+        """A further version: its number is the next, and no account leaves it."""
+        before = self.datasets.get(record["data"])
+        if before is None or record.get("name", before.name) != before.name:
+            self._find(seq, f"data set {record['data']} is not known under this name")
+            return
+        if record["version"] != before.version + 1:
+            self._find(seq, f"version {record['version']} does not follow version {before.version}")
+        if not set(before.accounts) <= set(record["accounts"]):
+            self._find(seq, "a data set cannot leave an account")
+        self._keep(seq, record, before.name, before.origin, before.rule)
+
+    def _keep(self, seq: int, record: dict[str, Any], name: str, origin: str, rule: str) -> None:
+        accounts, same = record["accounts"], record["same_rule"]
+        if not accounts or len(set(accounts)) != len(accounts) or len(same) != len(accounts):
+            self._find(seq, "does not name its accounts once each")
+        for root, is_same in zip(accounts, same, strict=False):
+            family = self.families.get(root)
+            if family is None:
+                self._find(seq, f"account {root} is not the first of a family")
+            elif is_same and family[0].slices == "none":
+                self._find(seq, f"account {root} has no slices to charge")
+            elif is_same != (family[0].slices != "none" and family[0].rule == rule):
+                self._find(seq, f"does not say rightly whether it is sliced as account {root} is")
+        for account, signature in record["differ"]:
+            said = {"ledger": self.ledger, "data": name, "account": account, "people": "differ"}
+            if not good_signature(self.curator, encode(said), bytes.fromhex(signature)):
+                self._find(seq, "that people differ must be signed by the curator, and was not")
+            if account not in self.families:
+                self._find(seq, f"account {account} is not the first of a family")
+            self.differ.append((seq, record["data"], account))
+        self.datasets[record["data"]] = Registered(
+            record["data"], name, origin, rule, tuple(accounts), record["version"]
+        )

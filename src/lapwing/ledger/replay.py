@@ -1,0 +1,328 @@
+"""The independent accountant: rebuilds everything from the bodies of entries, and believes nothing.
+
+Claim    a history without findings is one in which no block was ever charged beyond its caps, every cap
+         follows from the (ε, δ) that was promised, every price is at least what the textbook says, and
+         every exception was signed by the curator.
+Because  sums, decisions, caps and prices are computed here a second time, by other code.
+Test     tests/ledger/test_replay.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from typing import Any
+
+from lapwing.ledger import forms
+from lapwing.ledger.balance import Balances, BlockRow, Costs, Findings
+from lapwing.ledger.entry import Raw, encode
+from lapwing.ledger.forms import Malformed, costs_of, is_ending, is_object, parsed, read
+from lapwing.ledger.held import Held, Part, Reservations
+from lapwing.ledger.keys import good_signature
+from lapwing.ledger.outcomes import ANSWERED, FAILED, Outcomes
+from lapwing.ledger.registers import Opened, Registers
+from lapwing.ledger.second_opinion import REMEMBERED, Prices
+
+BATCH = 1 << 14
+NARROW = 64  # so few blocks are listed one by one
+_charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
+
+
+class Replay:
+    """Feed it all entries in order, then ask `finish` for what is wrong. Nothing that it reads raises."""
+
+    def __init__(self) -> None:
+        self._findings = Findings()
+        self.balances = Balances(self._findings)
+        self.reservations = Reservations(self.balances, self._findings)
+        self.registers = Registers(self.balances, self.reservations, self._findings)
+        self.outcomes = Outcomes(self._findings)
+        self.prices = Prices(self._findings)
+        self.entries = 0
+        self.last = 0
+        self.ledger, self.key, self.curator = "", b"", b""
+        self.recovered: list[tuple[int, int | None]] = []  # entry, and the number of the lost one
+        # By account and text: the place of a price, and whether it has a second opinion.
+        self._texts: dict[tuple[bytes, bytes], tuple[int, bool]] = {}
+        self._priced: dict[tuple[int, bytes, Costs], tuple[int, bool]] = {}
+        self._parameters: set[bytes] = set()
+        self._endings: set[bytes] = set()
+        self._kinds: dict[str, Callable[[int, dict[str, Any]], None]] = {
+            "genesis": self._genesis, "account": self._account, "blocks": self._blocks,
+            "charge": self._charged, "reserve": self._reserved, "step": self._stepped,
+            "settle": self._settled, "answer": self._answered, "failed": self._failed,
+            "data": self.registers.data, "version": self.registers.version, "recovered": self._recovered,
+        }  # fmt: skip
+
+    def feed(self, entries: Iterable[Raw]) -> None:
+        """Read further entries: (number, body, digest)."""
+        balances, outcomes, names = self.balances, self.outcomes, self.registers.names
+        known, parameters_seen, endings_seen = self._texts, self._parameters, self._endings
+        add_block, add_price = balances.pending_blocks.append, balances.pending_prices.append
+        add_entry = balances.pending_entries.append
+        add_charge, add_key = outcomes.pending_charges.append, outcomes.pending_keys.append
+        checked = charges = 0
+        for seq, body, digest in entries:
+            self.entries += 1
+            if sha256(b"\x00" + body).digest() != digest:
+                self._find(seq, "its bytes are not those of its digest")
+            if seq <= self.last:
+                self._find(seq, "does not come after the entry before it")
+            self.last = seq
+            found = _charge(body)
+            if found is None:
+                self._other(seq, body)
+                continue
+            by, key, account, first_text, last_text, rest = found.groups()
+            text, _, rest = rest.partition(forms.PARAMETERS)
+            parameters, _, ending = rest.rpartition(forms.CODE)
+            price = known.get((account, text)) or self._price(seq, account, text)
+            first = int(first_text)
+            count = 1 if first_text == last_text else int(last_text) - first + 1
+            if (
+                price is None
+                or not 0 < count <= NARROW
+                or not (parameters in parameters_seen or _learn(parameters_seen, parameters, is_object))
+                or not (ending in endings_seen or _learn(endings_seen, ending, is_ending))
+            ):
+                self._other(seq, body)
+                continue
+            names.add(by)
+            add_charge(seq)
+            add_key(key)
+            checked += price[1]
+            charges += 1
+            if count == 1:
+                add_block(first)
+                add_price(price[0])
+                add_entry(seq)
+            else:
+                self._add_blocks(seq, first, count, price[0])
+            if len(balances.pending_blocks) >= BATCH:
+                self._flush()
+        self.prices.checked += checked
+        self.prices.unchecked += charges - checked
+
+    def finish(self) -> tuple[str, ...]:
+        """Everything that is wrong with what was read so far."""
+        self._flush()
+        self.reservations.bring_up_to_date()
+        late = Findings(list(self._findings.texts), self._findings.count)
+        if not self.ledger:
+            late.add("the first entry does not say whose ledger it is")
+        for first, other in self.outcomes.used_twice():
+            late.add(f"entry {other}: its key was used by entry {first} before")
+        for number in self.registers.named_twice():
+            late.add(f"block {number} has the name of another block")
+        return late.all()
+
+    # What a database must agree with
+
+    def blocks(self) -> Iterator[BlockRow]:
+        """Number, account, state, spent (at most cap + 1) and held of each block, by rising number."""
+        self._flush()
+        self.reservations.bring_up_to_date()
+        return iter(self.balances)
+
+    def spent_of(self, block: int) -> Costs:
+        """What a block has spent, at most cap + 1 in each filter."""
+        row = self._row(block)
+        caps = self.balances.caps_of(row)
+        return tuple([min(sum_, cap + 1) for sum_, cap in zip(self.balances.spent(row), caps, strict=True)])
+
+    def held_of(self, block: int) -> Costs:
+        """What a block holds for reservations."""
+        return self.balances.held(self._row(block))
+
+    @property
+    def accounts(self) -> dict[int, Opened]:
+        """All accounts by number."""
+        return self.registers.accounts
+
+    @property
+    def lost_up_to(self) -> int:
+        """The last entry that was declared lost, with everything spent for it; 0 if there is none."""
+        return max((lost for _, lost in self.recovered if lost), default=0)
+
+    def outcome_of(self, charge: int) -> int:
+        """NOTHING, ANSWERED or FAILED."""
+        self._flush()
+        return self.outcomes.of(charge)
+
+    def _row(self, block: int) -> int:
+        self._flush()
+        self.reservations.bring_up_to_date()
+        row = self.balances.row(block)
+        if row < 0:
+            raise KeyError(block)
+        return row
+
+    # One kind after the other
+
+    def _find(self, seq: int, what: str) -> None:
+        self._findings.add(f"entry {seq}: {what}")
+
+    def _flush(self) -> None:
+        self.balances.flush()
+        self.outcomes.flush()
+        if max(self.balances.prices, len(self._texts)) > REMEMBERED:
+            self.balances.forget_prices()
+            self._texts.clear()
+            self._priced.clear()
+
+    def _other(self, seq: int, body: bytes) -> None:
+        found = _answer(body)
+        if found is not None:
+            self.outcomes.pending_outcomes.append((seq, int(found[1]), ANSWERED))
+            return
+        try:
+            record = read(body)
+            self._kinds[record["kind"]](seq, record)
+        except Malformed as malformed:
+            self._find(seq, str(malformed))
+        except Exception as error:  # whatever a forger thinks of must be a finding, not a crash
+            self._find(seq, f"cannot be followed ({type(error).__name__})")
+
+    def _genesis(self, seq: int, record: dict[str, Any]) -> None:
+        if self.entries != 1:
+            self._find(seq, "a history begins once, with its first entry")
+            return
+        self.ledger = self.registers.ledger = record["ledger"]
+        self.key, self.curator = bytes.fromhex(record["key"]), bytes.fromhex(record["curator"])
+        self.registers.curator = self.curator
+
+    def _account(self, seq: int, record: dict[str, Any]) -> None:
+        if record["raises"] is not None:
+            self._flush()
+        self.registers.account(seq, record)
+
+    def _blocks(self, seq: int, record: dict[str, Any]) -> None:
+        if self.balances.are_pending(self.registers.everyones):
+            self._flush()
+        self.registers.blocks(seq, record)
+
+    def _price(self, seq: int, account_text: bytes, text: bytes) -> tuple[int, bool] | None:
+        """The price in a charge, if it was not seen before; None if the charge must be read as a whole."""
+        found = _price(text)
+        account = self.accounts.get(int(account_text))
+        costs = costs_of(found[1]) if found else None
+        if found is None or account is None or costs is None:
+            return None
+        try:
+            price = self._price_of(seq, account, costs, found[2], parsed(found[2]))
+        except Malformed:
+            return None
+        self._texts[account_text, text] = price
+        return price
+
+    def _price_of(
+        self, seq: int, account: Opened, costs: Costs, loss: bytes, description: Any
+    ) -> tuple[int, bool]:
+        """The place of a price, compared with its second opinion."""
+        known = self._priced.get((account.number, loss, costs))
+        if known is not None:
+            return known
+        is_checked = self._is_checked(seq, account, costs, loss, description)
+        price = self.balances.add_price(account.place, costs), is_checked
+        self._priced[account.number, loss, costs] = price
+        return price
+
+    def _is_checked(self, seq: int, account: Opened, costs: Costs, loss: bytes, description: Any) -> bool:
+        return self.prices.is_checked(
+            seq, loss=loss, description=description, relation=account.relation, orders=account.orders,
+            costs=costs, caps=account.caps,
+        )  # fmt: skip
+
+    def _begin_charge(
+        self, seq: int, record: dict[str, Any]
+    ) -> list[tuple[Opened, list[list[int]], Costs]]:
+        """Note a charge or reservation; its debits to known accounts."""
+        self.registers.names.add(record["by"].encode())
+        self.outcomes.pending_charges.append(seq)
+        self.outcomes.pending_keys.append(record["key"] and record["key"].encode())
+        debits = []
+        for number, ranges, costs in record["debits"]:
+            account = self.accounts.get(number)
+            if account is None:
+                self._find(seq, f"account {number} was never opened")
+            else:
+                debits.append((account, ranges, tuple(costs)))
+        return debits
+
+    def _charged(self, seq: int, record: dict[str, Any]) -> None:
+        loss = encode(record["loss"])
+        balances = self.balances
+        for account, ranges, costs in self._begin_charge(seq, record):
+            price, is_checked = self._price_of(seq, account, costs, loss, record["loss"])
+            self.prices.count(is_checked=is_checked)
+            for first, last in ranges:
+                if last - first < NARROW:
+                    self._add_blocks(seq, first, last - first + 1, price)
+                else:
+                    balances.flush()
+                    balances.debit(seq, first, last, account.place, costs, hold=False)
+        if len(balances.pending_blocks) >= BATCH:
+            self._flush()
+
+    def _add_blocks(self, seq: int, first: int, count: int, price: int) -> None:
+        self.balances.pending_blocks.extend(range(first, first + count))
+        self.balances.pending_prices.extend([price] * count)
+        self.balances.pending_entries.extend([seq] * count)
+
+    def _reserved(self, seq: int, record: dict[str, Any]) -> None:
+        self.balances.flush()
+        loss, parts = encode(record["loss"]), {}
+        for account, ranges, costs in self._begin_charge(seq, record):
+            self.prices.count(is_checked=self._is_checked(seq, account, costs, loss, record["loss"]))
+            if account.number in parts:
+                self._find(seq, f"holds twice in account {account.number}")
+                continue
+            part = Part(account.number, ranges, [], costs, account.caps)
+            for first, last in ranges:
+                part.rows.append(self.balances.debit(seq, first, last, account.place, part.held, hold=True))
+            parts[account.number] = part
+        if b'"loss":"FixedRun"' in loss and not record["fixed"]:
+            self._find(seq, "a run that is priced as a whole must be fixed")
+        self.reservations.reserve(Held(seq, record["fixed"], parts))
+
+    def _stepped(self, seq: int, record: dict[str, Any]) -> None:
+        charged = [(number, tuple(costs)) for number, costs in record["costs"]]
+        held = self.reservations.step(seq, record["reservation"], charged)
+        if held is None or (held.is_fixed and record["loss"] is None):
+            return  # a fixed run was priced when it was reserved
+        if held.is_fixed or record["loss"] is None:
+            self._find(seq, "a step says what it is charged for, unless its run is fixed")
+            return
+        loss = encode(record["loss"])
+        for number, costs in charged:
+            is_checked = self._is_checked(seq, self.accounts[number], costs, loss, record["loss"])
+            self.prices.count(is_checked=is_checked)
+
+    def _settled(self, seq: int, record: dict[str, Any]) -> None:
+        self.balances.flush()
+        self.reservations.settle(seq, record["reservation"], is_spent=record["spent"])
+
+    def _answered(self, seq: int, record: dict[str, Any]) -> None:
+        self.outcomes.pending_outcomes.append((seq, record["charge"], ANSWERED))
+
+    def _failed(self, seq: int, record: dict[str, Any]) -> None:
+        self.outcomes.pending_outcomes.append((seq, record["charge"], FAILED))
+
+    def _recovered(self, seq: int, record: dict[str, Any]) -> None:
+        self._flush()
+        signature = bytes.fromhex(record["signature"])
+        if not good_signature(self.curator, encode(record | {"signature": None}), signature):
+            self._find(seq, "was not signed by the curator")
+        self.reservations.lose_everything()
+        self.balances.lose_everything()
+        self.recovered.append((seq, record["lost"] and record["lost"][0]))
+
+
+def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> bool:
+    """Whether a text is good; good ones are remembered for a while."""
+    if not is_good(text):
+        return False
+    if len(seen) >= REMEMBERED:
+        seen.clear()
+    seen.add(text)
+    return True

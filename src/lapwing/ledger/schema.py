@@ -1,0 +1,224 @@
+"""The tables, once for both databases, and how an older ledger is brought up to date.
+
+What happened is in `entries`; the other tables hold what follows from it, so that a charge is decided
+without reading history. The database itself refuses to change or delete what is append-only, to lower
+what was spent, and to hold sums that no filter admits. Whoever gets round that (an editor, an older
+copy of the file) is found when the ledger is opened: every table is compared with the entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lapwing.privacy.charge import DELTA, DELTA0, EPSILON, FIRST_ORDER
+
+WIDTH = FIRST_ORDER + 5
+COSTS = range(WIDTH)
+ORDERS = range(FIRST_ORDER, WIDTH)
+# The states of a block: open; lost, so that nothing is admitted any more; moved to a raised account.
+OPEN, LOST, MOVED = 0, 1, 2
+# Nothing that is added stays above this: two of them still fit 64 bits.
+CEILING = 1 << 62
+# How the function `charge` in PostgreSQL says that a debit was not admitted.
+POSTGRES_DOES_NOT_FIT = "LW001"
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """Where the two databases differ."""
+
+    name: str
+    bytes: str
+    number: str
+    strict: str
+    serial: str
+    least: str
+    refuse: Callable[[str, str, str, str], tuple[str, ...]]
+
+
+def columns(prefix: str) -> str:
+    """`spent_0, spent_1, ...`"""
+    return ", ".join(f"{prefix}_{k}" for k in COSTS)
+
+
+def holds(total: Callable[[int], str]) -> str:
+    """The filter as a condition, for sums written by `total` (portfolio.Terms.after is its twin)."""
+
+    def fits(k: int) -> str:
+        return f"{total(k)} <= cap_{k}"
+
+    some_order = " OR ".join(fits(k) for k in ORDERS)
+    return f"{fits(DELTA0)} AND (({fits(EPSILON)} AND {fits(DELTA)}) OR {some_order})"
+
+
+def _trigger(table: str, event: str) -> str:
+    """A name: `blocks_delete`, or `blocks_update_of_state` where the event names columns."""
+    return "_".join([table, *event.lower().replace(",", "").split()[:3]])
+
+
+def _sqlite_refuse(table: str, event: str, condition: str, why: str) -> tuple[str, ...]:
+    when = f"WHEN {condition} " if condition else ""
+    return (
+        f"CREATE TRIGGER {_trigger(table, event)} BEFORE {event} ON {table} {when}BEGIN SELECT RAISE(ABORT, '{why}'); END",
+    )
+
+
+def _postgres_refuse(table: str, event: str, condition: str, why: str) -> tuple[str, ...]:
+    when = f"WHEN ({condition}) " if condition else ""
+    statements = [
+        f"CREATE TRIGGER {_trigger(table, event)} BEFORE {event} ON {table} FOR EACH ROW {when}"
+        f"EXECUTE FUNCTION refuse('{why}')"
+    ]
+    if event == "DELETE":
+        statements.append(
+            f"CREATE TRIGGER {table}_truncate BEFORE TRUNCATE ON {table} "
+            f"FOR EACH STATEMENT EXECUTE FUNCTION refuse('{why}')"
+        )
+    return tuple(statements)
+
+
+SQLITE = Dialect("sqlite", "BLOB", "INTEGER", " STRICT", "INTEGER PRIMARY KEY", "min", _sqlite_refuse)
+POSTGRES = Dialect(
+    "postgres",
+    "BYTEA",
+    "BIGINT",
+    "",
+    "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
+    "least",
+    _postgres_refuse,
+)
+
+
+def _numbers(prefix: str, dialect: Dialect) -> str:
+    return ", ".join(f"{prefix}_{k} {dialect.number} NOT NULL" for k in COSTS)
+
+
+def _tables(d: Dialect) -> tuple[str, ...]:
+    n, b = d.number, d.bytes
+    tables = {
+        "entries": f"seq {d.serial}, key {b}, body {b} NOT NULL, digest {b} NOT NULL",
+        "seals": f"number {n} PRIMARY KEY, last {n} NOT NULL, size {n} NOT NULL, root {b} NOT NULL, "
+        f"frontier {b} NOT NULL, previous {b} NOT NULL, digest {b} NOT NULL, signature {b} NOT NULL",
+        "principals": f"name TEXT PRIMARY KEY, label TEXT NOT NULL UNIQUE, salt {b} NOT NULL",
+        "accounts": f"account {n} PRIMARY KEY, root {n} NOT NULL, name TEXT NOT NULL, label TEXT NOT NULL, "
+        f"salt {b} NOT NULL, unit TEXT NOT NULL, relation TEXT NOT NULL, epsilon TEXT NOT NULL, "
+        f"delta TEXT NOT NULL, orders TEXT NOT NULL, slices TEXT NOT NULL, rule TEXT NOT NULL, "
+        f"everyone {n} NOT NULL, raises {n}",
+        "blocks": f"block {n} PRIMARY KEY, account {n} NOT NULL, root {n} NOT NULL, name TEXT NOT NULL, "
+        f"label TEXT NOT NULL, salt {b} NOT NULL, state {n} NOT NULL, {_numbers('cap', d)}, "
+        f"{_numbers('spent', d)}, {_numbers('held', d)}, "
+        f"CHECK (state > {OPEN} OR ({holds(lambda k: f'spent_{k}')}))",
+        "reservations": f"reservation {n} NOT NULL, account {n} NOT NULL, ranges TEXT NOT NULL, "
+        f"fixed {n} NOT NULL, ended {n} NOT NULL, {_numbers('total', d)}, {_numbers('used', d)}, "
+        "PRIMARY KEY (reservation, account)",
+        # Without bytes: the work failed, and no answer will come.
+        "answers": f"charge {n} PRIMARY KEY, entry {n} NOT NULL, bytes {b}",
+        "datasets": f"data {n} PRIMARY KEY, name TEXT NOT NULL, label TEXT NOT NULL UNIQUE, "
+        f"salt {b} NOT NULL, origin_name TEXT NOT NULL, origin TEXT NOT NULL, origin_salt {b} NOT NULL, "
+        f"rule TEXT NOT NULL, accounts TEXT NOT NULL, version {n} NOT NULL",
+        # Secret: keyed hashes of unit ids. Never exported.
+        "sketches": f"data {n} NOT NULL, version {n} NOT NULL, bytes {b} NOT NULL, "
+        "PRIMARY KEY (data, version)",
+    }
+    return tuple(f"CREATE TABLE {name} ({body}){d.strict}" for name, body in tables.items())
+
+
+def _indexes() -> tuple[str, ...]:
+    return (
+        "CREATE UNIQUE INDEX entries_by_key ON entries (key) WHERE key IS NOT NULL",
+        "CREATE UNIQUE INDEX accounts_by_label ON accounts (label) WHERE raises IS NULL",
+        "CREATE UNIQUE INDEX blocks_by_label ON blocks (root, label) WHERE state < 2",
+        "CREATE INDEX blocks_by_account ON blocks (account)",
+    )
+
+
+def _guards(d: Dialect) -> tuple[str, ...]:
+    guards: list[str] = []
+    if d is POSTGRES:
+        guards.append(
+            "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0]; END $$"
+        )
+    for table in ("entries", "seals", "principals", "accounts", "answers", "sketches"):
+        for event in ("UPDATE", "DELETE"):
+            guards.extend(d.refuse(table, event, "", f"{table} only grows"))
+
+    def changed(*names: str) -> str:
+        return " OR ".join(f"NEW.{name} <> OLD.{name}" for name in names)
+
+    guards.extend(d.refuse("blocks", "DELETE", "", "blocks only grow"))
+    # By column, so that a charge pays for the sums that it sets, and for nothing else.
+    for names, condition in (
+        (f"block, account, root, name, label, salt, {columns('cap')}", ""),
+        (columns("spent"), " OR ".join(f"NEW.spent_{k} < OLD.spent_{k}" for k in COSTS)),
+        (columns("held"), " OR ".join(f"NEW.held_{k} < 0" for k in COSTS)),
+        ("state", "NEW.state < OLD.state"),
+    ):
+        guards.extend(d.refuse("blocks", f"UPDATE OF {names}", condition, "spent is spent"))
+    back = " OR ".join(f"NEW.used_{k} < OLD.used_{k}" for k in COSTS)
+    kept = changed("reservation", "account", "ranges", "fixed", *(f"total_{k}" for k in COSTS))
+    guards.extend(d.refuse("reservations", "DELETE", "", "reservations only grow"))
+    guards.extend(
+        d.refuse("reservations", "UPDATE", f"{back} OR {kept} OR NEW.ended < OLD.ended", "used is used")
+    )
+    guards.extend(d.refuse("datasets", "DELETE", "", "data sets only grow"))
+    same = changed("data", "name", "label", "origin_name", "rule")
+    guards.extend(
+        d.refuse("datasets", "UPDATE", f"NEW.version <= OLD.version OR {same}", "versions only grow")
+    )
+    return tuple(guards)
+
+
+def _postgres_charge() -> tuple[str, ...]:
+    """The function that decides a charge. Ranges come in rising order, each with the place of its debit.
+
+    It gives the entry's number, or NULL if there is an entry with the key. Rows are locked in the order
+    of their numbers, so that charges never wait for each other in a circle; the entry comes last, so
+    that its number is drawn while they are locked.
+    """
+
+    def cost(k: int) -> str:
+        return f"costs[{WIDTH} * owner + {k + 1}]"
+
+    sums = ", ".join(f"spent_{k} = least(spent_{k} + {cost(k)}, cap_{k} + 1)" for k in COSTS)
+    fits = holds(lambda k: f"spent_{k} + held_{k} + {cost(k)}")
+    return (
+        "ALTER TABLE blocks SET (fillfactor = 50)",  # room for the next version of a row beside it
+        f"""CREATE FUNCTION charge(new_key BYTEA, new_body BYTEA, new_digest BYTEA, firsts BIGINT[],
+            lasts BIGINT[], owners BIGINT[], accounts BIGINT[], costs BIGINT[])
+        RETURNS BIGINT LANGUAGE plpgsql AS $$
+        DECLARE owner BIGINT; changed BIGINT; number BIGINT;
+        BEGIN
+            IF new_key IS NOT NULL AND EXISTS (SELECT FROM entries WHERE key = new_key) THEN
+                RETURN NULL;
+            END IF;
+            FOR i IN 1 .. cardinality(firsts) LOOP
+                owner := owners[i];
+                IF lasts[i] > firsts[i] THEN
+                    PERFORM FROM blocks WHERE block BETWEEN firsts[i] AND lasts[i]
+                        ORDER BY block FOR UPDATE;
+                END IF;
+                UPDATE blocks SET {sums}
+                    WHERE block BETWEEN firsts[i] AND lasts[i] AND account = accounts[owner + 1]
+                    AND state = {OPEN} AND {fits};
+                GET DIAGNOSTICS changed = ROW_COUNT;
+                IF changed <> lasts[i] - firsts[i] + 1 THEN
+                    RAISE EXCEPTION 'does not fit' USING ERRCODE = '{POSTGRES_DOES_NOT_FIT}';
+                END IF;
+            END LOOP;
+            INSERT INTO entries (key, body, digest) VALUES (new_key, new_body, new_digest)
+                RETURNING seq INTO number;
+            RETURN number;
+        END $$""",  # noqa: S608 (names of columns)
+    )
+
+
+def _first(d: Dialect) -> tuple[str, ...]:
+    charge = _postgres_charge() if d is POSTGRES else ()
+    return (*_tables(d), *_indexes(), *_guards(d), *charge)
+
+
+# One step per schema version; a ledger of version k needs those from k on.
+MIGRATIONS: tuple[Callable[[Dialect], tuple[str, ...]], ...] = (_first,)
+VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY)"

@@ -1,0 +1,311 @@
+"""A ledger in one SQLite file: write-ahead log, synced at every commit.
+
+Threads share commits (group_commit), processes take turns (lock_file).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from lapwing.errors import Unavailable
+from lapwing.ledger.anchor import Head, Mark
+from lapwing.ledger.entry import Raw, digest_of, numbers_in
+from lapwing.ledger.group_commit import GroupCommit, Waiting
+from lapwing.ledger.lock_file import LockFile
+from lapwing.ledger.schema import COSTS, OPEN, SQLITE, holds
+from lapwing.ledger.seal import Seal
+from lapwing.ledger.store import (
+    SEAL_EVERY,
+    Debit,
+    DoesNotFit,
+    KeyTaken,
+    Posting,
+    Row,
+    Store,
+    Transaction,
+    next_seal,
+)
+
+T = TypeVar("T")
+OLDEST_SQLITE = (3, 37)  # STRICT tables
+WAIT_AT_MOST = 60.0  # seconds, for readers that hold up a checkpoint or another program
+CACHE_KIB = 16_384
+Watch = Callable[[str], None]
+
+
+def _nobody_watches(_: str) -> None:
+    """Crash tests watch; nobody else does."""
+
+
+def _debit_sql(which: str) -> str:
+    """Parameters: the costs (1 to 8), the account (9), and which blocks."""
+    sums = ", ".join(f"spent_{k} = min(spent_{k} + ?{k + 1}, cap_{k} + 1)" for k in COSTS)
+    fits = holds(lambda k: f"spent_{k} + held_{k} + ?{k + 1}")
+    return f"UPDATE blocks SET {sums} WHERE {which} AND account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
+
+
+_DEBIT_RANGE = _debit_sql("block BETWEEN ?10 AND ?11")
+_DEBIT_MANY = _debit_sql("block IN (SELECT value FROM json_each(?10))")
+_BY_KEY = "SELECT 1 FROM entries WHERE key = ?"
+_APPEND = "INSERT INTO entries (key, body, digest) VALUES (?, ?, ?)"
+
+
+class _Transaction(Transaction):
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._run = connection.execute
+        self._many = connection.executemany
+        self.marks: list[Mark] = []
+        self._skipped = 0
+
+    def rows(self, sql: str, *parameters: Any) -> list[Row]:
+        return self._run(sql, parameters).fetchall()
+
+    def stream(self, sql: str) -> Iterator[Row]:
+        return self._run(sql)
+
+    def run(self, sql: str, *parameters: Any) -> int:
+        return self._run(sql, parameters).rowcount
+
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
+        self._many(sql, rows)
+
+    def append(self, body: bytes, key: bytes | None = None) -> int:
+        return self.append_digested(body, digest_of(body), key)
+
+    def append_digested(self, body: bytes, digest: bytes, key: bytes | None) -> int:
+        if self._skipped:
+            seq, self._skipped = self._skipped + 1, 0
+            self._run(
+                "INSERT INTO entries (seq, key, body, digest) VALUES (?, ?, ?, ?)", (seq, key, body, digest)
+            )
+        else:
+            seq = cast(int, self._run(_APPEND, (key, body, digest)).lastrowid)
+        self.marks.append(Mark(seq, digest))
+        return seq
+
+    def skip(self, last: int) -> None:
+        self._skipped = last
+
+    def lock(self, blocks: Sequence[int]) -> None:
+        pass  # there is one writer
+
+    def debit(self, posting: Posting) -> int:
+        """Decide by the number of rows that the filter lets through."""
+        for debit in posting.debits:
+            if not self._debit(debit):
+                raise KeyTaken if self._has(posting.key) else DoesNotFit
+        try:
+            return self.append_digested(posting.body, posting.digest, posting.key)
+        except sqlite3.IntegrityError:
+            if self._has(posting.key):
+                raise KeyTaken from None
+            raise
+
+    def _debit(self, debit: Debit) -> bool:
+        if len(debit.ranges) == 1:
+            first, last = debit.ranges[0]
+            changed = self._run(_DEBIT_RANGE, (*debit.costs, debit.account, first, last)).rowcount
+            return bool(changed == last - first + 1)
+        numbers = list(numbers_in(debit.ranges))
+        changed = self._run(_DEBIT_MANY, (*debit.costs, debit.account, json.dumps(numbers))).rowcount
+        return bool(changed == len(numbers))
+
+    def _has(self, key: bytes | None) -> bool:
+        return key is not None and self._run(_BY_KEY, (key,)).fetchone() is not None
+
+
+class _Inherited:
+    """Files that were open when this process was forked off.
+
+    SQLite remembers its locks in memory. A child that opened such a file would believe to hold its
+    parent's locks, which it does not.
+    """
+
+    def __init__(self) -> None:
+        self.open: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+        self.files: set[Path] = set()
+        os.register_at_fork(after_in_child=self._inherit)
+
+    def _inherit(self) -> None:
+        self.files |= {store.path for store in self.open}
+        self.open = weakref.WeakSet()
+
+
+_INHERITED = _Inherited()
+
+
+class SqliteStore(Store):
+    """One file. `watch` is told each step of a commit, so that tests can crash there."""
+
+    dialect = SQLITE
+
+    def __init__(self, path: Path, *, create: bool, watch: Watch = _nobody_watches) -> None:
+        super().__init__()
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise Unavailable("the ledger needs SQLite 3.37 or newer")
+        if not create and not path.is_file():
+            raise Unavailable(f"there is no ledger at {path}")
+        self.where = str(path)
+        self.path = path.resolve()
+        if self.path in _INHERITED.files:
+            raise Unavailable(
+                f"{path} was open when this process was forked off. Start a new process, or fork first"
+            )
+        self._watch = watch
+        self._is_closed = False
+        self._commits = GroupCommit(self._commit)
+        self._of_thread = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        with self._translated():
+            if create:  # stored answers and hashes of people are nobody else's business
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            self._lock = LockFile(Path(f"{path}.lock"))
+            self._writer = self._connect()
+        _INHERITED.open.add(self)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self.path, timeout=WAIT_AT_MOST, isolation_level=None, check_same_thread=False
+        )
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = FULL",  # NORMAL loses acknowledged charges when the power fails
+            "fullfsync = ON",  # where syncing stops short of the disk (macOS)
+            f"cache_size = -{CACHE_KIB}",
+            "trusted_schema = OFF",
+        ):
+            connection.execute(f"PRAGMA {pragma}")
+        return connection
+
+    def _unavailable(self, error: BaseException) -> BaseException:
+        """What callers see of an error of the database: no statement and no parameter."""
+        if isinstance(error, sqlite3.Error):
+            return Unavailable(f"the ledger {self.where} cannot be used: {error}")
+        if isinstance(error, OSError):
+            return Unavailable(f"the ledger {self.where} cannot be used: {error.strerror}")
+        return error
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise self._unavailable(error) from None
+
+    @property
+    def session(self) -> int:
+        return self._lock.session
+
+    def is_alive(self, session: int) -> bool:
+        return self._lock.is_alive(session)
+
+    # Writing
+
+    def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
+        return cast(T, self._commits.do(work))
+
+    def charge(self, posting: Posting) -> int:
+        return cast(int, self._commits.do(lambda tx: tx.debit(posting)))
+
+    def _commit(self, group: list[Waiting]) -> None:
+        """Commit the work of all that wait. No other thread or process writes meanwhile."""
+        try:
+            self._lock.take_turn()
+            try:
+                self._commit_group(group)
+            finally:
+                self._lock.end_turn()
+        except (sqlite3.Error, OSError) as error:
+            raise self._unavailable(error) from None
+
+    def _commit_group(self, group: list[Waiting]) -> None:
+        run = self._writer.execute
+        tx = _Transaction(self._writer)
+        run("BEGIN IMMEDIATE")
+        try:
+            alone = len(group) == 1
+            for waiting in group:
+                self._try(waiting, tx, alone=alone)
+            if tx.marks:
+                self._watch("written")
+            seal = self._seal_now_and_then(tx)
+            run("COMMIT")
+        except BaseException:
+            if self._writer.in_transaction:
+                run("ROLLBACK")
+            raise
+        if tx.marks:
+            self._watch("committed")
+            self.mark(tx.marks, seal)
+            self._watch("marked")
+
+    def _try(self, waiting: Waiting, tx: _Transaction, *, alone: bool) -> None:
+        """Run one piece of work; if it raises, the others of its group still commit."""
+        run = self._writer.execute
+        if alone:
+            waiting.result = waiting.work(tx)  # whatever it raises undoes the whole transaction
+            return
+        before = len(tx.marks)
+        run("SAVEPOINT work")
+        try:
+            waiting.result = waiting.work(tx)
+        except sqlite3.IntegrityError as error:  # a guard of the schema said no to this one
+            waiting.error = Unavailable(f"the ledger {self.where} refused: {error}")
+        except sqlite3.Error:
+            raise
+        except Exception as error:
+            waiting.error = error
+        if waiting.error is not None:
+            del tx.marks[before:]
+            run("ROLLBACK TO work")
+        run("RELEASE work")
+
+    def _seal_now_and_then(self, tx: _Transaction) -> Head | None:
+        if not tx.marks or (tx.marks[0].seq - 1) // SEAL_EVERY == tx.marks[-1].seq // SEAL_EVERY:
+            return None
+        seal = next_seal(tx, self)
+        return seal.head if seal else None
+
+    def seal(self) -> Seal | None:
+        seal = self.write(lambda tx: next_seal(tx, self))
+        if seal is not None:
+            self.mark((), seal.head)
+        return seal
+
+    # Reading
+
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        with self._translated():
+            reader: sqlite3.Connection | None = getattr(self._of_thread, "reader", None)
+            if reader is None:
+                reader = self._of_thread.reader = self._connect()
+                self._readers.append(reader)
+            reader.execute("BEGIN")
+            try:
+                return work(_Transaction(reader))
+            finally:
+                reader.execute("COMMIT")
+
+    def history(self, tx: Transaction) -> Iterator[Raw]:
+        return cast(Iterator[Raw], tx.stream("SELECT seq, body, digest FROM entries ORDER BY seq"))
+
+    def close(self) -> None:
+        if self._is_closed:
+            return
+        if self.signing is not None:
+            self.seal()
+        self._is_closed = True
+        _INHERITED.open.discard(self)
+        for connection in (self._writer, *self._readers):
+            connection.close()
+        self._lock.close()
+        for anchor in (*self.anchors, *self.witnesses):
+            anchor.close()

@@ -1,0 +1,30 @@
+"""What every test has: its own place for second anchors. Ledgers are tested on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.ledgers import POSTGRES, SQLITE, Home
+
+
+@pytest.fixture(autouse=True)
+def _own_witnesses(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAPWING_STATE", str(tmp_path_factory.mktemp("state")))
+
+
+@pytest.fixture(params=[SQLITE, POSTGRES])
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
+    """A place for one ledger, on each database."""
+    place = Home.of(request.param, tmp_path)
+    yield place
+    place.close()
+
+
+@pytest.fixture
+def file_home(tmp_path: Path) -> Iterator[Home]:
+    """A place for one ledger in an SQLite file."""
+    place = Home.of(SQLITE, tmp_path)
+    yield place
+    place.close()

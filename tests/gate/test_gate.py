@@ -1,0 +1,239 @@
+"""Charged before it is run, stored before it leaves, the same bytes for the same key."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from fractions import Fraction
+
+import pytest
+
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, WorkEnded
+from lapwing.gate import Gate, Plan, Point, Target
+from lapwing.ledger import Ledger
+from lapwing.privacy import Pure, Relation, Worst
+from support.ledgers import Home, open_account, release, spending
+
+
+def spent(ledger: Ledger) -> int:
+    return ledger.blocks("visits")[0].spent[1]
+
+
+def test_it_is_charged_when_it_runs_and_stored_when_it_leaves(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    seen: list[tuple[Point, int, int]] = []
+
+    def look(point: Point) -> None:
+        stored = ledger.store.read(lambda tx: tx.rows("SELECT count(*) FROM answers"))[0][0]
+        seen.append((point, spent(ledger), stored))
+
+    Gate(ledger, principal="analyst", watch=look).release(Plan(spending("0.1"), lambda: b"42"))
+    charged = 100_000_000
+    assert seen == [
+        (Point.PLANNED, 0, 0),
+        (Point.CHARGED, charged, 0),
+        (Point.RAN, charged, 0),
+        (Point.STORED, charged, 1),
+    ]
+
+
+def test_the_receipt_names_who_what_and_where(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    receipt = release(ledger, "0.1", parameters={"scale": "10"}).receipt
+    assert receipt.ledger == ledger.id
+    assert receipt.principal == "analyst"
+    assert receipt.record["mechanism"] == "laplace"
+    assert receipt.record["parameters"] == {"scale": "10"}
+    assert receipt.record["code"]
+    rows = ledger.store.read(
+        lambda tx: tx.rows("SELECT digest FROM entries WHERE seq = ?", receipt.position)
+    )
+    assert bytes(rows[0][0]).hex() == receipt.hash
+    assert '"principal": "analyst"' in receipt.to_json()
+
+
+class TestTheSameKey:
+    def test_gives_the_same_bytes_at_no_charge(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        first = release(ledger, "0.1", key="k", answer=b"\x00noise\xff")
+        again = release(home.open(), "0.1", key="k", answer=b"other noise")
+        assert (again.answer, again.is_replay) == (b"\x00noise\xff", True)
+        assert again.receipt == first.receipt
+        assert spent(ledger) == 100_000_000
+
+    def test_gives_them_also_when_nothing_is_left(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        release(ledger, "1", key="k", answer=b"all of it")
+        assert release(ledger, "1", key="k").answer == b"all of it"
+
+    @pytest.mark.parametrize(
+        "other",
+        [{"loss": "0.2"}, {"request": b"how few?"}, {"mechanism": "gaussian"}, {"parameters": {"a": 1}}],
+    )
+    def test_with_another_request_is_an_error(self, home: Home, other: dict[str, object]) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        release(ledger, "0.1", key="k")
+        with pytest.raises(KeyReused):
+            release(ledger, key="k", **{"loss": "0.1", **other})  # type: ignore[arg-type]
+        assert spent(ledger) == 100_000_000
+
+    def test_of_another_principal_is_another_key(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        release(ledger, "0.1", key="k", answer=b"mine")
+        assert release(ledger, "0.1", key="k", answer=b"yours", principal="other").answer == b"yours"
+        assert spent(ledger) == 200_000_000
+
+    def test_in_flight_is_in_progress(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        errors: list[BaseException] = []
+
+        def run() -> bytes:
+            for opened in (ledger, home.open()):
+                try:
+                    release(opened, "0.1", key="k")
+                except InProgress as error:
+                    errors.append(error)
+            return b"42"
+
+        plan = Plan(spending("0.1"), run)
+        assert Gate(ledger, principal="analyst").release(plan, key="k").answer == b"42"
+        assert len(errors) == 2
+        assert spent(ledger) == 100_000_000
+
+    def test_after_the_work_failed_says_so_and_never_runs_it_again(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+
+        def fail() -> bytes:
+            raise ZeroDivisionError
+
+        gate = Gate(ledger, principal="analyst")
+        with pytest.raises(WorkEnded) as first:
+            gate.release(Plan(spending("0.1"), fail), key="k")
+        assert isinstance(first.value.__cause__, ZeroDivisionError)
+        with pytest.raises(WorkEnded, match="charge stays") as again:
+            release(ledger, "0.1", key="k")
+        assert str(again.value) == str(first.value)
+        assert spent(ledger) == 100_000_000
+
+    def test_after_a_crash_says_so(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+
+        class Crash(BaseException):
+            pass
+
+        def crash(point: Point) -> None:
+            if point is Point.RAN:
+                raise Crash
+
+        with pytest.raises(Crash):
+            Gate(ledger, principal="analyst", watch=crash).release(
+                Plan(spending("0.1"), lambda: b"1"), key="k"
+            )
+        with pytest.raises(InProgress):
+            release(home.open(), "0.1", key="k")
+        ledger.close()
+        with pytest.raises(WorkEnded):
+            release(home.open(), "0.1", key="k")
+
+    def test_from_many_threads_at_once_is_charged_once(self, home: Home) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        outcomes: list[object] = []
+
+        def ask() -> None:
+            try:
+                outcomes.append(
+                    release(ledger, "0.1", key="k", answer=threading.current_thread().name.encode()).answer
+                )
+            except InProgress:
+                outcomes.append(InProgress)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        answers = {outcome for outcome in outcomes if outcome is not InProgress}
+        assert len(outcomes) == 8
+        assert len(answers) == 1
+        assert spent(ledger) == 100_000_000
+
+
+@pytest.mark.parametrize("key", ["", "k" * 201, "k" * 10_000_000, "a\nb", "\ud800"], ids=range(5))
+def test_a_key_that_makes_no_sense_is_refused(file_home: Home, key: str) -> None:
+    ledger = file_home.create()
+    open_account(ledger)
+    with pytest.raises(BadParameter):
+        Gate(ledger, principal="analyst").release(Plan(spending(), lambda: b""), key=key)
+    assert spent(ledger) == 0
+
+
+BAD: dict[str, Callable[[], object]] = {
+    "no account": lambda: spending("0.1", Target("nobody's")),
+    "a negative loss": lambda: spending("-0.1"),
+    "no number": lambda: spending(Pure(float("nan"))),  # type: ignore[arg-type]
+    "blocks where there are none": lambda: spending("0.1", Target("visits", ["b"])),
+    "the same account twice": lambda: spending("0.1", Target("visits"), Target("visits")),
+    "a text for blocks": lambda: spending("0.1", Target("visits", "b0")),
+    "a parameter that is no text": lambda: spending("0.1", parameters={"a": 0.5}),
+    "too many parameters": lambda: spending("0.1", parameters={"a": "x" * 20_000}),
+    "too long a request": lambda: spending("0.1", request=b"x" * (2 << 20)),
+    "a mechanism without a name": lambda: spending("0.1", mechanism=""),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_refused_before_anything_happens(file_home: Home, what: str) -> None:
+    ledger = file_home.create()
+    open_account(ledger)
+    ran: list[int] = []
+
+    def run() -> bytes:
+        ran.append(1)
+        return b""
+
+    with pytest.raises((BadParameter, AttributeError, TypeError)):
+        Gate(ledger, principal="analyst").release(Plan(BAD[what](), run))  # type: ignore[arg-type]
+    assert not ran
+    assert spent(ledger) == 0
+
+
+@pytest.mark.parametrize("loss", ["1e300", "1000000000000000000000", "2"])
+def test_a_huge_loss_is_refused_and_nothing_charged(home: Home, loss: str) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    with pytest.raises(OverBudget):
+        release(ledger, loss)
+    assert spent(ledger) == 0
+    release(ledger, "1")
+
+
+def test_a_loss_below_one_unit_costs_one_unit(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    release(ledger, Fraction(1, 10**30))
+    assert spent(ledger) == 1
+
+
+def test_parallel_composition_is_not_for_replaced_units(file_home: Home) -> None:
+    ledger = file_home.create()
+    open_account(ledger, relation=Relation.REPLACE)
+    with pytest.raises(BadParameter, match="add or remove"):
+        spending(Worst((Pure(Fraction(1)), Pure(Fraction(1)))), relation=Relation.REPLACE)
+
+
+def test_an_answer_is_bytes(file_home: Home) -> None:
+    ledger = file_home.create()
+    open_account(ledger)
+    with pytest.raises(WorkEnded):
+        Gate(ledger, principal="analyst").release(Plan(spending(), lambda: "42"))  # type: ignore[arg-type, return-value]
+    assert spent(ledger) == 100_000_000

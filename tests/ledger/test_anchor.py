@@ -1,0 +1,558 @@
+"""Anchors lose no line, believe no half of one, and say so when they cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import stat
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lapwing.errors import BadParameter, MissingExtra, Tampered, Unavailable
+from lapwing.ledger import anchor_file
+from lapwing.ledger.anchor import (
+    FileAnchor,
+    Head,
+    Mark,
+    PostgresAnchor,
+    SqliteAnchor,
+    UrlAnchor,
+    anchor_at,
+    newest,
+    parse_line,
+    parse_lines,
+    witness_directory,
+)
+
+NUMBERS = st.integers(0, (1 << 63) - 1)
+DIGESTS = st.binary(min_size=32, max_size=32)
+MARKS = st.builds(Mark, NUMBERS, DIGESTS)
+HEADS = st.builds(
+    Head, NUMBERS, NUMBERS, NUMBERS, DIGESTS, DIGESTS, st.binary(min_size=64, max_size=64)
+)  # fmt: skip
+
+
+def mark(seq: int) -> Mark:
+    return Mark(seq, seq.to_bytes(32, "big"))
+
+
+def head(number: int, last: int = 0) -> Head:
+    return Head(number, last, last, bytes(32), bytes(32), bytes(64))
+
+
+def run(script: str, *arguments: object) -> subprocess.Popen[str]:
+    """Another process, with the same makers of marks and heads."""
+    start = f"""
+import json, os, signal, sys, threading, time
+from lapwing.ledger import anchor_file
+from lapwing.ledger.anchor import FileAnchor, Head, Mark, SqliteAnchor
+def mark(seq): return Mark(seq, seq.to_bytes(32, "big"))
+def head(number, last=0): return Head(number, last, last, bytes(32), bytes(32), bytes(64))
+arguments = json.loads(sys.argv[1])
+{script}
+"""
+    command = [sys.executable, "-W", "error", "-c", start, json.dumps([str(given) for given in arguments])]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    return out
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "visits.ledger.anchor"
+
+
+class TestLines:
+    @given(st.one_of(MARKS, HEADS))
+    def test_a_line_reads_as_what_was_written(self, line: Mark | Head) -> None:
+        assert parse_line(line.line) == line
+        assert line.line.isascii()
+
+    @given(st.one_of(MARKS, HEADS), st.data())
+    def test_a_line_with_one_other_letter_is_another_line_or_none(
+        self, line: Mark | Head, data: st.DataObject
+    ) -> None:
+        at = data.draw(st.integers(0, len(line.line) - 1))
+        text = line.line[:at] + data.draw(st.characters()) + line.line[at + 1 :]
+        with suppress(Tampered):
+            assert parse_line(text).line == text
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "", "m", "m 1", f"m 01 {'a' * 64}", f"m -1 {'a' * 64}", f"m +1 {'a' * 64}", f"m 1 {'A' * 64}",
+            f"m 1 {'a' * 63}", f"m 1 {'a' * 65}", f" m 1 {'a' * 64}", f"m 1 {'a' * 64} ",
+            f"m  1 {'a' * 64}",
+            f"m 1 {'a' * 64}\r", f"M 1 {'a' * 64}", f"m {1 << 63} {'a' * 64}", f"m {'9' * 5000} {'a' * 64}",
+            f"m ١ {'a' * 64}", f"x 1 {'a' * 64}", f"h 1 1 1 {'a' * 64} {'a' * 64} {'a' * 64}",
+            f"m 1_0 {'a' * 64}", f"m 1 {'a' * 64}\n",
+        ],
+        ids=lambda text: ascii(text)[:24],
+    )  # fmt: skip
+    def test_a_malformed_line_is_tampering(self, text: str) -> None:
+        with pytest.raises(Tampered, match="line 3 of the witness"):
+            parse_line(text, "the witness", 3)
+        good = f"{mark(1).line}\n{mark(2).line}\n"
+        with pytest.raises(Tampered):
+            parse_lines(f"{good}{text}\n{mark(3).line}\n".encode(), "here")
+
+    def test_a_hole_that_a_power_loss_left_is_passed_over(self) -> None:
+        """Pages of unsynced marks reach the disk in any order. Whoever made one could have cut off as much."""
+        hole = mark(3).line[:20] + "\0" * 4096 + mark(5).line[30:]
+        content = f"{mark(1).line}\n{mark(2).line}\n{hole}\n{mark(6).line}\n".encode()
+        assert parse_lines(content, "here") == (mark(1), mark(2), mark(6))
+
+    @given(st.lists(st.one_of(MARKS, HEADS), max_size=4), st.one_of(MARKS, HEADS), st.data())
+    def test_a_torn_last_line_is_not_believed(
+        self, whole: list[Mark | Head], torn: Mark | Head, data: st.DataObject
+    ) -> None:
+        part = torn.line[: data.draw(st.integers(0, len(torn.line)))]
+        content = "".join(f"{line.line}\n" for line in whole) + part
+        assert parse_lines(content.encode(), "here") == tuple(whole)
+
+    @pytest.mark.parametrize("seq", [-1, 1 << 63, True, 1.0, "1"], ids=repr)
+    def test_a_number_that_cannot_be_written_makes_no_mark(self, seq: int) -> None:
+        with pytest.raises(BadParameter):
+            Mark(seq, bytes(32))
+        with pytest.raises(BadParameter):
+            Head(1, seq, 1, bytes(32), bytes(32), bytes(64))
+
+    @pytest.mark.parametrize("digest", [b"", bytes(31), bytearray(32), "a" * 32], ids=repr)
+    def test_what_is_no_digest_makes_no_mark(self, digest: bytes) -> None:
+        with pytest.raises(BadParameter):
+            Mark(1, digest)
+        with pytest.raises(BadParameter):
+            Head(1, 1, 1, bytes(32), bytes(32), digest)
+
+    def test_the_newest_head_and_the_marks_after_it_are_kept(self) -> None:
+        lines: list[Mark | Head] = [
+            mark(1),
+            mark(2),
+            head(2, 3),
+            mark(5),
+            mark(3),
+            head(1, 1),
+            mark(4),
+            mark(4),
+        ]
+        assert newest(lines) == (head(2, 3), mark(5), mark(4))
+        assert newest([mark(0), mark(1)]) == (mark(0), mark(1))
+        assert newest([]) == ()
+
+    def test_what_contradicts_itself_is_not_tidied_away(self) -> None:
+        other = Head(2, 4, 4, bytes(32), bytes(32), bytes(64))
+        forged = Mark(4, bytes(32))
+        assert newest([head(2, 3), other, mark(4), forged]) == (head(2, 3), other, mark(4), forged)
+
+
+class TestFile:
+    def test_what_is_written_is_read_by_everybody(self, path: Path) -> None:
+        anchor = FileAnchor(path)
+        assert not anchor.exists()
+        assert anchor.read() == ()
+        assert not path.exists()  # reading makes no file
+        anchor.write([mark(1), mark(2)])
+        anchor.write([], head(1, 2))
+        anchor.write([])
+        FileAnchor(path).write([mark(3)], head(2, 3))
+        expected = (mark(1), mark(2), head(1, 2), mark(3), head(2, 3))
+        assert anchor.read() == FileAnchor(str(path)).read() == expected
+        assert anchor.exists()
+        anchor.close()
+        anchor.close()
+        anchor.write([mark(4)])
+        assert anchor.read() == (*expected, mark(4))
+
+    @pytest.mark.parametrize(
+        "torn", ["m", "m 12", f"m 12 {'a' * 64}", "h 1 2 3 ", "\0" * 9000, "m 7 ab\0\0"], ids=ascii
+    )
+    def test_a_torn_line_is_healed_before_the_next_one(self, torn: str, path: Path) -> None:
+        anchor = FileAnchor(path)
+        anchor.write([mark(1)])
+        with path.open("a") as other:
+            other.write(torn)
+        assert anchor.read() == (mark(1),)
+        anchor.write([mark(2)])
+        assert anchor.read() == (mark(1), mark(2))
+        assert path.read_text() == f"{mark(1).line}\n{mark(2).line}\n"
+
+    @pytest.mark.parametrize(
+        "letter", ["Dear Anna,\nI hope", "m" * 5000, "m 1 abc but"], ids=["letter", "long", "text"]
+    )
+    def test_somebody_elses_file_is_not_cut(self, letter: str, path: Path) -> None:
+        path.write_text(letter)
+        with pytest.raises(Tampered, match="does not end as an anchor"):
+            FileAnchor(path).write([mark(1)])
+        assert path.read_text() == letter
+
+    def test_a_full_disk_raises_and_leaves_whole_lines(self, path: Path) -> None:
+        anchor = FileAnchor(path)
+        anchor.write([mark(1)])
+        size = path.stat().st_size
+        before = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, (size + 100, before[1])
+        )  # room for a part: a real short write
+        try:
+            with pytest.raises(Unavailable, match="cannot be written"):
+                anchor.write([mark(2), mark(3), mark(4)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert path.stat().st_size == size
+        anchor.write([mark(5)])
+        assert anchor.read() == (mark(1), mark(5))
+
+    def test_a_head_that_does_not_reach_the_disk_raises(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        anchor = FileAnchor(path)
+        anchor.write([mark(1)])
+
+        def broken(file: int) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(os, "fsync", broken)
+        anchor.write([mark(2)])  # marks do not wait for the disk
+        with pytest.raises(Unavailable, match="Input/output error"):
+            anchor.write([], head(1, 2))
+
+    def test_a_missing_folder_is_unavailable(self, tmp_path: Path) -> None:
+        anchor = FileAnchor(tmp_path / "missing" / "anchor")
+        assert anchor.read() == ()
+        with pytest.raises(Unavailable, match="folder does not exist"):
+            anchor.write([mark(1)])
+
+    def test_what_is_no_plain_file_is_unavailable(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        for place in (tmp_path, tmp_path / "pipe", tmp_path / "file" / "in a file"):
+            (tmp_path / "file").write_text("")
+            with pytest.raises(Unavailable):
+                FileAnchor(place).read()
+            with pytest.raises(Unavailable):
+                FileAnchor(place).write([mark(1)])
+
+    def test_without_leave_it_is_unavailable(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        FileAnchor(path).write([mark(1)])
+        opened = os.open
+
+        def only_to_read(name: str, flags: int, mode: int = 0o777) -> int:
+            if flags & os.O_RDWR:
+                raise PermissionError(13, "Permission denied")
+            return opened(name, flags, mode)
+
+        monkeypatch.setattr(os, "open", only_to_read)
+        assert FileAnchor(path).read() == (mark(1),)
+        with pytest.raises(Unavailable, match="Permission denied"):
+            FileAnchor(path).write([mark(1)])
+
+    def test_a_file_that_is_gone_is_not_made_anew(self, path: Path) -> None:
+        """It would look as if nothing had ever been marked."""
+        wrote, saw = FileAnchor(path), FileAnchor(path)
+        wrote.write([mark(1)])
+        saw.read()
+        path.unlink()
+        for anchor in (wrote, saw):
+            for _ in range(2):
+                with pytest.raises(Unavailable, match="removed while in use"):
+                    anchor.write([mark(2)])
+                with pytest.raises(Unavailable, match="removed while in use"):
+                    anchor.read()
+        assert not path.exists()
+
+    def test_a_large_file_becomes_its_newest_head_and_the_marks_after_it(self, path: Path) -> None:
+        anchor, other = FileAnchor(path), FileAnchor(path)
+        other.write([mark(0)])
+        path.chmod(0o640)
+        inode = path.stat().st_ino
+        seq = 0
+        while path.stat().st_size <= anchor_file.COMPACT_ABOVE:
+            anchor.write([mark(seq + step) for step in range(1, 101)])
+            seq += 100
+        assert path.stat().st_ino == inode  # marks alone replace nothing
+        anchor.write([mark(seq + 1)], head(1, seq - 1))
+        assert anchor.read() == (head(1, seq - 1), mark(seq), mark(seq + 1))
+        assert path.stat().st_ino != inode
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+        other.write([mark(seq + 2)])  # had the old file open
+        assert anchor.read()[-1] == mark(seq + 2)
+        assert os.listdir(path.parent) == [path.name]
+
+    def test_a_folder_that_takes_no_new_file_costs_only_space(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(anchor_file, "COMPACT_ABOVE", 100)
+        anchor = FileAnchor(path)
+        (path.parent / f"{path.name}.new").mkdir()
+        anchor.write([mark(1)], head(1, 1))
+        anchor.write([mark(2)], head(2, 2))
+        assert anchor.read() == (mark(1), head(1, 1), mark(2), head(2, 2))
+
+    def test_a_rename_that_fails_changes_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refused(old: str, new: str) -> None:
+            raise OSError(13, "Permission denied")
+
+        anchor = FileAnchor(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(anchor_file, "COMPACT_ABOVE", 100)
+            patch.setattr(os, "rename", refused)
+            anchor.write([mark(1)], head(1, 1))
+        FileAnchor(path).write([mark(2)])  # and nothing stays locked
+        assert anchor.read() == (mark(1), head(1, 1), mark(2))
+        assert os.listdir(path.parent) == [path.name]
+
+    def test_a_damaged_file_is_not_tidied_away(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(anchor_file, "COMPACT_ABOVE", 100)
+        path.write_text(f"m 1 damaged\n{mark(2).line}\n")
+        with pytest.raises(Tampered, match="line 1 of"):
+            FileAnchor(path).write([], head(1, 2))
+        assert path.read_text().startswith("m 1 damaged\n")
+        with pytest.raises(Tampered):
+            FileAnchor(path).read()
+
+    def test_a_link_stays_a_link(self, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(anchor_file, "COMPACT_ABOVE", 100)
+        (tmp_path / "link").symlink_to(path)
+        FileAnchor(tmp_path / "link").write([mark(1), mark(2)], head(1, 1))
+        assert (tmp_path / "link").is_symlink()
+        assert FileAnchor(path).read() == (head(1, 1), mark(2))
+
+    def test_threads_lose_nothing(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(anchor_file, "COMPACT_ABOVE", 2000)
+        anchor = FileAnchor(path)
+
+        def work(thread: int) -> None:
+            for step in range(100):
+                anchor.write([mark(1 + thread + 4 * step)], head(step, 0) if step % 20 == 19 else None)
+
+        threads = [threading.Thread(target=work, args=[thread]) for thread in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert {line for line in anchor.read() if isinstance(line, Mark)} == {
+            mark(seq) for seq in range(1, 401)
+        }
+
+
+class TestProcesses:
+    def test_four_processes_lose_nothing_while_the_file_is_replaced_again_and_again(
+        self, path: Path
+    ) -> None:
+        """The heads cover nothing, so every mark must survive every replacement."""
+        script = """
+path, worker = arguments[0], int(arguments[1])
+anchor_file.COMPACT_ABOVE = 3000
+replaced, compact = 0, FileAnchor._compact
+def counted(self):
+    global replaced
+    before = self._identity
+    compact(self)
+    replaced += self._identity != before
+FileAnchor._compact = counted
+anchors = [FileAnchor(path), FileAnchor(path)]
+for step in range(300):
+    seq = 1 + worker + 4 * step
+    anchors[step % 2].write([mark(seq)], head(step, 0) if step % 15 == worker else None)
+print(replaced)
+"""
+        replaced = [int(finish(process)) for process in [run(script, path, worker) for worker in range(4)]]
+        lines = FileAnchor(path).read()
+        marks = [line for line in lines if isinstance(line, Mark)]
+        assert sorted(marks, key=lambda found: found.seq) == [mark(seq) for seq in range(1, 1201)]
+        assert sum(replaced) >= 40
+        assert os.listdir(path.parent) == [path.name]
+
+    @pytest.mark.parametrize("step", ["writing", "fsync", "lock", "rename", "renamed"])
+    def test_a_process_killed_while_it_replaces_the_file_loses_nothing(self, step: str, path: Path) -> None:
+        script = """
+path, step = arguments
+anchor = FileAnchor(path)
+anchor.write([mark(seq) for seq in range(1, 41)])
+anchor_file.COMPACT_ABOVE = 1000
+def die(*_): os.kill(os.getpid(), signal.SIGKILL)
+compact, write_all, rename = FileAnchor._compact, anchor_file._write_all, os.rename
+def half(file, content):
+    os.write(file, content[: len(content) // 2 + 3])
+    die()
+def renamed(*names):
+    rename(*names)
+    die()
+def dying(self):
+    if step == "writing": anchor_file._write_all = half
+    if step == "fsync": os.fsync = die
+    if step == "lock": anchor_file.fcntl.flock = die
+    if step == "rename": os.rename = die
+    if step == "renamed": os.rename = renamed
+    compact(self)
+FileAnchor._compact = dying
+anchor.write([], head(1, 10))
+"""
+        process = run(script, path, step)
+        process.communicate(timeout=60)
+        assert process.returncode == -9
+        anchor = FileAnchor(path)
+        assert newest(anchor.read()) == (head(1, 10), *map(mark, range(11, 41)))
+        anchor.write([mark(41)])
+        before, anchor_file.COMPACT_ABOVE = anchor_file.COMPACT_ABOVE, 1000
+        try:
+            anchor.write([], head(2, 39))
+        finally:
+            anchor_file.COMPACT_ABOVE = before
+        assert anchor.read() == (head(2, 39), mark(40), mark(41))
+        assert os.listdir(path.parent) == [path.name]
+
+    def test_processes_killed_at_any_moment_lose_nothing_that_was_confirmed(self, path: Path) -> None:
+        script = """
+path, start = arguments[0], int(arguments[1])
+anchor_file.COMPACT_ABOVE = 2000
+anchor = FileAnchor(path)
+for seq in range(start, start + 100000):
+    anchor.write([mark(seq)], head(seq, 0) if seq % 3 == 0 else None)
+    os.write(1, b"%d\\n" % seq)
+"""
+        confirmed: set[int] = set()
+        for attempt in range(3):
+            process = run(script, path, 1 + attempt * 1_000_000)
+            assert process.stdout is not None
+            for _ in range(30 + 17 * attempt):
+                confirmed.add(int(process.stdout.readline()))
+            process.kill()
+            confirmed.update(int(line) for line in process.communicate()[0].split("\n")[:-1])
+            FileAnchor(path).write([mark(500_000_000 + attempt)])  # and nobody is locked out
+        seen = {line.seq for line in FileAnchor(path).read() if isinstance(line, Mark)}
+        assert confirmed <= seen
+        assert len(confirmed) >= 120
+
+    @pytest.mark.parametrize("kind", ["FileAnchor", "SqliteAnchor"])
+    def test_a_forked_child_uses_the_same_object_safely(self, kind: str, path: Path) -> None:
+        """While a thread of the parent writes, so that the fork meets locks in every state."""
+        script = """
+path, kind = arguments
+anchor_file.COMPACT_ABOVE = 1000
+anchor = globals()[kind](path)
+anchor.write([mark(1)])
+written, over = [1], False
+def work():
+    seq = 2
+    while not over:
+        anchor.write([mark(seq)], head(seq, 0) if seq % 5 == 0 else None)
+        written.append(seq)
+        seq += 1
+thread = threading.Thread(target=work)
+import warnings; warnings.simplefilter("ignore")
+thread.start()
+try:
+    for child in range(12):
+        pid = os.fork()
+        if not pid:
+            try:
+                for step in range(10):
+                    anchor.write([mark(1_000_000 + 10 * child + step)])
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitpid(pid, 0)[1] == 0
+        time.sleep(0.003)
+finally:
+    over = True
+    thread.join()
+anchor.write([mark(999_999)])
+anchor.close()
+print(json.dumps(written))
+"""
+        written = json.loads(finish(run(script, path, kind)))
+        anchor = FileAnchor(path) if kind == "FileAnchor" else SqliteAnchor(path)
+        seen = {line.seq for line in anchor.read() if isinstance(line, Mark)}
+        anchor.close()
+        assert seen >= {*written, 999_999, *range(1_000_000, 1_000_120)}
+
+
+class TestPlaces:
+    @pytest.mark.parametrize(
+        ("where", "kind"),
+        [
+            ("visits.ledger.anchor", FileAnchor), (Path("x"), FileAnchor), ("C:x", FileAnchor),
+            ("http://anchor.example/visits", UrlAnchor), ("HTTPS://anchor.example/visits", UrlAnchor),
+            ("sqlite:///anchor.db", SqliteAnchor), ("sqlite:////var/anchor.db", SqliteAnchor),
+            ("postgresql://anchor.example/visits", PostgresAnchor),
+        ],
+        ids=str,
+    )  # fmt: skip
+    def test_the_form_of_a_place_says_what_it_is(self, where: str | Path, kind: type) -> None:
+        if kind is PostgresAnchor:
+            pytest.importorskip("psycopg")
+        assert type(anchor_at(where)) is kind
+
+    def test_sqlite_paths_are_relative_and_with_a_fourth_slash_absolute(self) -> None:
+        assert anchor_at("sqlite:///anchor.db").where == os.path.realpath("anchor.db")
+        assert anchor_at("sqlite:////nowhere/anchor.db").where == "/nowhere/anchor.db"
+
+    @pytest.mark.parametrize(
+        "where",
+        [
+            "",
+            "ftp://x/y",
+            "htp://x/y",
+            "sqlite://x",
+            "sqlite:///",
+            "http://",
+            "file:///x",
+            "http://x:port/",
+        ],
+    )
+    def test_a_mistyped_address_does_not_become_a_file(self, where: str) -> None:
+        with pytest.raises(BadParameter):
+            anchor_at(where)
+
+    def test_a_password_is_in_no_message(self) -> None:
+        pytest.importorskip("psycopg")
+        for where in (
+            "https://anna:hush@anchor.example/visits?token=hush",
+            "postgresql://anna:hush@[::1]:1/visits",
+        ):
+            anchor = anchor_at(where)
+            assert "hush" not in anchor.where
+            assert "anna" not in anchor.where
+        with pytest.raises(BadParameter) as caught:
+            anchor_at("postgresql://anna:hush%zz@anchor.example/visits")
+        assert "hush" not in str(caught.value)
+
+    def test_postgres_without_its_extra_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        with pytest.raises(MissingExtra, match="postgres"):
+            anchor_at("postgresql://anchor.example/visits")
+
+    def test_the_witness_lies_where_the_user_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.delenv("LAPWING_STATE", raising=False)
+        for state in ("", "relative"):
+            monkeypatch.setenv("XDG_STATE_HOME", state)
+            assert witness_directory() == tmp_path / "home" / ".local" / "state" / "lapwing"
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+        assert witness_directory() == tmp_path / "xdg" / "lapwing"
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "own"))
+        assert witness_directory() == tmp_path / "own"
+        assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
+
+    def test_there_is_no_witness_where_none_can_be(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "file").write_text("")
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "file" / "below"))
+        assert witness_directory() is None
+        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "file"))
+        assert witness_directory() is None

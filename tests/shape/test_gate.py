@@ -1,0 +1,67 @@
+"""There is one door: only `lapwing.gate` spends, and only `spending` and `reservation` move budgets."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "lapwing"
+SPENDING = {"lapwing.ledger.spending", "lapwing.ledger.reservation"}
+MAY_SPEND = {SOURCE / "gate.py"}
+LEDGER = SOURCE / "ledger"
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, "imports are absolute, so that this test sees them"
+            yield node.module or ""
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def called(tree: ast.AST) -> Iterator[str]:
+    """`charge` of `ledger.store.charge(...)`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            yield node.func.attr
+
+
+def others() -> list[Path]:
+    return [path for path in SOURCE.rglob("*.py") if LEDGER not in path.parents and path not in MAY_SPEND]
+
+
+def spends(source: str) -> bool:
+    tree = ast.parse(source)
+    return bool(SPENDING & set(imported(tree))) or "debit" in set(called(tree)) or ".store" in source
+
+
+@pytest.mark.parametrize("path", others(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nobody_but_the_gate_spends(path: Path) -> None:
+    assert not spends(path.read_text())
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from lapwing.ledger.spending import charge",
+        "from lapwing.ledger import spending",
+        "import lapwing.ledger.reservation as r",
+        "tx.debit(posting)",
+        "ledger.store.charge(posting)",
+        "write = ledger.store.write",
+    ],
+)
+def test_and_this_test_would_see_it(source: str) -> None:
+    assert spends(source)
+
+
+def test_inside_the_ledger_only_spending_and_reservation_post_charges() -> None:
+    posts = re.compile(r"\b(tx\.debit|store\.charge)\(")
+    posting = {path.name for path in LEDGER.rglob("*.py") if posts.search(path.read_text())}
+    assert posting == {"spending.py", "sqlite.py"}

@@ -27,7 +27,8 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from lapwing.ledger import Ledger, Slices, Unit
-from lapwing.ledger.spending import Request, Spending, Target, charge
+from lapwing.ledger.charging import Request, charge
+from lapwing.ledger.spending import Spending, Target
 from lapwing.ledger.store import Posting, Transaction
 from lapwing.privacy import LaplaceNoise, Relation
 from support import postgres

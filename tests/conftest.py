@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.ledgers import POSTGRES, SQLITE, Home
 
 

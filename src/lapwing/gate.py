@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 
 from lapwing.errors import BadParameter, Unavailable, WorkEnded
-from lapwing.ledger import Ledger, Receipt, Slices
+from lapwing.ledger import Ledger, Receipt, Slices, charging
 from lapwing.ledger import data as data_sets
 from lapwing.ledger import reservation as holding
-from lapwing.ledger import spending as ledger_spending
-from lapwing.ledger.spending import Replayed, Spending, Target
+from lapwing.ledger.charging import Replayed
+from lapwing.ledger.spending import Spending, Target
 from lapwing.noise import random_bytes
 from lapwing.privacy import Loss
 
@@ -80,7 +80,7 @@ class Gate:
         """
         self._watch(Point.PLANNED)
         try:
-            receipt = ledger_spending.charge(
+            receipt = charging.charge(
                 self._ledger,
                 plan.spending,
                 principal=self._principal,
@@ -98,12 +98,17 @@ class Gate:
                 raise BadParameter("run", "must give the bytes of an answer")
         except BaseException as error:
             with suppress(Unavailable):
-                ledger_spending.store_failure(self._ledger, receipt)
+                charging.store_failure(self._ledger, receipt)
             if isinstance(error, Exception):
                 raise WorkEnded from error  # why it failed may be private: the reply never varies
             raise
         self._watch(Point.RAN)
-        stored = ledger_spending.store_answer(self._ledger, receipt, answer)
+        try:
+            stored = charging.store_answer(self._ledger, receipt, answer)
+        except Unavailable as error:  # which says that nothing was changed, and means the answer
+            raise Unavailable(
+                "the answer could not be stored, so none is given. The charge stays"
+            ) from error
         self._watch(Point.STORED)
         return Release(answer, stored, is_replay=False)
 
@@ -161,6 +166,8 @@ class Work:
 
     def finish(self, run: Callable[[], bytes]) -> Release:
         """Store and return the answer of the whole, made from steps that were charged."""
+        if not holding.has_begun(self._held):
+            raise BadParameter("work", "no step was charged: what is held is not spent")
         self.answered = self._gate._finish(self._held.receipt, run)
         return self.answered
 

@@ -1,10 +1,12 @@
-"""The demo: charges add up, noise is fresh, the refusal changes nothing, the data is the generator's."""
+"""The demo: charges add up, noise is fresh, refusals change nothing, cheats are refused, nothing stays."""
 
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from fractions import Fraction
 from importlib.resources import files
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 
 from lapwing.cli import demo
+from lapwing.cli.demo_ledger import temporary
 from lapwing.errors import OverBudget
 from lapwing.exact import log_up
 from lapwing.privacy import Pure, Terms
@@ -81,17 +84,61 @@ def test_charges_add_up_and_the_refusal_changes_nothing() -> None:
 
 
 def test_each_charge_comes_before_its_data() -> None:
-    analyst = demo.Analyst(demo.load(), Terms.of("0.05", "1e-6"))
     touched = []
 
     def compute() -> demo.Found:
         touched.append(True)
         return demo.Found("", "", "")
 
-    with pytest.raises(OverBudget):
-        analyst.ask("?", "none", Pure(Fraction(1)), compute)
+    with temporary(Terms.of("0.05", "1e-6"), demo.RELATION) as ledger:
+        analyst = demo.Analyst(demo.load(), ledger)
+        with pytest.raises(OverBudget):
+            analyst.ask("?", "none", Pure(Fraction(1)), compute)
     assert not touched
     assert not analyst.steps
+
+
+def test_asked_again_it_computes_nothing_and_gives_the_same_bytes() -> None:
+    with temporary(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
+        analyst = demo.Analyst(demo.load(), ledger)
+        first = analyst.elderly()
+        left = ledger.left
+        ledger.reopen()
+        again = analyst.elderly()
+        assert (again.answer, again.is_replay, first.is_replay) == (first.answer, True, False)
+        assert ledger.left == left
+    assert len(analyst.steps) == 1
+
+
+def test_the_ledger_is_sound_and_its_cheated_copies_are_refused() -> None:
+    story = demo.tell()
+    ending = story.ending
+    assert ending.again == ending.first
+    assert ending.again.decode() == f"{story.asked_twice.answer} ({story.asked_twice.interval})"
+    assert ending.left == story.left_after_refusal
+    assert ending.findings == ()
+    # The ledger, its account, and a charge and an answer for each step: the refusal left no trace.
+    assert ending.entries == 2 + 2 * len(story.steps)
+    assert "not as the entries say" in ending.edited
+    assert "older copy" in ending.older
+    assert os.sep not in ending.edited + ending.older
+
+
+def test_no_truth_is_stored_in_the_ledger() -> None:
+    with temporary(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
+        analyst = demo.Analyst(demo.load(), ledger)
+        told = analyst.ask("?", "none", Pure(Fraction(0)), lambda: demo.Found("7", "± 1", "truth"))
+    assert told.answer.decode() == "7 (± 1)"
+
+
+def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "state"))
+    demo.tell()
+    assert os.environ["LAPWING_STATE"] == str(tmp_path / "state")
+    assert not (tmp_path / "state").exists()
+    assert not any((tmp_path / "temporary").iterdir())
 
 
 def test_noise_is_fresh_in_every_run() -> None:
@@ -126,6 +173,10 @@ def test_the_command_tells_the_story_and_ends() -> None:
         "one patient is replaced",
         "Refused: asked ε 0.5",
         "as before",
+        "the same bytes",
+        "nothing differs",
+        "set the sums back to 0: refused",
+        "from before the first question: refused",
     ):
         assert words in text
     assert "\x1b" not in done.stdout

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, WorkEnded
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.gate import Gate, Plan, Point, Target
 from lapwing.ledger import Ledger
 from lapwing.privacy import Pure, Relation, Worst
@@ -54,6 +54,14 @@ def test_the_receipt_names_who_what_and_where(home: Home) -> None:
     assert '"principal": "analyst"' in receipt.to_json()
 
 
+def test_an_entry_does_not_let_anybody_guess_the_question(home: Home) -> None:
+    """The same question under two keys leaves two digests: who has no key has nothing to compare."""
+    ledger = home.create()
+    open_account(ledger)
+    first, second = (release(ledger, "0.1", key=key).receipt.request for key in ("a", "b"))
+    assert first != second
+
+
 class TestTheSameKey:
     def test_gives_the_same_bytes_at_no_charge(self, home: Home) -> None:
         ledger = home.create()
@@ -81,6 +89,13 @@ class TestTheSameKey:
         with pytest.raises(KeyReused):
             release(ledger, key="k", **{"loss": "0.1", **other})  # type: ignore[arg-type]
         assert spent(ledger) == 100_000_000
+
+    def test_is_the_same_after_an_upgrade(self, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        release(ledger, "0.1", key="k", answer=b"before")
+        monkeypatch.setattr("lapwing.ledger.charging._code_version", lambda: "9.9")
+        assert release(ledger, "0.1", key="k").answer == b"before"
 
     def test_of_another_principal_is_another_key(self, home: Home) -> None:
         ledger = home.create()
@@ -143,6 +158,24 @@ class TestTheSameKey:
         ledger.close()
         with pytest.raises(WorkEnded):
             release(home.open(), "0.1", key="k")
+
+    def test_of_a_charge_of_unknown_outcome_says_that_its_work_ended(
+        self, file_home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The charge was committed, but its anchor took no mark: nobody ran it, and nobody will."""
+        ledger = file_home.create()
+        open_account(ledger)
+
+        def fail(*_: object) -> None:
+            raise Unavailable("the disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(ledger.store, "mark", fail)
+            with pytest.raises(Unavailable):
+                release(ledger, "0.1", key="k")
+        with pytest.raises(WorkEnded):
+            release(ledger, "0.1", key="k")
+        assert spent(ledger) == 100_000_000
 
     def test_from_many_threads_at_once_is_charged_once(self, home: Home) -> None:
         ledger = home.create()

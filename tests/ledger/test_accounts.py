@@ -189,6 +189,28 @@ class TestRaising:
             release(ledger, "0.4", Target("visits", ["later"]))
         release(ledger, "0.3", Target("visits", ["later"]))
 
+    def test_blocks_opened_after_two_raises_never_go_back_behind_what_everyone_spent(
+        self, home: Home
+    ) -> None:
+        ledger = home.create()
+        open_sliced(ledger, 1)
+        ledger.raise_budget("visits", epsilon="0.5", delta=0, curator=home.curator)
+        release(ledger, "0.2", Target("visits", everyone=True))
+        ledger.raise_budget("visits", epsilon="0.3", delta=0, curator=home.curator)
+        ledger.open_blocks("visits", ["later"])
+        with pytest.raises(OverBudget):
+            release(ledger, "0.4", Target("visits", ["later"]))
+        release(ledger, "0.3", Target("visits", ["later"]))
+        assert not ledger.verify().findings
+
+
+def test_slices_by_data_do_not_hold_where_data_is_replaced(file_home: Home) -> None:
+    """Whoever is replaced could leave one block and enter another, and both would have paid."""
+    ledger = file_home.create()
+    with pytest.raises(BadParameter, match="replaced"):
+        open_account(ledger, relation=Relation.REPLACE, slices=Slices.UNITS, rule="month")
+    open_account(ledger, relation=Relation.REPLACE, slices=Slices.IDENTITIES, rule="invitation")
+
 
 def test_a_loss_about_another_relation_or_unit_is_refused(home: Home) -> None:
     ledger = home.create()

@@ -109,7 +109,7 @@ class TestLines:
             parse_lines(f"{good}{text}\n{mark(3).line}\n".encode(), "here")
 
     def test_a_hole_that_a_power_loss_left_is_passed_over(self) -> None:
-        """Pages of unsynced marks reach the disk in any order. Whoever made one could have cut off as much."""
+        """Unsynced pages reach the disk in any order. Whoever made a hole could have cut off as much."""
         hole = mark(3).line[:20] + "\0" * 4096 + mark(5).line[30:]
         content = f"{mark(1).line}\n{mark(2).line}\n{hole}\n{mark(6).line}\n".encode()
         assert parse_lines(content, "here") == (mark(1), mark(2), mark(6))

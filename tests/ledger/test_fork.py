@@ -7,9 +7,9 @@ import traceback
 from collections.abc import Callable
 
 import pytest
-from support.ledgers import Home, open_account, release
 
 from lapwing.errors import SessionOver, Unavailable
+from support.ledgers import Home, open_account, release
 
 
 def in_a_child(work: Callable[[], None]) -> int:

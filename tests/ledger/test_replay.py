@@ -193,6 +193,9 @@ BROKEN: dict[str, tuple[Callable[[History], Any], str]] = {
     "another ε": (lambda h: _kind(h, "account").update(epsilon="2"), "caps are not those"),
     "no orders": (lambda h: _kind(h, "account").update(orders=[2, 2, 3, 4, 5]), "not acceptable"),
     "periods of persons": (lambda h: _kind(h, "account").update(slices="periods"), "person and period"),
+    "slices of what is replaced": (
+        lambda h: _kind(h, "account").update(relation="replace one unit"), "do not hold where that is replaced",
+    ),
     "everyone twice": (lambda h: _kind(h, "account", 1).update(everyone=2), "numbers that are not fresh"),
     "an unsigned raise": (lambda h: _kind(h, "account", 2).update(signature=None), "signed by the curator"),
     "a raise changed": (lambda h: _kind(h, "account", 2).update(delta="1/999999"), "signed by the curator"),
@@ -242,6 +245,9 @@ BROKEN: dict[str, tuple[Callable[[History], Any], str]] = {
     "an answer after failing": (lambda h: h.answer(9), "had an outcome before"),
     "an answer to nothing": (lambda h: h.answer(2), "which is none before it"),
     "an answer to itself": (lambda h: h.answer(len(h.records) + 1), "which is none before it"),
+    "an answer to what comes later": (
+        lambda h: (h.answer(len(h.records) + 2), h.charge((1, [[10, 10]]))), "which is none before it",
+    ),
     "a failure of nothing": (lambda h: h.failed(77), "which is none before it"),
     "a step after the end": (lambda h: h.step(11, COUNT), "reservation 11 has ended"),
     "a step of nothing": (lambda h: _kind(h, "step").update(reservation=3), "reservation 3 was never made"),
@@ -314,7 +320,7 @@ def test_a_run_priced_as_a_whole_must_be_fixed() -> None:
 def test_parallel_losses_are_for_adding_and_removing_only() -> None:
     for relation, findings in (("add or remove one unit", 0), ("replace one unit", 1)):
         history = History()
-        history.account(1, relation=relation)
+        history.account(1, relation=relation, slices="none")
         history.charge((1, [[1, 1]]), loss=Worst((COUNT, COUNT)))
         assert len(found(history)) == findings
 
@@ -561,6 +567,28 @@ def test_batches_find_exactly_the_entries_that_one_by_one_refuses(data: st.DataO
         row = replay.balances.row(block)
         assert list(replay.balances.spent(row)) == naive.spent[block]
         assert list(replay.held_of(block)) == naive.held[block]
+
+
+def test_too_many_failures_are_refused_by_no_other_filter() -> None:
+    history = small()
+    for count, findings in ((1, 0), (1, 1)):
+        for _ in range(count):
+            # 0.06 of δ 1e-6 is for failures: one of 4e-8 fits, two do not.
+            history.charge((1, [[2, 2]]), loss=Approximate(Fraction(0), Fraction(4, 10**8)))
+        assert len(found(history)) == findings
+
+
+def test_what_everyone_spent_in_an_earlier_batch_is_not_forgotten() -> None:
+    history = small()
+    for _ in range(3):
+        history.charge((1, [[3, 3]]))
+    history.blocks("west")
+    history.settle(history.reserve((1, [[2, 2]]), loss=COUNT))
+    history.charge((1, [[1, 1]]))
+    history.blocks("east")  # 6
+    replay = read(history)
+    assert replay.finish() == ()
+    assert replay.spent_of(6) == tuple(history.costs(COUNT))
 
 
 def test_wide_and_narrow_charges_add_up() -> None:

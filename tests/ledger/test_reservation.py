@@ -188,6 +188,24 @@ def test_its_answer_is_stored_and_given_again(home: Home) -> None:
     assert done.receipt.position == work.number
 
 
+def test_there_is_no_answer_without_a_step(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    work = Gate(ledger, principal="trainer").reserve(spending("0.5"))
+    ran: list[int] = []
+
+    def run() -> bytes:
+        ran.append(1)
+        return b""
+
+    with pytest.raises(BadParameter, match="no step"):
+        work.finish(run)
+    lapse(work)
+    with pytest.raises(BadParameter, match="no step"):
+        work.finish(run)
+    assert not ran
+
+
 def test_raising_waits_for_reservations(home: Home) -> None:
     ledger = home.create()
     open_account(ledger)
@@ -209,3 +227,13 @@ def test_blocks_wait_for_reservations_over_everyone(home: Home) -> None:
     ledger.open_blocks("visits", ["later"])
     with pytest.raises(OverBudget):
         release(ledger, "0.95", Target("visits", ["later"]))
+
+
+def test_steps_that_fit_only_when_rounded_once_are_refused_and_not_asked_for_ever(home: Home) -> None:
+    """Three times 1/3 is 1, but each step of 1/3 is charged as 0.333333334."""
+    ledger = home.create()
+    open_account(ledger, delta=0)
+    with pytest.raises(OverBudget) as refused:
+        Gate(ledger, principal="trainer").reserve(spending(Repeated(Pure(Fraction(1, 3)), 3)))
+    assert (refused.value.asked, refused.value.left) == ("ε 1.000000001", "ε 1 of 1")
+    release(ledger, Repeated(Pure(Fraction(1, 3)), 3))

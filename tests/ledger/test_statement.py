@@ -235,6 +235,7 @@ def test_names_are_those_that_ids_were_made_from(tmp_path: Path) -> None:
     lines = lines_of(written(tmp_path, history))[:-1]
     assert checked(tmp_path, ended_again(history, lines)) == ()
     for line, what in (
+        (name_line("nobody"), "stands in no entry"),
         (name_line("south", claimed=history.id("north")), "was not made from the label"),
         (lines[-1], "named twice"),
         (b'{"name":"x","salt":"","label":""}\n', "is not a name"),

@@ -224,7 +224,13 @@ def test_nothing_is_cut_off_at_the_edges() -> None:
 def test_all_pictures_of_the_docs_are_drawn_by_one_command(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "lapwing.plots", str(tmp_path)], check=True, timeout=120)
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"accuracy.svg", "curator-and-local.svg", "epsilon-delta.svg", "privacy-loss.svg"}
+    assert names == {
+        "accuracy.svg",
+        "curator-and-local.svg",
+        "epsilon-delta.svg",
+        "privacy-loss.svg",
+        "spending.svg",
+    }
     again = subprocess.run([sys.executable, "-m", "lapwing.plots"], capture_output=True, check=False)
     assert again.returncode == 2
 

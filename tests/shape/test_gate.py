@@ -1,4 +1,4 @@
-"""There is one door: only `lapwing.gate` spends, and only `spending` and `reservation` move budgets."""
+"""There is one door: only `lapwing.gate` spends, and only `charging` and `reservation` move budgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "lapwing"
-SPENDING = {"lapwing.ledger.spending", "lapwing.ledger.reservation"}
+SPENDING = {"lapwing.ledger.charging", "lapwing.ledger.reservation"}
 MAY_SPEND = {SOURCE / "gate.py"}
 LEDGER = SOURCE / "ledger"
 
@@ -49,8 +49,8 @@ def test_nobody_but_the_gate_spends(path: Path) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from lapwing.ledger.spending import charge",
-        "from lapwing.ledger import spending",
+        "from lapwing.ledger.charging import charge",
+        "from lapwing.ledger import charging",
         "import lapwing.ledger.reservation as r",
         "tx.debit(posting)",
         "ledger.store.charge(posting)",
@@ -61,7 +61,7 @@ def test_and_this_test_would_see_it(source: str) -> None:
     assert spends(source)
 
 
-def test_inside_the_ledger_only_spending_and_reservation_post_charges() -> None:
+def test_inside_the_ledger_only_charging_and_reservation_post_charges() -> None:
     posts = re.compile(r"\b(tx\.debit|store\.charge)\(")
     posting = {path.name for path in LEDGER.rglob("*.py") if posts.search(path.read_text())}
-    assert posting == {"spending.py", "sqlite.py"}
+    assert posting == {"charging.py", "sqlite.py"}

@@ -85,7 +85,7 @@ class Attacker(ABC):
 
     place: str
     mark: str
-    refused: type[Exception]
+    refused: tuple[type[Exception], ...]
 
     @abstractmethod
     def run(self, sql: str, *values: Any) -> list[tuple[Any, ...]]: ...
@@ -135,7 +135,7 @@ def _plain(value: Any) -> Any:
 
 
 class SqliteAttacker(Attacker):
-    place, mark, refused = "rowid", "?", sqlite3.IntegrityError
+    place, mark, refused = "rowid", "?", (sqlite3.IntegrityError,)
 
     def __init__(self, home: Home) -> None:
         self._connection = sqlite3.connect(home.where, isolation_level=None)
@@ -166,7 +166,8 @@ class SqliteAttacker(Attacker):
 
 
 class PostgresAttacker(Attacker):
-    place, mark, refused = "ctid", "%s", psycopg.errors.UniqueViolation
+    place, mark = "ctid", "%s"
+    refused = (psycopg.errors.UniqueViolation, psycopg.errors.NumericValueOutOfRange)
 
     def __init__(self, home: Home) -> None:
         self._connection = psycopg.connect(home.where.partition("#")[0], autocommit=True)

@@ -52,8 +52,9 @@ class Ask:
 
     @property
     def is_open(self) -> bool:
-        """Whether the client never heard what became of it."""
-        return self.outcome in ("unknown", "cut")
+        """Whether the client never heard what became of it. Some errors say that nothing did."""
+        undone = "othing was ch" in self.told.get("why", "")
+        return self.outcome == "cut" or (self.outcome == "unknown" and not undone)
 
     @property
     def is_first(self) -> bool:
@@ -114,6 +115,7 @@ class Judge:
     def __init__(self, ledger: Ledger, diaries: Iterable[Path]) -> None:
         self.wrong: list[str] = []
         self.asks = [ask for path in diaries for ask in read_diary(path)]
+        self._is_troubled = any(ask.outcome == "unknown" for ask in self.asks)
         self._ledger = ledger
         self.entries: list[tuple[int, dict[str, Any]]] = [
             (seq, json.loads(bytes(body)))
@@ -206,7 +208,7 @@ class Judge:
         if key in self.story.by_key:
             self.wrong.append(f"entry {seq}: {key} was charged twice")
         self.story.by_key[key] = seq
-        self.story.charges[(*key, record["request"])] = (seq, record)
+        self.story.charges[(*key, record["parameters"]["asked"])] = (seq, record)
         debits = [(account, _blocks(ranges), tuple(costs)) for account, ranges, costs in record["debits"]]
         for account, blocks, costs in debits:
             for block in blocks:
@@ -216,7 +218,7 @@ class Judge:
                     self.held[block] = plus(self.held[block], costs)
                 self._require_within(seq, account, block)
         if record["kind"] == "reserve":
-            begun = self._begun.get((*key, record["request"]), 0)
+            begun = self._begun.get((*key, record["parameters"]["asked"]), 0)
             self.story.held[seq] = Held(debits, {account: NOTHING for account, _, _ in debits}, begun)
 
     def _require_within(self, seq: int, account: int, block: int) -> None:
@@ -288,11 +290,10 @@ class Judge:
             case "reused":
                 wrong = {"but the key was not used for something else": not is_reused}
             case "failed" | "ended" | "in progress":
-                wrong = {
-                    "but nothing was charged": seq is None,
-                    "but there is an answer": ask.outcome == "ended" and answer is not None,
-                    "but it is not written down": ask.outcome == "failed" and not no_answer,
-                }
+                wrong = {"but nothing was charged": seq is None}
+                if not self._is_troubled:  # or a session may seem over, and a failure be kept by nobody
+                    wrong["but there is an answer"] = ask.outcome == "ended" and answer is not None
+                    wrong["but it is not written down"] = ask.outcome == "failed" and not no_answer
             case _:  # who was refused or does not know: an entry needs somebody who was not refused
                 wrong = {str(ask.told): ask.outcome == "not possible"}
         return ", ".join(why for why, is_so in wrong.items() if is_so)

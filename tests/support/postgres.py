@@ -11,16 +11,21 @@ import itertools
 import os
 import pwd
 import shutil
+import socket
 import subprocess
 import tempfile
+import threading
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from uuid import uuid4
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 _numbers = itertools.count(1)
 _SECONDS = 60
@@ -129,6 +134,82 @@ class Server:
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         return sql(self.url, statement)
+
+
+class Wire:
+    """A line to a server that can be cut. `url` leads through it.
+
+    The next use of an idle connection may be lost in three ways: `lose_reply` (the server is done, and
+    nobody hears of it), `tear_reply` (all but the very end comes through), `hang_up` (the client is gone
+    before the server is done, and the server does not notice).
+    """
+
+    def __init__(self, url: str) -> None:
+        address, _, self._name = url.partition("#")
+        self._to = conninfo_to_dict(address)
+        self._folder = tempfile.mkdtemp(prefix="lapwing_wire_")
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(f"{self._folder}/.s.PGSQL.5432")
+        self._socket.listen()
+        self._kept: list[socket.socket] = []
+        self._next: str | None = None
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        user, password = (quote(str(self._to.get(key) or "")) for key in ("user", "password"))
+        return f"postgresql://{user}:{password}@/{self._to['dbname']}?host={self._folder}#{self._name}"
+
+    def fail_next(self, way: str) -> None:
+        assert way in ("lose_reply", "tear_reply", "hang_up")
+        self._next = way
+
+    def close(self) -> None:
+        self._socket.close()
+        for kept in self._kept:
+            with suppress(OSError):
+                kept.shutdown(socket.SHUT_RDWR)
+            kept.close()
+        shutil.rmtree(self._folder)
+
+    def _connect(self) -> socket.socket:
+        host, port = str(self._to.get("host")), self._to.get("port") or 5432
+        if not host.startswith("/"):
+            return socket.create_connection((host, int(port)))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client = self._socket.accept()[0]
+                server = self._connect()
+                self._kept += [client, server]
+                for pump, source, sink in ((self._ask, client, server), (self._answer, server, client)):
+                    threading.Thread(target=pump, args=(source, sink), daemon=True).start()
+
+    def _ask(self, client: socket.socket, server: socket.socket) -> None:
+        with suppress(OSError):
+            while content := client.recv(1 << 16):
+                server.sendall(content)
+                if self._next == "hang_up":
+                    self._next = None
+                    client.shutdown(socket.SHUT_RDWR)
+                    return  # and the server's side stays open
+            server.shutdown(socket.SHUT_RDWR)
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while content := server.recv(1 << 16):
+                way, self._next = self._next, None
+                if way is not None:
+                    client.sendall(content[:-6] if way == "tear_reply" else b"")
+                    client.shutdown(socket.SHUT_RDWR)
+                    return
+                client.sendall(content)
+        with suppress(OSError):
+            client.shutdown(socket.SHUT_RDWR)
 
 
 @cache

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from random import Random
@@ -120,9 +122,9 @@ class Spender:
             number = self._count // 4  # which the others draw at about the same time
         by, key = f"analyst {number % 4}", f"key {number}"
         # The request follows from the key, so that others ask the same; but some reuse a key wrongly.
-        other = b" again" if self._draw.random() < 0.05 else b""
+        other = " again" if self._draw.random() < 0.05 else ""
         fate = Random(f"{by} {key}")
-        asked = spending(fate.choice(LOSSES), *_targets(fate), request=key.encode() + other)
+        asked = _request(fate.choice(LOSSES), _targets(fate), key + other)
         fails = fate.random() < 0.05
 
         def run() -> bytes:
@@ -146,7 +148,7 @@ class Spender:
         gate = Gate(self._ledger, principal=by)
         fixed = self._draw.random() < 0.3
         loss: Loss = FIXED if fixed else Repeated(STEP, self._draw.randrange(1, 5))
-        asked = spending(loss, *_targets(self._draw), request=key.encode())
+        asked = _request(loss, _targets(self._draw), key)
         held: list[Work] = []
 
         def reserve() -> dict[str, Any]:
@@ -188,9 +190,14 @@ def _targets(draw: Random) -> tuple[Target, ...]:
             return (Target("visits", [draw.choice(blocks)]), *staff)
 
 
+def _request(loss: Loss, targets: tuple[Target, ...], text: str) -> Spending:
+    """A request that can be recognized in its entry."""
+    return spending(loss, *targets, request=text.encode(), parameters={"asked": text})
+
+
 def _described(asked: Spending) -> dict[str, Any]:
     return {
-        "request": asked.digest,
+        "request": asked.parameters["asked"],
         "loss": describe(asked.loss),
         "targets": [[target.account, list(target.blocks), target.everyone] for target in asked.targets],
     }
@@ -231,6 +238,66 @@ def charge_once(place: Place, voice: Voice, *, principal: str, loss: str, start:
             voice.say(admitted=True)
         except OverBudget:
             voice.say(admitted=False)
+
+
+def squeezed(place: Place, voice: Voice, *, name: str, diary: str, how: str, balloon: str = "") -> None:
+    """Make requests while there is space, while there is none, and when there is space again."""
+    ledger = place.open()
+    spender = Spender(ledger, Diary(diary), name, keys=400)
+    for _ in range(20):
+        spender.once()
+    squeeze = {"file size": _no_longer_files, "pages": _no_more_pages, "disk": _full_disk}[how]
+    with squeeze(ledger, balloon):
+        for _ in range(20):
+            spender.once()
+    for _ in range(20):
+        spender.once()
+    ledger.close()
+    voice.say(finished=True)
+
+
+@contextmanager
+def _no_longer_files(ledger: Ledger, balloon: str) -> Iterator[None]:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    longest = max(Path(f"{ledger.store.where}{end}").stat().st_size for end in ("", "-wal"))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (longest + 9000, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+
+
+@contextmanager
+def _no_more_pages(ledger: Ledger, _: str) -> Iterator[None]:
+    run = ledger.store._writer.execute  # type: ignore[attr-defined]
+    [(pages,)] = run("PRAGMA page_count")
+    run(f"PRAGMA max_page_count = {pages}").fetchall()
+    try:
+        yield
+    finally:
+        run("PRAGMA max_page_count = 1000000").fetchall()
+
+
+@contextmanager
+def _full_disk(_: Ledger, balloon: str) -> Iterator[None]:
+    fill(balloon)
+    try:
+        yield
+    finally:
+        os.unlink(balloon)
+
+
+def fill(balloon: str) -> None:
+    """Take all the space that there is on the disk."""
+    file = os.open(balloon, os.O_WRONLY | os.O_CREAT)
+    try:
+        for piece in (bytes(1 << 16), bytes(1 << 10), bytes(1)):
+            with suppress(OSError):
+                while True:
+                    os.write(file, piece)
+    finally:
+        os.close(file)
 
 
 class Crash:

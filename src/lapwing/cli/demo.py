@@ -1,6 +1,6 @@
-"""`lapwing demo`: the mechanisms on a small invented data set, all paid from one lifetime budget.
+"""`lapwing demo`: the mechanisms on a small invented data set, all paid from one ledger.
 
-Every step is charged before its data is touched. The data, data/clinic.csv, is made by
+Every step is charged, on disk, before its data is touched. The data, data/clinic.csv, is made by
 tests/cli/make_clinic.py: nobody in it exists, and only therefore are true values shown beside.
 """
 
@@ -17,10 +17,12 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.cli.demo_ledger import ClinicLedger, Ending, temporary
 from lapwing.errors import OverBudget
+from lapwing.gate import Release
 from lapwing.mechanisms import Exponential, Grid, Laplace, PartitionSelection, Quantile, RandomizedResponse
 from lapwing.mechanisms import sensitivity as moves
-from lapwing.privacy import Filter, Loss, Pure, Relation, Terms
+from lapwing.privacy import Loss, Pure, Relation, Terms
 
 # All of this is public: decided before anybody looked at the data.
 RELATION = Relation.REPLACE
@@ -93,6 +95,8 @@ class Story:
     bars: tuple[Bar, ...]
     refused: str
     left_after_refusal: Fraction
+    asked_twice: Step
+    ending: Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,24 +109,34 @@ class Found:
 
 
 class Analyst:
-    """One analyst, one data set, one budget."""
+    """One analyst, one data set, one ledger."""
 
-    def __init__(self, clinic: Clinic, terms: Terms) -> None:
+    def __init__(self, clinic: Clinic, ledger: ClinicLedger) -> None:
         self.clinic = clinic
-        self.budget = Filter(terms)
+        self.ledger = ledger
         self.steps: list[Step] = []
         self.bars: tuple[Bar, ...] = ()
         self.bounded = clinic.rows(per_patient=VISITS_AT_MOST)
         self.first = clinic.rows(per_patient=1)
 
-    def ask(self, question: str, mechanism: str, loss: Loss, compute: Callable[[], Found]) -> None:
-        """Charge first; only what was admitted is computed."""
-        self.budget.admit(self.budget.terms.price(loss))
-        found = compute()
-        left = self.budget.terms.largest_pure(self.budget.spent)
-        self.steps.append(Step(question, mechanism, loss, found.answer, found.interval, found.truth, left))
+    def ask(self, question: str, mechanism: str, loss: Loss, compute: Callable[[], Found]) -> Release:
+        """Charge first; only what was admitted is computed, and stored before it is shown."""
+        computed: list[Found] = []
 
-    def elderly(self) -> None:
+        def run() -> bytes:
+            computed.append(compute())
+            found = computed[0]
+            return f"{found.answer} ({found.interval})".encode()  # never the truth
+
+        release = self.ledger.release(question, mechanism, loss, run)
+        for found in computed:  # none if it was answered before
+            step = Step(
+                question, mechanism, loss, found.answer, found.interval, found.truth, self.ledger.left
+            )
+            self.steps.append(step)
+        return release
+
+    def elderly(self) -> Release:
         """A count: one patient changes it by at most 1."""
         noise = Laplace.for_epsilon("0.1", l1=moves.count(rows=1).l1)
 
@@ -131,7 +145,7 @@ class Analyst:
             answer, width = int(noise.sample(truth)[0]), noise.spread(CONFIDENCE)
             return Found(f"{answer:,}", f"± {width}", f"{truth:,}")
 
-        self.ask("How many patients are 65 or older?", "Laplace, Δ = 1", noise.loss, compute)
+        return self.ask("How many patients are 65 or older?", "Laplace, Δ = 1", noise.loss, compute)
 
     def costs(self) -> None:
         """A sum on a public grid and a count, from which a mean follows at no further price."""
@@ -234,8 +248,9 @@ class Analyst:
 
     def one_too_many(self) -> str:
         """A question that the budget does not cover: nothing is computed and nothing is charged."""
+        noise = Laplace.for_epsilon("0.5", l1=1)
         try:
-            self.budget.admit(self.budget.terms.price(Laplace.for_epsilon("0.5", l1=1).loss))
+            self.ask("How many are younger?", "Laplace, Δ = 1", noise.loss, lambda: Found("", "", ""))
         except OverBudget as refusal:
             return str(refusal)
         raise AssertionError("the demo's prices are public and add up to more than its budget")
@@ -261,15 +276,19 @@ def load() -> Clinic:
 
 
 def tell() -> Story:
-    """Ask everything once, with fresh noise, on a budget of (3, 1e-6)."""
-    analyst = Analyst(load(), Terms.of(3, "1e-6"))
-    analyst.elderly()
-    analyst.costs()
-    analyst.wards()
-    analyst.age()
-    analyst.busiest()
-    analyst.towns()
-    analyst.survey()
-    refused = analyst.one_too_many()
-    left = analyst.budget.terms.largest_pure(analyst.budget.spent)
-    return Story(analyst.budget.terms, tuple(analyst.steps), analyst.bars, refused, left)
+    """Ask everything once, with fresh noise, on a budget of (3, 1e-6); then try to cheat the ledger."""
+    terms = Terms.of(3, "1e-6")
+    with temporary(terms, RELATION) as ledger:
+        analyst = Analyst(load(), ledger)
+        first = analyst.elderly()
+        analyst.costs()
+        analyst.wards()
+        analyst.age()
+        analyst.busiest()
+        analyst.towns()
+        analyst.survey()
+        refused = analyst.one_too_many()
+        left = ledger.left
+        ending = ledger.end(first, analyst.elderly)
+        steps = tuple(analyst.steps)
+        return Story(terms, steps, analyst.bars, refused, left, steps[0], ending)

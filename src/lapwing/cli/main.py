@@ -1,4 +1,7 @@
-"""The command line. Exit codes: 0 done, 2 bad input, 3 over budget, 1 anything else."""
+"""The command line. Exit codes: 0 done, 2 bad input, 3 over budget, 1 anything else.
+
+What a command needs is imported when it is called: nobody waits for what they did not ask for.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ from typing import Annotated, Any
 
 import typer
 
-from lapwing.cli import demo as demo_story
-from lapwing.cli.explain import explain as explained
-from lapwing.cli.show import show_demo, show_explanation
-from lapwing.errors import BadParameter, BadValue, LapwingError, OverBudget
+from lapwing.cli import ledger as ledger_commands
+from lapwing.cli.budget import budget
+from lapwing.errors import BadParameter, BadValue, LapwingError, OverBudget, Tampered
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
+NOT_WHAT_IT_WAS = "this is not what it was:"
+WHAT_NOW = 'See docs/guides/ledger.md, section "The anchor does not match: what now".'
 
 app = typer.Typer(
     name="lapwing",
@@ -53,6 +57,9 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say in plain words what ε and δ promise, and what they cost in accuracy."""
+    from lapwing.cli.explain import explain as explained  # noqa: PLC0415
+    from lapwing.cli.show import show_explanation  # noqa: PLC0415
+
     explanation = explained(epsilon, delta, _whole(n))
     if plot is not None:
         _draw(plot, epsilon, delta)
@@ -67,7 +74,14 @@ def explain(
 @app.command()
 def demo() -> None:
     """Show the mechanisms on a small invented data set, with one lifetime budget."""
+    from lapwing.cli import demo as demo_story  # noqa: PLC0415
+    from lapwing.cli.show import show_demo  # noqa: PLC0415
+
     show_demo(demo_story.tell())
+
+
+app.command()(budget)
+app.add_typer(ledger_commands.app, name="ledger")
 
 
 def _whole(text: str) -> int:
@@ -107,6 +121,12 @@ def run(arguments: list[str] | None = None) -> None:
     try:
         code = app(arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
+    except Tampered as error:
+        _complain(NOT_WHAT_IT_WAS)
+        for found in error.found:
+            print(f"  - {' '.join(found.split())}", file=sys.stderr)
+        print(f"  {WHAT_NOW}", file=sys.stderr)
+        sys.exit(FAILED)
     except LapwingError as error:
         _complain(str(error))
         sys.exit(_exit_code(error))

@@ -32,28 +32,32 @@ def console() -> Iterator[Console]:
         print(line.rstrip())  # tables pad their lines with spaces
 
 
-def _heading(out: Console, text: str) -> None:
+def heading(out: Console, text: str) -> None:
+    """A bold line, after an empty one."""
     out.print()
     out.print(Text(text, style="bold"))
 
 
-def _indented(out: Console, text: str) -> None:
+def indented(out: Console, text: str) -> None:
+    """A paragraph under a heading."""
     out.print(Padding(Text(text), (0, 0, 0, 2)))
 
 
-def _points(out: Console, lines: Iterable[str]) -> None:
+def points(out: Console, lines: Iterable[str]) -> None:
+    """A list of sentences."""
     for line in lines:
         grid = Table.grid(padding=(0, 1))
         grid.add_row(Text("  -"), Text(line))
         out.print(grid)
 
 
-def _table(*columns: str, right: Iterable[int] = ()) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=True, header_style="bold")
+def table(*columns: str, right: Iterable[int] = ()) -> Table:
+    """An empty table; the columns in `right` hold numbers."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=True, header_style="bold")
     for k, name in enumerate(columns):
         # Folding rather than cutting: nothing that was computed is ever hidden.
-        table.add_column(name, justify="right" if k in set(right) else "left", overflow="fold")
-    return table
+        made.add_column(name, justify="right" if k in set(right) else "left", overflow="fold")
+    return made
 
 
 def show_explanation(it: Explanation) -> None:
@@ -67,35 +71,35 @@ def _explanation(out: Console, it: Explanation) -> None:
     for warning in it.warnings:
         out.print(Text(f"Warning: {warning}", style="bold yellow"))
 
-    _heading(out, "What one answer can change")
-    _indented(out, f"{it.odds[0].upper()}{it.odds[1:]}.")
-    _indented(out, it.delta_means)
-    guesses = _table("what somebody thought of you", "then at least", "and at most", right=(0, 1, 2))
+    heading(out, "What one answer can change")
+    indented(out, f"{it.odds[0].upper()}{it.odds[1:]}.")
+    indented(out, it.delta_means)
+    guesses = table("what somebody thought of you", "then at least", "and at most", right=(0, 1, 2))
     for guess in it.guesses:
         guesses.add_row(percent_up(guess.before), percent_down(guess.at_least), percent_up(guess.at_most))
     out.print(guesses)
 
-    _heading(out, "What is promised")
-    _points(out, it.promised)
-    _heading(out, "What is not promised")
-    _points(out, it.not_promised)
+    heading(out, "What is promised")
+    points(out, it.promised)
+    heading(out, "What is not promised")
+    points(out, it.not_promised)
 
-    _heading(out, "What a count of people will look like")
-    counts = _table("noise", "size", "95 % of answers lie within", "as a share of n", right=(2, 3))
+    heading(out, "What a count of people will look like")
+    counts = table("noise", "size", "95 % of answers lie within", "as a share of n", right=(2, 3))
     for count in it.counts:
         size = f"{count.parameter} {short(count.size)}"
         counts.add_row(count.mechanism, size, f"± {count.within:,}", f"± {percent_up(count.share)}")
     out.print(counts)
 
-    _heading(out, "How many such counts fit a lifetime budget, chosen one after another")
-    lifetimes = _table("lifetime ε", "lifetime δ", "Laplace", "Gaussian", right=(0, 1, 2, 3))
+    heading(out, "How many such counts fit a lifetime budget, chosen one after another")
+    lifetimes = table("lifetime ε", "lifetime δ", "Laplace", "Gaussian", right=(0, 1, 2, 3))
     for life in it.lifetimes:
         gaussian = "needs a δ" if life.gaussian is None else f"{life.gaussian:,}"
         lifetimes.add_row(short(life.epsilon), short(life.delta), f"{life.laplace:,}", gaussian)
     out.print(lifetimes)
 
-    _heading(out, "Is this a sensible ε?")
-    _indented(out, it.advice)
+    heading(out, "Is this a sensible ε?")
+    indented(out, it.advice)
 
 
 def show_demo(story: demo.Story) -> None:
@@ -108,18 +112,19 @@ def _demo(out: Console, story: demo.Story) -> None:
     terms = story.terms
     budget = f"ε {short(float(terms.epsilon))}, δ {short(float(terms.delta))}"
     out.print(Text("A clinic and its patients (an invented data set)", style="bold"))
-    _points(
+    points(
         out,
         (
             "Protected: everything about one patient, that is one answer to a survey and up to "
             f"{demo.VISITS_AT_MOST} visits. Further visits are left out.",
             "Neighbours: data sets in which one patient is replaced by another. That there are "
             f"{demo.PATIENTS} patients is public.",
-            f"Budget: {budget}, for life. Each question is charged before it is computed.",
+            f"Budget: {budget}, for life, on a ledger in a file. Each question is charged there before "
+            "it is computed.",
         ),
     )
     # Two lines a cell, so that the table fits a terminal of 80 columns.
-    steps = _table(
+    steps = table(
         "question\nand mechanism",
         "price\nand what is left",
         "answer\nand 95 % interval",
@@ -135,23 +140,37 @@ def _demo(out: Console, story: demo.Story) -> None:
             end_section=True,
         )
     out.print(steps)
-    _indented(
+    indented(
         out,
         "Intervals cover the noise. What the bounds leave out (further visits, costs above "
         f"{float(demo.COSTS.high):,.0f}) is missing besides.",
     )
 
-    _heading(out, "Patients by the ward that they came to first")
-    bars = _table("ward", "patients, noisy", "", _TRUTH, right=(1, 3))
+    heading(out, "Patients by the ward that they came to first")
+    bars = table("ward", "patients, noisy", "", _TRUTH, right=(1, 3))
     for bar in story.bars:
         bars.add_row(bar.ward, str(bar.patients), "▇" * max(round(bar.patients / 5), 0), str(bar.truth))
     out.print(bars)
 
-    _heading(out, "One question too many")
-    _indented(out, f"Refused: {story.refused}")
+    heading(out, "One question too many")
+    indented(out, f"Refused: {story.refused}")
     left = f"ε {float(story.left_after_refusal):.3f}"
-    out.print(
-        Padding(
-            Text(f"Nothing was computed and nothing was charged: {left} is left, as before."), (0, 0, 0, 2)
-        )
+    indented(out, f"Nothing was computed and nothing was charged: {left} is left, as before.")
+    _ending(out, story)
+
+
+def _ending(out: Console, story: demo.Story) -> None:
+    ending, question = story.ending, story.asked_twice.question
+    same = "the same bytes" if ending.again == ending.first else "OTHER BYTES"
+    wrong = "; ".join(ending.findings) or "nothing differs"
+    heading(out, "The ledger: closed, opened again, and cheated")
+    points(
+        out,
+        (
+            f"The same key: {question} {ending.again.decode()}, {same}, "
+            f"and ε {float(ending.left):.3f} is left, as before.",
+            f"Verified: {ending.entries} entries replayed by a second accountant, {wrong}.",
+            f"A copy in which somebody set the sums back to 0: refused, {ending.edited}.",
+            f"A copy from before the first question: refused, {ending.older}.",
+        ),
     )

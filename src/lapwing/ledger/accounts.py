@@ -34,13 +34,18 @@ class Unit(Enum):
 class Slices(Enum):
     """What the blocks of an account are slices of.
 
-    UNITS    a rule that reads only the unit's own data puts each unit in one block for ever.
-    PERIODS  rows are sliced by time, so what is protected is a person *in one period*.
+    UNITS       a rule that reads only the unit's own data puts each unit in one block for ever.
+    PERIODS     rows are sliced by time, so what is protected is a person *in one period*.
+    IDENTITIES  who a unit is decides, not its data: an invitation, or a hash of its id.
+
+    Where a unit is replaced, its data is, so a rule that reads data could move it from one block to
+    another, and both would have paid for it. Then only the other two are possible.
     """
 
     NONE = "none"
     UNITS = "units"
     PERIODS = "periods"
+    IDENTITIES = "identities"
 
 
 @dataclass(frozen=True, slots=True)

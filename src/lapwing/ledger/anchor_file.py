@@ -2,11 +2,12 @@
 
 Why no line is lost, and none is half believed:
 
-1. Whoever changes the file holds its exclusive lock (flock) and has seen, under the lock, that the path
-   still leads to the file that is locked. So there is one writer at a time.
+1. Whoever changes the file holds its exclusive lock (flock) and has seen, under the lock, that the file
+   still has a name: one that was replaced or removed has none. So there is one writer at a time, also if
+   somebody moves the file meanwhile.
 2. A file that has grown large is replaced by a short one. The one who replaces it holds the lock of the old
    file from before reading it until after the rename. Nobody appends meanwhile; those who waited see by
-   rule 1 that the path leads elsewhere, and open the new file. The old one is never written again.
+   rule 1 that theirs has no name any more, and open the new one. The old one is never written again.
 3. The new file is complete and on disk before the rename, so a crash leaves the old or the new one. It is
    locked until the rename itself is on disk: nothing is appended that a lost rename would take along.
    What is left of an unfinished new file has another name, and the next one to replace starts it afresh.
@@ -129,9 +130,8 @@ class FileAnchor(Anchor):
             if self._file == _NO_FILE:
                 self._open()
             fcntl.flock(self._file, fcntl.LOCK_EX)
-            current = os.stat(self._path)
-            # While it is open here, its number cannot be given to another file.
-            if (current.st_dev, current.st_ino) == self._identity:
+            current = os.fstat(self._file)
+            if current.st_nlink:  # it has a name, so it was not replaced
                 return current.st_size
             file, self._file = self._file, _NO_FILE
             _let_go(file)

@@ -251,6 +251,11 @@ class Balances:
         """What a block holds for reservations, exactly."""
         return (0,) * WIDTH if self._held is None else self._held.exactly(row)
 
+    def taken(self, rows: Rows) -> Whole:
+        """What blocks have spent and hold together, a row each, as far as one machine word goes."""
+        total = self._spent.below(rows)
+        return total if self._held is None else total + self._held.below(rows)  # both are below 2^62
+
     def __iter__(self) -> Iterator[BlockRow]:
         """Number, account, state, spent (at most cap + 1) and held of every block."""
         for rows in self._pieces(slice(0, self.numbers.count)):
@@ -277,10 +282,7 @@ class Balances:
 
     def _admitted(self, rows: Rows) -> NDArray[np.bool_]:
         """Whether each block passes the filter with what it has spent and holds."""
-        total: Whole = self._spent.below(rows)
-        if self._held is not None:
-            total = total + self._held.below(rows)  # both are below 2^62
-        fits = total <= self._caps.rows[self.owners.rows[rows]]
+        fits = self.taken(rows) <= self._caps.rows[self.owners.rows[rows]]
         one: NDArray[np.bool_] = (fits[:, 1] & fits[:, 2]) | fits[:, 3:].any(axis=1)
         one &= fits[:, 0]
         return one

@@ -173,10 +173,10 @@ def _compare_tables(tx: Transaction, replay: Replay, findings: Findings) -> None
     _compare_blocks(tx, replay, findings)
     _compare("account", _accounts(replay), tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts"), findings)  # noqa: S608
     reserved = [
-        (number, account, json.dumps(ranges), int(is_fixed), int(has_ended), *total, *used)
-        for number, account, ranges, is_fixed, has_ended, total, used in replay.reservations
+        (number, account, json.dumps(ranges), int(is_fixed), int(has_ended), steps, *total, *used)
+        for number, account, ranges, is_fixed, has_ended, steps, total, used in replay.reservations
     ]
-    names = f"reservation, account, ranges, fixed, ended, {columns('total')}, {columns('used')}"
+    names = f"reservation, account, ranges, fixed, ended, steps, {columns('total')}, {columns('used')}"
     _compare("reservation", reserved, tx.rows(f"SELECT {names} FROM reservations"), findings)  # noqa: S608
     _compare_data(tx, replay, findings)
     _compare_principals(tx, replay, findings)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.ledger.accounts import Account
+from lapwing.ledger.accounts import ACCOUNT_COLUMNS, Account, account_of
 from lapwing.ledger.balance import MOVED, OPEN
-from lapwing.ledger.entry import Costs, Raw
+from lapwing.ledger.entry import Raw
+from lapwing.ledger.forms import WIDTH
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.left import nearly
 from lapwing.ledger.log import name_of_block
@@ -41,6 +42,7 @@ class Grant:
     time: datetime
     epsilon: Fraction
     delta: Fraction
+    at_first: float  # the largest pure ε that fits while nothing is spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,14 @@ class _Reader:
 
     def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
         self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
+        rows = tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ?", root.number)  # noqa: S608
+        self._accounts = {account.number: account for account in map(account_of, rows)}
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
-        self._columns: dict[int, int] = {}  # by block; a block that moved keeps its column
-        self._known: dict[int, tuple[int, int, Costs, Costs]] = {}
+        # By the accountant's row of a block: its column, which it keeps when it moves; -1 until it has one.
+        self._columns = np.zeros(0, np.intp)
+        # By column: account, state and sums, as last seen.
+        self._seen = np.zeros((0, 2 + WIDTH), np.int64)
         self._left = np.zeros(0)
         self._rows: list[tuple[datetime, NDArray[np.float64]]] = []
         self._grants: list[Grant] = []
@@ -121,50 +127,60 @@ class _Reader:
         if record["kind"] == "recovered":
             self._recovered.extend([now] if self._grants else [])
             return
-        account = self._ledger.numbered(record["account"])
-        if account.root != self._root.number:
-            return
+        account = self._accounts.get(record["account"])
+        if account is None:
+            return  # of another family
         self._terms[account.number] = account.terms
-        self._grants.append(Grant(now, account.terms.epsilon, account.terms.delta))
-        self._columns[account.everyone] = 0
-        for old, new in record.get("moved", ()):
-            self._columns[new] = self._columns[old]
+        self._grants.append(granted(account.terms, now))
+        moved = np.array(record.get("moved", ()), np.int64).reshape(-1, 2)
+        balances = self._replay.balances
+        self._make_room()
+        self._columns[balances.row(account.everyone)] = 0
+        self._columns[balances.find(moved[:, 1])] = self._columns[balances.find(moved[:, 0])]
+
+    def _make_room(self) -> None:
+        more = self._replay.balances.numbers.count - len(self._columns)
+        self._columns = np.append(self._columns, np.full(more, -1, np.intp))
 
     def _look(self, now: datetime, *, always: bool = False) -> None:
         """Note what is left, if anything of it has changed."""
         if not self._terms:
             return
-        changed: dict[int, list[tuple[int, int, Costs]]] = {}
-        for number, account, state, spent, held in self._replay.blocks():
-            if account not in self._terms or state == MOVED:
-                continue
-            column = self._columns.setdefault(number, len(self._known))
-            state_now = (account, state, spent, held)
-            if self._known.get(column) != state_now:
-                self._known[column] = state_now
-                taken = tuple([s + h for s, h in zip(spent, held, strict=True)])
-                changed.setdefault(account, []).append((column, state, taken))
-        if not changed and not always:
-            return
-        left = np.full(len(self._known), np.nan)
-        left[: len(self._left)] = self._left
-        for account, some in changed.items():
-            sums = np.array([taken for _, _, taken in some], np.int64)
-            found = nearly(self._terms[account], sums, halvings=HALVINGS)
-            is_open = np.array([state == OPEN for _, state, _ in some])
-            left[[column for column, _, _ in some]] = np.where(is_open, found, 0.0)
-        self._left = left
-        self._rows.append((now, left))
+        self._replay.blocks()  # which brings the books up to date
+        balances = self._replay.balances
+        terms = {self._replay.accounts[number].place: each for number, each in self._terms.items()}
+        rows = np.flatnonzero(np.isin(balances.owners.rows, list(terms)) & (balances.states.rows < MOVED))
+        columns = self._columns_of(rows)
+        left = np.append(self._left, np.full(len(rows) - len(self._left), np.nan))
+        seen = np.zeros((len(rows), self._seen.shape[1]), np.int64)
+        seen[columns, 0], seen[columns, 1] = balances.owners.rows[rows], balances.states.rows[rows]
+        seen[columns, 2:] = balances.taken(rows)
+        known = len(self._seen)
+        changed = np.append(np.any(seen[:known] != self._seen, axis=1), np.ones(len(rows) - known, bool))
+        for place, each in terms.items():
+            some = np.flatnonzero(changed & (seen[:, 0] == place))
+            found = nearly(each, seen[some, 2:], halvings=HALVINGS)
+            left[some] = np.where(seen[some, 1] == OPEN, found, 0.0)
+        self._left, self._seen = left, seen
+        if always or changed.any():
+            self._rows.append((now, left))
+
+    def _columns_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        self._make_room()
+        fresh = rows[self._columns[rows] < 0]
+        self._columns[fresh] = np.arange(len(rows) - len(fresh), len(rows))
+        return self._columns[rows]
 
     def _course(self) -> Course:
-        table = np.full((len(self._rows), len(self._known)), np.nan)
+        table = np.full((len(self._rows), len(self._left)), np.nan)
         for k, (_, left) in enumerate(self._rows):
             table[k, : len(left)] = left
         slices = self._root.slices
-        names = [""] * len(self._known)
+        names = [""] * len(self._left)
         found = self._tx.rows("SELECT block, label FROM blocks WHERE root = ?", self._root.number)
-        for number, label in found:
-            names[self._columns[number]] = name_of_block(label, slices)
+        places = self._replay.balances.find(np.array([number for number, _ in found], np.int64))
+        for column, (_, label) in zip(self._columns[places], found, strict=True):
+            names[column] = name_of_block(label, slices)
         return Course(
             label=self._root.label,
             times=tuple([time for time, _ in self._rows]),
@@ -173,6 +189,12 @@ class _Reader:
             grants=tuple(self._grants),
             recovered=tuple(self._recovered),
         )
+
+
+def granted(terms: Terms, time: datetime) -> Grant:
+    """The grant of an account that was opened or raised with these terms."""
+    nothing = np.array([terms.nothing_spent], np.int64)
+    return Grant(time, terms.epsilon, terms.delta, float(nearly(terms, nothing, halvings=HALVINGS)[0]))
 
 
 def _time_of(body: bytes) -> datetime:

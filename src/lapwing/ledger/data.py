@@ -59,6 +59,7 @@ def register(
     be charged by block. `people_differ_from` names accounts whose people the curator signs to be others.
     """
     label, origin = checked_label(label, "data set"), checked_label(origin, "origin")
+    rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
     own = ledger.account(account)
     others = _differences(ledger, people_differ_from, curator)
     sketch = Sketch.of(units, ledger.keys.people)

@@ -26,14 +26,15 @@ _PLAIN = r"[ !#-\[\]-~]*"  # text that JSON writes as it is
 
 # Most entries are charges of one range, and answers. They are taken apart where they lie; what does not
 # match is read as JSON, with the same outcome. A charge is, after its blocks, a price, parameters and an
-# ending, most of them seen before.
+# ending, most of them seen before. Here they are only cut out, and fast: each is then checked on its own.
+_OBJECT = r"{(?:[^}]*})+?"
 CHARGE: Final = re.compile(
-    rf'{{"kind":"charge","at":"{_TIME}","by":"([0-9a-f]{{32}})","key":(?:null|"([0-9a-f]{{64}})"),'
-    rf'"request":"[0-9a-f]{{64}}","debits":\[\[{_NUMBER},\[\[{_NUMBER},{_NUMBER}\]\],(.*)'.encode()
+    rf'{{"kind":"charge","at":"{_TIME}","by":"([^"]{{32}})","key":"([^"]{{64}})","request":"([^"]{{64}})",'
+    rf'"debits":\[\[{_NUMBER},\[\[{_NUMBER},{_NUMBER}\]\],'
+    rf'(\[[^\]]*\]\]\],"loss":{_OBJECT},"mechanism":"[^"]*"),"parameters":({_OBJECT}),"code":(.*)'.encode()
 )
+HEX_DIGITS: Final = b"0123456789abcdef"
 PRICE: Final = re.compile(rf'\[([0-9,]+)\]\]\],"loss":({{.*}}),"mechanism":"{_PLAIN}"'.encode())
-PARAMETERS: Final = b',"parameters":'
-CODE: Final = b',"code":'
 _ENDING = re.compile(rf'"{_PLAIN}","session":(0|[1-9][0-9]{{0,18}})}}'.encode())
 ANSWER: Final = re.compile(
     rf'{{"kind":"answer","at":"{_TIME}","charge":{_NUMBER},"digest":"[0-9a-f]{{64}}","size":{_NUMBER}}}'.encode()
@@ -247,7 +248,7 @@ SHAPES: Final[dict[str, Shape]] = {
         "unit": _among("person", "row", "person and period"),
         "relation": _among("add or remove one unit", "replace one unit"),
         "epsilon": _rational, "delta": _rational, "orders": _each(whole), "caps": _caps,
-        "slices": _among("none", "units", "periods"), "rule": _text, "everyone": whole,
+        "slices": _among("none", "units", "periods", "identities"), "rule": _text, "everyone": whole,
         "raises": _or_null(whole), "signature": _or_null(_hex(128)),
     },
     "blocks": {"at": _time, "account": whole, "first": whole, "names": are_ids},

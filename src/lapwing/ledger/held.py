@@ -122,12 +122,15 @@ class Reservations:
             for part in held.parts.values():
                 self._book(part)
 
-    def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, Costs, Costs]]:
-        """Number, account, ranges, whether fixed, whether ended, total, and what of it is not held now."""
+    def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, int, Costs, Costs]]:
+        """Number, account, ranges, whether fixed, whether ended, steps, total, what is no longer held."""
         for held in self.by_number.values():
             for account, part in held.parts.items():
                 used = part.held if held.has_ended else part.moved
-                yield held.number, account, part.ranges, held.is_fixed, held.has_ended, part.total, used
+                yield (
+                    held.number, account, part.ranges, held.is_fixed, held.has_ended, held.steps,
+                    part.total, used,
+                )  # fmt: skip
 
     def _open(self, entry: int, number: int) -> Held | None:
         held = self.by_number.get(number)

@@ -36,7 +36,7 @@ class Labels:
         self._labels += sha256(label.encode()).digest()[:16]
 
     def finish(self) -> None:
-        """Each id has one name, and no two blocks of a family have the same."""
+        """All ids stand in entries and have one name; no two blocks of a family have the same."""
         if not self.count:
             return
         ids, labels = _texts(self._ids), _texts(self._labels)
@@ -45,6 +45,11 @@ class Labels:
         order = np.argsort(known)
         places = np.minimum(np.searchsorted(known, ids, sorter=order), max(len(known) - 1, 0))
         is_block = known[order[places]] == ids if len(known) else np.zeros(len(ids), bool)
+        names = self._replay.registers.names
+        for k in np.flatnonzero(~is_block):
+            name = self._ids[16 * k : 16 * k + 16].hex()
+            if name.encode() not in names:
+                self._findings.add(f"the id {name} stands in no entry")
         if len(np.unique(ids)) < len(ids):
             self._findings.add("some id is named twice")
         roots = np.zeros(len(self._replay.accounts) + 1, np.int64)

@@ -10,8 +10,7 @@ Test     tests/ledger/, tests/faults/test_ledger_tampering.py
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -20,44 +19,34 @@ from lapwing.errors import BadParameter, Tampered
 from lapwing.exact import Number
 from lapwing.ledger import places
 from lapwing.ledger.accounts import (
-    ACCOUNT_COLUMNS,
-    BLOCK_COLUMNS,
     EVERYONE,
     Account,
-    Block,
     Slices,
     Unit,
-    account_of,
-    block_of,
 )
 from lapwing.ledger.check import Report, check
 from lapwing.ledger.entry import FORMAT, Name, checked_label, encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
+from lapwing.ledger.known import Known
 from lapwing.ledger.opening import insert_blocks, new_account, raised_account
-from lapwing.ledger.schema import MIGRATIONS, MOVED
-from lapwing.ledger.store import Row, Store, Transaction
+from lapwing.ledger.schema import MIGRATIONS
+from lapwing.ledger.store import Store, Transaction, last_seal
 from lapwing.noise import random_bytes
 from lapwing.privacy import Relation, Terms
-from lapwing.privacy.once import Once
 
-MOST_BLOCKS_AT_ONCE = 10_000
+MOST_BLOCKS_TO_AN_ENTRY = 10_000
 FEW = 500
 
 
-class Ledger(Once):
+class Ledger(Known):
     """An open ledger. Threads may share it; a forked child opens its own."""
 
     def __init__(self, store: Store, keys: LedgerKeys, ledger_id: str, curator: bytes) -> None:
-        super().__init__()
-        self.store = store
+        super().__init__(store)
         self.keys = keys
         self.id = ledger_id
         self.curator = curator
-        self._accounts: dict[int, Account] = {}
-        self._roots: dict[str, Account] = {}
-        self._principals: dict[str, str] = {}
-        self._blocks: dict[int, dict[str, tuple[int, int]]] = {}
-        self._learning = threading.Lock()
+        self.running: dict[bytes, object] = {}  # hashed keys of work that is under way in this process
 
     # Opening and closing
 
@@ -71,25 +60,28 @@ class Ledger(Once):
         anchor: str | Path | None = None,
     ) -> Ledger:
         """A new ledger with new keys. The curator's key should then be moved to a safe place."""
-        place = places.Place.of(where, keys=keys, anchor=anchor)
+        place = places.Place.of(where, keys=keys, anchor=anchor, curator=curator)
         place.require_nothing()
-        curator_path = curator or place.curator
         store = place.store(create=True)
-        own = LedgerKeys.create(place.keys)
-        key = CuratorKey.create(curator_path)
-        ledger_id = random_bytes(16)
-        store.migrate(MIGRATIONS)
-        store.attend(ledger_id, own.signing, place.anchor, place.witnesses(ledger_id.hex()))
-        genesis = {
-            "kind": "genesis",
-            "at": now(),
-            "ledger": ledger_id.hex(),
-            "key": own.signing.public.hex(),
-            "curator": key.public.hex(),
-            "format": FORMAT,
-        }
-        store.write(lambda tx: tx.append(encode(genesis)))
-        store.seal()
+        try:
+            own, key = LedgerKeys.create(place.keys), CuratorKey.create(place.curator)
+            ledger_id = random_bytes(16)
+            store.migrate(MIGRATIONS)
+            store.attend(ledger_id, own.signing, place.anchor, place.witnesses(ledger_id.hex()))
+            genesis = {
+                "kind": "genesis",
+                "at": now(),
+                "ledger": ledger_id.hex(),
+                "key": own.signing.public.hex(),
+                "curator": key.public.hex(),
+                "format": FORMAT,
+            }
+            store.write(lambda tx: tx.append(encode(genesis)))
+            store.seal()
+        except BaseException:
+            store.signing = None  # half a ledger is sealed nowhere
+            store.close()
+            raise
         return cls(store, own, ledger_id.hex(), key.public)
 
     @classmethod
@@ -109,8 +101,10 @@ class Ledger(Once):
             if report.findings:
                 raise Tampered(report.findings)
             store.attend(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
-            if report.sealed < report.replay.entries or len(known) <= len(witnesses):
-                store.seal()  # a crash left entries of which the witnesses do not know
+            newest = store.read(last_seal)
+            if newest is not None and len(known) > len(witnesses):
+                store.anchored = newest.number
+            store.seal()  # a crash may have left entries of which the witnesses do not know
             return cls(store, own, ledger_id, report.replay.curator)
         except BaseException:
             store.close()
@@ -157,6 +151,10 @@ class Ledger(Once):
             raise BadParameter(
                 "unit", "rows sliced by time protect a person and period, and nothing else does"
             )
+        if slices is Slices.UNITS and relation is Relation.REPLACE:
+            raise BadParameter(
+                "slices", "by the unit's data do not hold where that is replaced: use identities"
+            )
         terms = Terms.of(epsilon, delta)
 
         def work(tx: Transaction) -> Account:
@@ -167,7 +165,7 @@ class Ledger(Once):
             )
 
         self.require_here()
-        return self._learn(self.store.write(work))
+        return self.learn(self.store.write(work))
 
     def open_blocks(self, label: str, names: Iterable[str]) -> None:
         """Open blocks, each with the whole budget less what was charged to everyone."""
@@ -178,11 +176,13 @@ class Ledger(Once):
         if EVERYONE in labels or len(set(labels)) < len(labels):
             raise BadParameter("blocks", 'must be different names other than "*"')
         self.require_here()
-        for start in range(0, len(labels), MOST_BLOCKS_AT_ONCE):
-            self._open_some(account, labels[start : start + MOST_BLOCKS_AT_ONCE])
 
-    def _open_some(self, account: Account, labels: list[str]) -> None:
-        self.store.write(lambda tx: insert_blocks(tx, self._family(tx, account), labels))
+        def work(tx: Transaction) -> None:
+            family = self.family(tx, account)
+            for start in range(0, len(labels), MOST_BLOCKS_TO_AN_ENTRY):
+                insert_blocks(tx, family, labels[start : start + MOST_BLOCKS_TO_AN_ENTRY])
+
+        self.store.write(work)
 
     def raise_budget(self, label: str, *, epsilon: Number, delta: Number, curator: CuratorKey) -> Account:
         """Open a second account of (ε, δ) over the same data. Every statement then shows the sum."""
@@ -191,129 +191,9 @@ class Ledger(Once):
         if curator.public != self.curator:
             raise BadParameter("curator", "is not the key of this ledger's curator")
         self.require_here()
-        account = self.store.write(lambda tx: raised_account(tx, self._family(tx, root), terms, curator))
+        account = self.store.write(lambda tx: raised_account(tx, self.family(tx, root), terms, curator))
         self.forget_blocks(root)
-        return self._learn(account)
-
-    # Looking, which is free
-
-    def account(self, label: str) -> Account:
-        """The account of this name, as first opened."""
-        known = self._roots.get(label)
-        if known is not None:
-            return known
-        label = checked_label(label, "account")
-        if label not in self._roots:
-            rows = self.store.read(
-                lambda tx: tx.rows(
-                    f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE label = ? AND raises IS NULL",  # noqa: S608
-                    label,
-                )
-            )
-            if not rows:
-                raise BadParameter("account", "is not known to this ledger")
-            self._learn(account_of(rows[0]))
-        return self._roots[label]
-
-    def accounts(self) -> tuple[Account, ...]:
-        """All accounts, raised ones included, in the order of opening."""
-        rows = self.store.read(
-            lambda tx: tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account")  # noqa: S608
-        )
-        return tuple(self._learn(account_of(row)) for row in rows)
-
-    def numbered(self, number: int) -> Account:
-        """The account of this number."""
-        if number not in self._accounts:
-            self.accounts()
-        return self._accounts[number]
-
-    def blocks(self, label: str) -> tuple[Block, ...]:
-        """The current blocks of an account, `*` first if nothing else is open yet."""
-        return tuple(block for _, block in self.look_at(self.account(label), ()))
-
-    def look_at(self, root: Account, labels: Sequence[str]) -> list[tuple[Account, Block]]:
-        """The named blocks of a family with the accounts they are in; without names, all."""
-        rows = self._rows(root, BLOCK_COLUMNS, labels)
-        wanted = set(labels)
-        found = [block_of(row) for row in rows if not wanted or row[3] in wanted]
-        return [(self.numbered(block.account), block) for block in found]
-
-    def _rows(self, root: Account, names: str, labels: Sequence[str]) -> list[Row]:
-        """Of a family's current blocks: of those with few labels only they, of many labels all."""
-        few = labels if len(labels) <= FEW else ()
-        among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
-        sql = f"SELECT {names} FROM blocks WHERE root = ? AND state < {MOVED}{among} ORDER BY block"  # noqa: S608
-        return self.store.read(lambda tx: tx.rows(sql, root.number, *few))
-
-    def current_blocks(self, root: Account, labels: Sequence[str]) -> list[tuple[int, int]]:
-        """(account, block) numbers under which the blocks stand now; of `*` without names."""
-        wanted = labels or (EVERYONE,)
-        known = self._blocks.get(root.number)
-        if known is None:
-            known = self._blocks.setdefault(root.number, {})
-        missing = [label for label in wanted if label not in known]
-        if missing:
-            names = set(missing)
-            for label, account, block in self._rows(root, "label, account, block", missing):
-                if label in names:
-                    known[label] = (account, block)
-        try:
-            return [known[label] for label in wanted]
-        except KeyError:
-            raise BadParameter("blocks", "there is no such block; blocks exist by declaration") from None
-
-    def forget_blocks(self, root: Account) -> None:
-        """Look blocks up again: they may have moved."""
-        self._blocks.pop(root.number, None)
-
-    def everyone(self, tx: Transaction, root: Account) -> list[tuple[int, int]]:
-        """(account, block) of all blocks of a family, `*` included, while nobody can open one."""
-        return [
-            (account, block)
-            for account, block in tx.rows(
-                f"SELECT account, block FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block",  # noqa: S608
-                root.number,
-            )
-        ]
-
-    def principal(self, label: str) -> str:
-        """The id under which a principal stands in entries."""
-        known = self._principals.get(label)
-        if known is None:
-            known = self._principals[label] = self._find_principal(checked_label(label, "principal"))
-        return known
-
-    def _find_principal(self, label: str) -> str:
-        query = "SELECT name FROM principals WHERE label = ?"
-        rows = self.store.read(lambda tx: tx.rows(query, label))
-        if rows:
-            return str(rows[0][0])
-        name = Name.new(label)
-
-        def work(tx: Transaction) -> str:
-            known = tx.rows(query, label)
-            if known:
-                return str(known[0][0])
-            tx.run("INSERT INTO principals (name, label, salt) VALUES (?, ?, ?)", name.id, label, name.salt)
-            return name.id
-
-        return self.store.write(work)
-
-    def _family(self, tx: Transaction, root: Account) -> list[Account]:
-        """The root and what it was raised by, oldest first."""
-        rows = tx.rows(
-            f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ? ORDER BY account",  # noqa: S608
-            root.number,
-        )
-        return [account_of(row) for row in rows]
-
-    def _learn(self, account: Account) -> Account:
-        with self._learning:
-            self._accounts[account.number] = account
-            if account.raises is None:
-                self._roots[account.label] = account
-        return account
+        return self.learn(account)
 
 
 def id_of(store: Store) -> str:

@@ -11,7 +11,7 @@ from lapwing.ledger.entry import Costs, Name, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
-from lapwing.privacy import Relation, Terms
+from lapwing.privacy import Charge, Relation, Terms
 
 _INSERT_BLOCK = (
     "INSERT INTO blocks (block, account, root, name, label, salt, state, "  # noqa: S608 (names of columns)
@@ -136,20 +136,14 @@ def raised_account(
 
 
 def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[str]) -> None:
-    """New blocks. Whoever is in one may have been charged as part of everyone, and stays so.
-
-    After a raise they open in the first account again, with its whole budget, unless everyone was
-    charged since: then their units have begun to spend from the raised account.
-    """
+    """New blocks. Whoever is in one may have been charged as part of everyone, and stays so."""
     newest = family[-1]
     tx.lock([newest.everyone])
-    account = newest
-    if newest.raises is not None and not any(_sums(tx, newest.everyone, "spent")):
-        account = family[0]
     if any(_sums(tx, newest.everyone, "held")):
         raise BadParameter("blocks", "a reservation holds for everyone: settle it before opening blocks")
     if tx.rows(f"SELECT 1 FROM blocks WHERE block = ? AND state = {LOST}", newest.everyone):  # noqa: S608
         raise BadParameter("blocks", "this ledger was recovered: raise the account first")
+    account = _account_for_new_blocks(tx, family)
     for start in range(0, len(labels), 500):
         some = labels[start : start + 500]
         marks = ", ".join("?" * len(some))
@@ -170,6 +164,19 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
         "names": [name.id for name in names],
     }
     tx.append(encode(body))
+
+
+def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Account:
+    """After a raise the first account again, with its whole budget; else the newest.
+
+    Not where everyone was charged since: then the new blocks' units have begun to spend from a raised
+    account, and accounts are spent one after the other. Nor where the first account was lost.
+    """
+    raised_spent = any(any(_sums(tx, account.everyone, "spent")) for account in family[1:])
+    first = family[0]
+    free = Charge(first.terms.orders, first.terms.nothing_spent)
+    usable = first.terms.after(_sums(tx, first.everyone, "spent"), free) is not None
+    return first if usable and not raised_spent else family[-1]
 
 
 def _sums(tx: Transaction, block: int, prefix: str) -> Costs:

@@ -23,7 +23,14 @@ class Place:
     curator: Path
 
     @classmethod
-    def of(cls, where: str | Path, *, keys: Path | None, anchor: str | Path | None) -> Place:
+    def of(
+        cls,
+        where: str | Path,
+        *,
+        keys: Path | None,
+        anchor: str | Path | None,
+        curator: Path | None = None,
+    ) -> Place:
         """A file beside the data, or a PostgreSQL URL; `#name` at its end keeps several ledgers apart."""
         if not isinstance(where, str | Path) or not str(where):
             raise BadParameter("ledger", "must be a path or a postgresql:// URL")
@@ -32,13 +39,13 @@ class Place:
                 raise BadParameter(
                     "ledger", "a ledger in PostgreSQL needs to be told where its keys and anchor lie"
                 )
-            return cls(str(where), Path(keys), anchor_at(anchor), Path(f"{keys}.curator"))
+            return cls(str(where), Path(keys), anchor_at(anchor), Path(curator or f"{keys}.curator"))
         path = Path(where)
         return cls(
             database=str(path),
             keys=Path(keys) if keys else Path(f"{path}.keys"),
             anchor=anchor_at(anchor if anchor is not None else f"{path}.anchor"),
-            curator=Path(f"{path}.curator"),
+            curator=Path(curator or f"{path}.curator"),
         )
 
     def require_nothing(self) -> None:

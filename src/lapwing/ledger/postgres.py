@@ -1,8 +1,8 @@
 """A ledger in a schema of a PostgreSQL database, for many processes at once.
 
-A charge is one statement: a function in the database looks for the key, debits under locks on the rows
-of the blocks, and appends the entry last. So the entry's number is drawn while those locks are held, and
-for any one block the order of entries is the order of decisions. Charges on other blocks do not wait.
+A charge is one statement: it looks for the key, debits under locks on the rows of the blocks, and
+appends the entry last. So the entry's number is drawn while those locks are held, and for any one block
+the order of entries is the order of decisions. Charges on other blocks do not wait.
 
 Nor do they wait for seals, which are made beside them. An INSERT draws its number only once it has the
 table's lock, and keeps the lock until it has committed. Whoever gets the table in SHARE mode thus finds no
@@ -46,7 +46,7 @@ WAIT_AFTER_BREAK = 10.0  # seconds, for a server that comes back, to ask it what
 HEAD_SECONDS = 60.0  # how often a process that does not seal tells its own anchors of the newest seal
 # Milliseconds for which a seal waits, and holds up others, for charges on their way. Who asks for a seal
 # waits longer at last: long enough that PostgreSQL calls off an automatic VACUUM of the entries.
-PATIENCE_BESIDE, PATIENCE_ASKED = (200,), (200, 200, 200, 2500)
+PATIENCE_BESIDE, PATIENCE_ASKED = (200, 800), (200, 200, 800, 2500)
 # The server undid the transaction because of others: it can be tried again.
 _TRY_AGAIN = {"40000", "40001", "40P01", "55P03"}
 _UNKNOWN = "the ledger {} was lost while it wrote. What became of it is unknown, and counts as spent"
@@ -78,7 +78,7 @@ class PostgresStore(Store):
         self.where = address.where
         self._watch = watch
         self._links = Links(address)
-        self._anchored, self._anchored_at = 0, time.monotonic()
+        self._anchored_at = time.monotonic()
         try:
             self._require_schema(address.schema, create=create)
             self._keeper = Keeper(self._links, self.where, self._tend)
@@ -278,9 +278,7 @@ class PostgresStore(Store):
         return seal
 
     def _anchor(self, seal: Seal | None) -> None:
-        if seal is not None and seal.number != self._anchored:
-            self.mark((), seal.head)
-            self._anchored = seal.number
+        self.anchor(seal)
         self._anchored_at = time.monotonic()
 
     def _tend(self, leads: bool) -> None:
@@ -302,5 +300,5 @@ class PostgresStore(Store):
         finally:
             self._keeper.close()
             self._links.close()
-            for anchor in self.anchors:
+            for anchor in (*self.anchors, *self.witnesses):
                 anchor.close()

@@ -45,6 +45,7 @@ _SETTINGS = {
     "client_encoding": "UTF8",
     # Plans are kept, also those from when there were ten blocks. Every query has its index.
     "enable_seqscan": "off",
+    "jit": "off",
 }
 _SET = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _SETTINGS.items())
 _PREPARE = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
 from lapwing.errors import BadParameter
 from lapwing.ledger.entry import Costs, text_of
-from lapwing.ledger.guarantee import text_up
 from lapwing.privacy import Concentrated, GaussianNoise, Loss, Repeated, SampledGaussian, Sum, Worst
 from lapwing.privacy.charge import DELTA, DELTA_UNIT, EPSILON, EPSILON_UNIT
 from lapwing.privacy.describe import from_description
@@ -42,10 +42,10 @@ def _of(loss: Loss) -> str:
         return pair_text(loss.pure, loss.delta0)
     rho = _rho(loss)
     if rho is not None:
-        return f"ρ {text_up(rho)} (zCDP)"
+        return f"ρ {short_up(rho)} (zCDP)"
     match loss:
         case SampledGaussian(rate, noise):
-            return f"Rényi of Gaussian σ {text_up(noise.sigma)} on a sample of {text_up(100 * rate)} %"
+            return f"Rényi of Gaussian σ {short_up(noise.sigma)} on a sample of {short_up(100 * rate)} %"
         case Repeated(each, count):
             return f"{count:,} × {_of(each)}"
         case Sum(parts) | Worst(parts):
@@ -72,6 +72,25 @@ def _rho(loss: Loss) -> Fraction | None:
     return None
 
 
+def short_up(value: Fraction) -> str:
+    """Six digits, rounded up: for what was spent or promised."""
+    return _short(value, ROUND_CEILING, 6)
+
+
+def short_down(value: Fraction) -> str:
+    """Four digits, rounded down: for what is left."""
+    return _short(value, ROUND_FLOOR, 4)
+
+
+def _short(value: Fraction, rounding: str, digits: int) -> str:
+    if not value:
+        return "0"
+    with localcontext(prec=digits, rounding=rounding):
+        number = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    power = number.adjusted()
+    return f"{number:f}" if -5 < power < 7 else f"{number.scaleb(-power):f}e{power}"
+
+
 def pair_text(epsilon: Fraction, delta: Fraction) -> str:
     """ε, and δ if there is one, rounded up."""
-    return f"ε {text_up(epsilon)}" + (f", δ {text_up(delta)}" if delta else "")
+    return f"ε {short_up(epsilon)}" + (f", δ {short_up(delta)}" if delta else "")

@@ -1,8 +1,9 @@
 """The anchor does not match: what now. What was lost is counted as everything.
 
-Claim    recovering gives nothing back.
-Because  where the anchors know more than the ledger, nobody can tell what the lost entries charged, so
-         every open block is closed with all of its budget spent, in an entry that the curator signs.
+Claim    recovering gives nothing back of any account that the ledger still knows.
+Because  where the anchor is missing or knows more than the ledger, nobody can tell what the lost entries
+         charged, so every open block is closed with all of its budget spent, in an entry that the curator
+         signs. A witness does not change that: it knows seals, not every charge since.
          Whoever wants to go on must raise the account, which every statement shows. Numbers of lost
          entries are never used again, so an anchor that knows them stays right.
 Test     tests/ledger/test_recovery.py
@@ -49,13 +50,12 @@ def recover(
 
 
 def _recover(store: Store, report: Report, anchors: tuple[Anchor, ...], curator: CuratorKey) -> int:
-    present = [anchor for anchor in anchors if anchor.exists() and anchor.read()]  # an empty one vouches not
+    present = [anchor for anchor in anchors if anchor.exists() and anchor.read()]  # not an empty one
     lines = [line for anchor in present for line in anchor.read()]
     lost = store.read(lambda tx: differing(tx, lines, report.replay.lost_up_to))
-    vouched = bool(lines) and not lost
-    if vouched and anchors[0] in present:
+    if lines and not lost and anchors[0] in present:
         raise BadParameter("ledger", "nothing is lost: it can be opened")
-    closed = 0 if vouched else store.write(lambda tx: _close_all(tx, store, lost, curator))
+    closed = store.write(lambda tx: _close_all(tx, store, lost, curator))
     seal = store.seal() or store.read(last_seal)
     if seal is not None:
         store.mark((), seal.head)  # makes the anchors that are missing

@@ -14,7 +14,7 @@ from lapwing.errors import OverBudget
 from lapwing.ledger.accounts import Account, Block, Slices
 from lapwing.ledger.entry import Costs
 from lapwing.privacy import Loss, Pure
-from lapwing.privacy.charge import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER
+from lapwing.privacy.charge import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge
 from lapwing.privacy.portfolio import pure_text
 
 if TYPE_CHECKING:
@@ -22,22 +22,28 @@ if TYPE_CHECKING:
     from lapwing.ledger.spending import Target
 
 
-def refusal(ledger: Ledger, targets: Sequence[Target], loss: Loss) -> OverBudget | None:
-    """The refusal, or None if the charge would fit by now: blocks moved, or a reservation lapsed."""
+def refusal(
+    ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
+) -> OverBudget | None:
+    """The refusal, or None if the charge would fit by now: blocks moved, or a reservation lapsed.
+
+    `costs` are what the loss costs in an account: more where its steps are rounded up one by one.
+    """
     rooms: list[_Room] = []
     for target in targets:
         root = ledger.account(target.account)
         ledger.forget_blocks(root)
         rooms.extend(_rooms(ledger.look_at(root, target.blocks)))
-    if all(room.fits(room.account.costs(loss)).all() for room in rooms):
+    if all(room.fits(costs(room.account)).all() for room in rooms):
         return None
     largest = _largest(lambda epsilon: all(room.fits_pure(epsilon).all() for room in rooms))
     # Of those that do not fit, one that would be the first to refuse a smaller request.
     account, block = min(
-        (found for room in rooms if (found := room.first_refusing(loss, largest))),
+        (found for room in rooms if (found := room.first_refusing(costs(room.account), largest))),
         key=lambda found: found[0],
     )[1:]
-    error = account.terms.refusal(block.taken(account.terms), account.terms.price(loss))
+    asked = tuple(map(max, account.terms.price(loss).costs, costs(account)))
+    error = account.terms.refusal(block.taken(account.terms), Charge(account.terms.orders, asked))
     where = f'"{account.label}"' + ("" if account.slices is Slices.NONE else f', block "{block.label}"')
     if not block.is_open:
         lost = "It was closed when a lost ledger was recovered."
@@ -67,9 +73,9 @@ class _Room:
         """Whether each block admits a pure ε of so many units."""
         return self.fits(self.account.costs(Pure(Fraction(units, EPSILON_UNIT))))
 
-    def first_refusing(self, loss: Loss, largest: int) -> tuple[int, Account, Block] | None:
+    def first_refusing(self, costs: Costs, largest: int) -> tuple[int, Account, Block] | None:
         """A block that does not fit, and whether it would refuse just above what fits everywhere."""
-        refused = ~self.fits(self.account.costs(loss))
+        refused = ~self.fits(costs)
         if not refused.any():
             return None
         tight = refused & ~self.fits_pure(largest + 1)

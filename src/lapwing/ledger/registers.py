@@ -78,8 +78,12 @@ class Registers:
             self._find(seq, f"account {number} was opened before")
             return
         caps = self._caps(seq, record)
+        if caps is None:
+            return
         if (record["unit"] == "person and period") != (record["slices"] == "periods"):
             self._find(seq, "slices by time protect a person and period, and nothing else does")
+        if record["slices"] == "units" and record["relation"] == "replace one unit":
+            self._find(seq, "slices by the unit's data do not hold where that is replaced")
         opened = Opened(
             number=number,
             root=number if root is None else root,
@@ -110,13 +114,13 @@ class Registers:
         self.everyones.add(opened.everyone)
         self.names.add(opened.name.encode())
 
-    def _caps(self, seq: int, record: dict[str, Any]) -> Costs:
+    def _caps(self, seq: int, record: dict[str, Any]) -> Costs | None:
         caps = tuple(record["caps"])
         try:
             terms = Terms(fraction(record["epsilon"]), fraction(record["delta"]), tuple(record["orders"]))
         except LapwingError:
             self._find(seq, "its ε, δ or orders are not acceptable")
-            return (-1,) * len(caps)
+            return None
         if caps != terms.caps:
             self._find(seq, "its caps are not those of its ε and δ")
         k = caps_objection(terms.epsilon, terms.delta, terms.orders, caps)
@@ -195,9 +199,10 @@ class Registers:
             self._find(seq, "opens blocks in an account that was lost")
         if opened is newest:
             return
-        # A raised family may open further blocks in its first account, as long as nobody spends from the
-        # newest without being in a block.
-        if opened.number != opened.root or any(self.balances.spent(everyone)):
+        # A raised family may open further blocks in its first account, as long as nobody has spent from a
+        # raised one without being in a block.
+        raised = [self.balances.row(account.everyone) for account in self.families[opened.root][1:]]
+        if opened.number != opened.root or any(any(self.balances.spent(row)) for row in raised):
             self._find(seq, f"opens blocks in account {opened.number}, which was raised")
 
     def named_twice(self) -> list[int]:

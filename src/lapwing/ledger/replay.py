@@ -25,6 +25,7 @@ from lapwing.ledger.second_opinion import REMEMBERED, Prices
 
 BATCH = 1 << 14
 NARROW = 64  # so few blocks are listed one by one
+FAST_UP_TO = 4096  # bytes; somebody could write a long body in which a pattern searches for ever
 _charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
 
 
@@ -61,7 +62,7 @@ class Replay:
         add_block, add_price = balances.pending_blocks.append, balances.pending_prices.append
         add_entry = balances.pending_entries.append
         add_charge, add_key = outcomes.pending_charges.append, outcomes.pending_keys.append
-        checked = charges = 0
+        checked, charges, digits = 0, 0, forms.HEX_DIGITS
         for seq, body, digest in entries:
             self.entries += 1
             if sha256(b"\x00" + body).digest() != digest:
@@ -69,18 +70,17 @@ class Replay:
             if seq <= self.last:
                 self._find(seq, "does not come after the entry before it")
             self.last = seq
-            found = _charge(body)
+            found = _charge(body) if len(body) <= FAST_UP_TO else None
             if found is None:
                 self._other(seq, body)
                 continue
-            by, key, account, first_text, last_text, rest = found.groups()
-            text, _, rest = rest.partition(forms.PARAMETERS)
-            parameters, _, ending = rest.rpartition(forms.CODE)
+            by, key, request, account, first_text, last_text, text, parameters, ending = found.groups()
             price = known.get((account, text)) or self._price(seq, account, text)
             first = int(first_text)
             count = 1 if first_text == last_text else int(last_text) - first + 1
             if (
                 price is None
+                or (by + key + request).translate(None, digits)
                 or not 0 < count <= NARROW
                 or not (parameters in parameters_seen or _learn(parameters_seen, parameters, is_object))
                 or not (ending in endings_seen or _learn(endings_seen, ending, is_ending))
@@ -210,7 +210,7 @@ class Replay:
             return None
         try:
             price = self._price_of(seq, account, costs, found[2], parsed(found[2]))
-        except Malformed:
+        except Exception:  # reading it as a whole will say what is wrong
             return None
         self._texts[account_text, text] = price
         return price

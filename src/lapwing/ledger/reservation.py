@@ -16,11 +16,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
+from lapwing.ledger.charging import Request
 from lapwing.ledger.entry import Costs, Ranges, encode, now
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds
-from lapwing.ledger.spending import Request, Spending
+from lapwing.ledger.spending import Spending
 from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
 from lapwing.privacy import FixedRun, Loss
 from lapwing.privacy.describe import describe, parts
@@ -87,13 +88,13 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
             _hold(tx, debit)
         body = request.body(debits, f',"fixed":{str(fixed).lower()}')
         number = tx.append(body, request.key)
-        marks = ", ".join("?" * (5 + 2 * len(COSTS)))
-        names = f"reservation, account, ranges, fixed, ended, {columns('total')}, {columns('used')}"
+        marks = ", ".join("?" * (6 + 2 * len(COSTS)))
+        names = f"reservation, account, ranges, fixed, ended, steps, {columns('total')}, {columns('used')}"
         nothing = (0,) * len(COSTS)
         for debit in debits:
             tx.run(
                 f"INSERT INTO reservations ({names}) VALUES ({marks})",  # noqa: S608
-                number, debit.account, json.dumps(debit.ranges), int(fixed), 0, *debit.costs, *nothing,
+                number, debit.account, json.dumps(debit.ranges), int(fixed), 0, 0, *debit.costs, *nothing,
             )  # fmt: skip
         return number, body
 
@@ -157,6 +158,7 @@ def step(reservation: Reservation, loss: Loss | None = None) -> int:
                 raise OverBudget("this step", "less of the reservation", "Settle it, and reserve again.")
             _move(tx, reservation.number, part, spent=costs, moved=moved)
             charged.append([part.account, costs])
+        tx.run("UPDATE reservations SET steps = steps + 1 WHERE reservation = ?", reservation.number)
         body = {
             "kind": "step",
             "at": now(),
@@ -167,6 +169,12 @@ def step(reservation: Reservation, loss: Loss | None = None) -> int:
         return tx.append(encode(body))
 
     return ledger.store.write(work)
+
+
+def has_begun(reservation: Reservation) -> bool:
+    """Whether some step was charged."""
+    sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
+    return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
 
 
 def settle(reservation: Reservation, *, stopping_was_decided_from_released_values: bool) -> None:

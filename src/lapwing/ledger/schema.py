@@ -42,11 +42,11 @@ def columns(prefix: str) -> str:
     return ", ".join(f"{prefix}_{k}" for k in COSTS)
 
 
-def holds(total: Callable[[int], str]) -> str:
+def holds(total: Callable[[int], str], row: str = "") -> str:
     """The filter as a condition, for sums written by `total` (portfolio.Terms.after is its twin)."""
 
     def fits(k: int) -> str:
-        return f"{total(k)} <= cap_{k}"
+        return f"{total(k)} <= {row}cap_{k}"
 
     some_order = " OR ".join(fits(k) for k in ORDERS)
     return f"{fits(DELTA0)} AND (({fits(EPSILON)} AND {fits(DELTA)}) OR {some_order})"
@@ -60,7 +60,8 @@ def _trigger(table: str, event: str) -> str:
 def _sqlite_refuse(table: str, event: str, condition: str, why: str) -> tuple[str, ...]:
     when = f"WHEN {condition} " if condition else ""
     return (
-        f"CREATE TRIGGER {_trigger(table, event)} BEFORE {event} ON {table} {when}BEGIN SELECT RAISE(ABORT, '{why}'); END",
+        f"CREATE TRIGGER {_trigger(table, event)} BEFORE {event} ON {table} {when}"
+        f"BEGIN SELECT RAISE(ABORT, '{why}'); END",
     )
 
 
@@ -96,6 +97,8 @@ def _numbers(prefix: str, dialect: Dialect) -> str:
 
 def _tables(d: Dialect) -> tuple[str, ...]:
     n, b = d.number, d.bytes
+    admitted = holds(lambda k: f"spent_{k}")
+    check = "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"  # there, a trigger checks
     tables = {
         "entries": f"seq {d.serial}, key {b}, body {b} NOT NULL, digest {b} NOT NULL",
         "seals": f"number {n} PRIMARY KEY, last {n} NOT NULL, size {n} NOT NULL, root {b} NOT NULL, "
@@ -107,11 +110,10 @@ def _tables(d: Dialect) -> tuple[str, ...]:
         f"everyone {n} NOT NULL, raises {n}",
         "blocks": f"block {n} PRIMARY KEY, account {n} NOT NULL, root {n} NOT NULL, name TEXT NOT NULL, "
         f"label TEXT NOT NULL, salt {b} NOT NULL, state {n} NOT NULL, {_numbers('cap', d)}, "
-        f"{_numbers('spent', d)}, {_numbers('held', d)}, "
-        f"CHECK (state > {OPEN} OR ({holds(lambda k: f'spent_{k}')}))",
+        f"{_numbers('spent', d)}, {_numbers('held', d)}{check}",
         "reservations": f"reservation {n} NOT NULL, account {n} NOT NULL, ranges TEXT NOT NULL, "
-        f"fixed {n} NOT NULL, ended {n} NOT NULL, {_numbers('total', d)}, {_numbers('used', d)}, "
-        "PRIMARY KEY (reservation, account)",
+        f"fixed {n} NOT NULL, ended {n} NOT NULL, steps {n} NOT NULL, {_numbers('total', d)}, "
+        f"{_numbers('used', d)}, PRIMARY KEY (reservation, account)",
         # Without bytes: the work failed, and no answer will come.
         "answers": f"charge {n} PRIMARY KEY, entry {n} NOT NULL, bytes {b}",
         "datasets": f"data {n} PRIMARY KEY, name TEXT NOT NULL, label TEXT NOT NULL UNIQUE, "
@@ -133,6 +135,22 @@ def _indexes() -> tuple[str, ...]:
     )
 
 
+def _postgres_keeps_sums(less: str) -> tuple[str, ...]:
+    """As CHECK and WHEN, the same conditions would be read and planned anew by every charge."""
+    admitted = f"NEW.state > {OPEN} OR ({holds(lambda k: f'NEW.spent_{k}', 'NEW.')})"
+    return (
+        f"""CREATE FUNCTION keep_sums() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF TG_OP = 'UPDATE' THEN
+                IF {less} THEN RAISE EXCEPTION 'spent is spent'; END IF;
+            END IF;
+            IF NOT ({admitted}) THEN RAISE EXCEPTION 'no filter admits these sums'; END IF;
+            RETURN NEW;
+        END $$""",
+        f"CREATE TRIGGER blocks_keep_sums BEFORE INSERT OR UPDATE OF {columns('spent')} ON blocks "
+        "FOR EACH ROW EXECUTE FUNCTION keep_sums()",
+    )
+
+
 def _guards(d: Dialect) -> tuple[str, ...]:
     guards: list[str] = []
     if d is POSTGRES:
@@ -149,19 +167,21 @@ def _guards(d: Dialect) -> tuple[str, ...]:
 
     guards.extend(d.refuse("blocks", "DELETE", "", "blocks only grow"))
     # By column, so that a charge pays for the sums that it sets, and for nothing else.
+    less = " OR ".join(f"NEW.spent_{k} < OLD.spent_{k}" for k in COSTS)
     for names, condition in (
         (f"block, account, root, name, label, salt, {columns('cap')}", ""),
-        (columns("spent"), " OR ".join(f"NEW.spent_{k} < OLD.spent_{k}" for k in COSTS)),
         (columns("held"), " OR ".join(f"NEW.held_{k} < 0" for k in COSTS)),
         ("state", "NEW.state < OLD.state"),
+        *(() if d is POSTGRES else ((columns("spent"), less),)),
     ):
         guards.extend(d.refuse("blocks", f"UPDATE OF {names}", condition, "spent is spent"))
+    if d is POSTGRES:
+        guards.extend(_postgres_keeps_sums(less))
     back = " OR ".join(f"NEW.used_{k} < OLD.used_{k}" for k in COSTS)
     kept = changed("reservation", "account", "ranges", "fixed", *(f"total_{k}" for k in COSTS))
     guards.extend(d.refuse("reservations", "DELETE", "", "reservations only grow"))
-    guards.extend(
-        d.refuse("reservations", "UPDATE", f"{back} OR {kept} OR NEW.ended < OLD.ended", "used is used")
-    )
+    less = "NEW.ended < OLD.ended OR NEW.steps < OLD.steps"
+    guards.extend(d.refuse("reservations", "UPDATE", f"{back} OR {kept} OR {less}", "used is used"))
     guards.extend(d.refuse("datasets", "DELETE", "", "data sets only grow"))
     same = changed("data", "name", "label", "origin_name", "rule")
     guards.extend(
@@ -171,11 +191,11 @@ def _guards(d: Dialect) -> tuple[str, ...]:
 
 
 def _postgres_charge() -> tuple[str, ...]:
-    """The function that decides a charge. Ranges come in rising order, each with the place of its debit.
+    """The function that decides a charge on several blocks. Ranges come in rising order, with their debits.
 
     It gives the entry's number, or NULL if there is an entry with the key. Rows are locked in the order
-    of their numbers, so that charges never wait for each other in a circle; the entry comes last, so
-    that its number is drawn while they are locked.
+    of their numbers, and after the table of entries, so that charges never wait in a circle, with each
+    other or with a seal; the entry comes last, so that its number is drawn while they are locked.
     """
 
     def cost(k: int) -> str:
@@ -193,6 +213,7 @@ def _postgres_charge() -> tuple[str, ...]:
             IF new_key IS NOT NULL AND EXISTS (SELECT FROM entries WHERE key = new_key) THEN
                 RETURN NULL;
             END IF;
+            LOCK TABLE entries IN ROW EXCLUSIVE MODE;
             FOR i IN 1 .. cardinality(firsts) LOOP
                 owner := owners[i];
                 IF lasts[i] > firsts[i] THEN

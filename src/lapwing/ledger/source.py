@@ -22,15 +22,15 @@ from lapwing.ledger.proof import prove as prove_from
 from lapwing.ledger.statement import write_statement
 from lapwing.ledger.store import SEAL_COLUMNS, Transaction, last_seal, seal_of
 
-Watch = Callable[[int], None]
+Watch = Callable[[int, int], None]
 TOLD_EVERY = 1 << 12
 # By whom something was charged stands in most entries; only few of the others name anything.
 _BY = re.compile(rb'\{"kind":"(?:charge|reserve)","at":"[^"]*","by":"([0-9a-f]{32})"')
 _NAMING = re.compile(rb'\{"kind":"(?:account|blocks|data)"')
 
 
-def _nobody_watches(_: int) -> None:
-    """Progress bars watch: they are told how many entries were read."""
+def _nobody_watches(_: int, __: int) -> None:
+    """Progress bars watch: they are told how many entries were read, and of how many."""
 
 
 def export(ledger: Ledger, path: str | Path, *, names: bool = False, watch: Watch = _nobody_watches) -> int:
@@ -94,7 +94,7 @@ class _Moment:
             if seq > self._last:
                 return
             if count % TOLD_EVERY == 0:
-                self._watch(count)
+                self._watch(count, self.size)
             text = bytes(body)
             by = _BY.match(text)
             if by:

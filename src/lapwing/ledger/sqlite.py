@@ -276,8 +276,7 @@ class SqliteStore(Store):
 
     def seal(self) -> Seal | None:
         seal = self.write(lambda tx: next_seal(tx, self))
-        if seal is not None:
-            self.mark((), seal.head)
+        self.anchor(seal)
         return seal
 
     # Reading

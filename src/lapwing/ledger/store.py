@@ -101,6 +101,7 @@ class Store(ABC):
         self.witnesses: tuple[Anchor, ...] = ()
         self.signing: SigningKey | None = None
         self.ledger_id = b""
+        self.anchored = 0  # the seal that the anchors know
 
     def attend(
         self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
@@ -116,6 +117,12 @@ class Store(ABC):
         if head is not None:
             for witness in self.witnesses:
                 witness.write((), head)
+
+    def anchor(self, seal: Seal | None) -> None:
+        """Tell the anchors of a seal, unless they know it."""
+        if seal is not None and seal.number != self.anchored:
+            self.mark((), seal.head)
+            self.anchored = seal.number
 
     @abstractmethod
     def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
@@ -135,7 +142,7 @@ class Store(ABC):
 
     @abstractmethod
     def seal(self) -> Seal | None:
-        """Seal all entries so far; the last seal."""
+        """Seal all entries so far, and tell the anchors; the newest seal."""
 
     @abstractmethod
     def is_alive(self, session: int) -> bool:
@@ -167,7 +174,7 @@ class Store(ABC):
 
 
 def next_seal(tx: Transaction, store: Store) -> Seal | None:
-    """Seal everything since the last seal, within a transaction that nobody else appends beside."""
+    """The newest seal, after everything was sealed in a transaction that nobody else appends beside."""
     last = last_seal(tx)
     leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", last.last if last else 0)
     if not leaves or store.signing is None:

@@ -66,10 +66,8 @@ class Sums:
         self._high.rows[rows] = sums >> LIMB
 
     def below(self, rows: Rows) -> Whole:
-        """The sums as one word each; those of 2^62 and more stand as 2^62 - 1."""
-        high = self._high.rows[rows]
-        low = np.where(high > TOP, MASK, self._low.rows[rows]).astype(np.int64)
-        value: Whole = (np.minimum(high, TOP) << LIMB) | low
+        """The sums as one word each; for those of 2^62 and more, some number not far below that."""
+        value: Whole = (np.minimum(self._high.rows[rows], TOP) << LIMB) | self._low.rows[rows]
         return value
 
     def exactly(self, row: int) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from lapwing.plots.accuracy import accuracy
 from lapwing.plots.composition import epsilon_delta_curve
 from lapwing.plots.loss import privacy_loss
+from lapwing.plots.spending import spending
 from lapwing.plots.style import save
 from lapwing.plots.trust import curator_and_local
 
-__all__ = ["accuracy", "curator_and_local", "epsilon_delta_curve", "privacy_loss", "save"]
+__all__ = ["accuracy", "curator_and_local", "epsilon_delta_curve", "privacy_loss", "save", "spending"]

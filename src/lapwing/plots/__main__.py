@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
-from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save
+from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
+from lapwing.plots.invented import clinic
 from lapwing.privacy import LaplaceNoise
 
 
@@ -23,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
         "epsilon-delta": epsilon_delta_curve((LaplaceNoise(Fraction(20), 1), 100)),
         "accuracy": accuracy(n=10_000),
         "curator-and-local": curator_and_local(epsilon="0.5"),
+        "spending": spending(clinic()),
     }
     for name, figure in pictures.items():
         save(figure, folder / f"{name}.svg")

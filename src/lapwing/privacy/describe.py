@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from lapwing.errors import BadParameter
+from lapwing.exact import whole
 from lapwing.privacy.compose import Repeated, Sum, Worst
 from lapwing.privacy.loss import (
     Approximate,
@@ -64,23 +65,27 @@ def from_description(record: Description) -> Loss:
         kind = KINDS[record["loss"]]
         if set(record) != {"loss", *_FIELDS[kind]}:
             raise BadParameter("loss", f"{kind.__name__} has other parameters")
-        return kind(**{name: _rich(record[written]) for written, name in _FIELDS[kind].items()})
+        return kind(**{name: _rich(written, record[written]) for written, name in _FIELDS[kind].items()})
     except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
         if isinstance(error, BadParameter):
             raise
         raise BadParameter("loss", "is not the description of a loss") from None
 
 
-def _rich(value: Any) -> Any:
-    match value:
-        case bool() | None:
-            raise BadParameter("loss", "is not the description of a loss")
-        case str():
-            return Fraction(value)
-        case list():
-            return tuple([_rich(item) for item in value])
-        case dict():
+def _rich(name: str, value: Any) -> Any:
+    match name:
+        case "each" | "noise":
             return from_description(value)
+        case "parts":
+            return tuple([from_description(part) for part in value])
+        case "steps":
+            return tuple([(from_description(step), whole(count, "count")) for step, count in value])
+    return whole(value, name) if isinstance(value, int) else Fraction(_text(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise BadParameter("loss", "is not the description of a loss")
     return value
 
 

@@ -164,7 +164,6 @@ class Terms:
         best = max(min(fit(EPSILON), fit(DELTA)), *map(fit, range(FIRST_ORDER, len(self.caps))))
         return min(fit(DELTA0), best)
 
-
     def refusal(self, spent: tuple[int, ...], charge: Charge) -> OverBudget:
         """Why the charge does not fit: what was asked, what is left, what would pass."""
         if charge.costs[DELTA0] + spent[DELTA0] > self.caps[DELTA0]:

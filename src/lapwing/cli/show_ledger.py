@@ -1,0 +1,308 @@
+"""How the commands of the ledger look."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lapwing.cli.show import console, heading, indented, points, table
+
+if TYPE_CHECKING:
+    from lapwing.cli.verify import Verified
+    from lapwing.ledger import Ledger
+    from lapwing.ledger.log import Line
+    from lapwing.ledger.overview import BlockLeft, Family, Overview
+
+MOST_ROWS = 40  # more blocks than this are gathered: those with the same left share a row
+GATHERED_ROWS = 12
+NAMED = 2
+BAR = 10
+LEFT_MEANS = (
+    "ε left: the largest pure ε that a next question could spend there. It is no sum of prices: after "
+    "Gaussian noise, or many small questions, more can be left than subtracting would say."
+)
+DELTA_MEANS = "δ left: the largest probability with which a next question may fail to keep its ε."
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal while something may take long, elsewhere nothing. Tell it how much is done."""
+    if not sys.stderr.isatty():
+        yield lambda _, __: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    # On the other stream than the output, which may be JSON; and gone when it is done.
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def _pairs(out: Console, rows: Sequence[tuple[str, str]]) -> None:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(name), Text(value))
+    out.print(Padding(grid, (0, 0, 0, 2)))
+
+
+def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: Path, public: str) -> None:
+    """`lapwing ledger init`."""
+    with console() as out:
+        out.print(Text("A new ledger", style="bold"))
+        rows = [
+            ("history", _without_password(where)),
+            ("keys", f"{keys} (secret: it signs for the ledger)"),
+        ]
+        rows += [("anchor" if k == 0 else "second anchor", anchor) for k, anchor in enumerate(anchors)]
+        rows += [("curator's key", str(curator)), ("public key", public)]
+        _pairs(out, rows)
+        heading(out, "Now")
+        points(
+            out,
+            (
+                f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
+                "budgets; without it nobody can.",
+                "Never restore the anchor from a backup, not even together with the history: it is what "
+                "tells an older copy.",
+                "Give the public key to those who will check statements.",
+            ),
+        )
+
+
+def _without_password(where: str) -> str:
+    """A URL as it may be shown."""
+    scheme, mark, rest = where.partition("://")
+    return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else where
+
+
+# Accounts and what is left
+
+
+def show_account(ledger: Ledger, label: str) -> None:
+    """After an account was opened or raised."""
+    from lapwing.ledger.overview import overview  # noqa: PLC0415
+
+    with console() as out:
+        for family in overview(ledger, label).families:
+            _promise(out, family)
+
+
+def show_budget(found: Overview) -> None:
+    """`lapwing budget`."""
+    with console() as out:
+        if not found.families:
+            out.print("This ledger has no accounts yet.")
+        for family in found.families:
+            _promise(out, family)
+            _blocks(out, family)
+        if found.families:
+            points(out, (LEFT_MEANS, DELTA_MEANS))
+        _exceptions(out, found)
+
+
+def _promise(out: Console, family: Family) -> None:
+    out.print(Text(family.label, style="bold"))
+    indented(out, f"Protects one {family.unit}; neighbours {family.relation}.")
+    if len(family.accounts) == 1:
+        indented(out, f"{_pair(*family.total)} for life.")
+    else:
+        each = ", then ".join(_pair(epsilon, delta) for _, epsilon, delta in family.accounts)
+        times = "once" if len(family.accounts) == 2 else f"{len(family.accounts) - 1} times"
+        indented(out, f"Raised {times}, so losses add: {_pair(*family.total)} for life, that is {each}.")
+    if family.slices != "none":
+        indented(out, f'Sliced by "{family.rule}": each block has the whole budget.')
+    if family.in_periods:
+        indented(out, "Somebody who is in several periods loses more, at worst:")
+        worst = table("periods", "ε", "δ", right=(0, 1, 2))
+        for count, epsilon, delta in family.in_periods:
+            worst.add_row(f"{count:,}", _up(epsilon), _up(delta))
+        out.print(worst)
+    if family.reservations:
+        some = ", ".join(map(str, family.reservations[:5])) + (" …" if len(family.reservations) > 5 else "")
+        many = len(family.reservations)
+        indented(out, f"Held for work that has not ended: {many:,} reservation{'s' * (many > 1)} ({some}).")
+
+
+def _blocks(out: Console, family: Family) -> None:
+    is_raised = len(family.accounts) > 1
+    is_holding = any(block.epsilon_after_lapse > block.epsilon for block in family.blocks)
+    columns = ["block", "ε left", "", "δ left"]
+    columns += ["ε left if what\nis held lapses"] * is_holding + ["in account"] * is_raised
+    shown = table(*columns, right=(1, 3, 4) if is_holding else (1, 3))
+    rows = _gathered(family.blocks)
+    for blocks in rows[:GATHERED_ROWS] if len(family.blocks) > MOST_ROWS else rows:
+        first = blocks[0]
+        bar = Text("lost: counts as spent") if not first.is_open else Text(_bar(first))
+        cells: list[str | Text] = [_named(family, blocks), _down(first.epsilon), bar, _down(first.delta)]
+        if is_holding:
+            cells.append(_down(first.epsilon_after_lapse))
+        if is_raised:
+            cells.append(_which(family, first))
+        shown.add_row(*cells)
+    out.print(shown)
+    rest = [block.epsilon for blocks in rows[len(shown.rows) :] for block in blocks]
+    if rest:
+        indented(
+            out,
+            f"These have least left. {len(rest):,} further blocks have ε {_down(min(rest))} to "
+            f"{_down(max(rest))} left; --json lists all.",
+        )
+
+
+def _gathered(blocks: Sequence[BlockLeft]) -> list[list[BlockLeft]]:
+    """Few blocks one by one; many by what they have left, the least first."""
+    if len(blocks) <= MOST_ROWS:
+        return [[block] for block in blocks]
+    alike: dict[tuple[object, ...], list[BlockLeft]] = {}
+    for block in blocks:
+        key = (block.epsilon, block.delta, block.epsilon_after_lapse, block.is_open, block.account)
+        alike.setdefault(key, []).append(block)
+    return [alike[key] for key in sorted(alike)]
+
+
+def _named(family: Family, blocks: Sequence[BlockLeft]) -> str:
+    from lapwing.ledger import Slices  # noqa: PLC0415
+    from lapwing.ledger.log import name_of_block  # noqa: PLC0415
+
+    names = ", ".join(name_of_block(block.label, Slices(family.slices)) for block in blocks[:NAMED])
+    more = len(blocks) - NAMED
+    return names if more <= 0 else f"{names} and {more:,} more"
+
+
+def _bar(block: BlockLeft) -> str:
+    share = block.epsilon / block.epsilon_at_first
+    full = int(share * BAR) if share < 1 else BAR
+    if block.epsilon and not full:
+        return "▏" + "·" * (BAR - 1)
+    return "█" * full + "·" * (BAR - full)
+
+
+def _which(family: Family, block: BlockLeft) -> str:
+    place = [number for number, _, _ in family.accounts].index(block.account)
+    return "the first" if not place else f"raise {place}"
+
+
+def _exceptions(out: Console, found: Overview) -> None:
+    several = [data for data in found.data_sets if len(data.accounts) > 1]
+    lines = [
+        f'Data "{data.label}" is about people of several accounts, and charged to all of them: '
+        f"{', '.join(data.accounts)}."
+        for data in several
+    ]
+    labels = [family.label for family in found.families]
+    if len(labels) + len(found.not_shown) > 1:
+        lines.append(_losses_add(found))
+    if lines:
+        heading(out, "Whoever is in several accounts")
+        points(out, lines)
+    if found.declared:
+        heading(out, "Signed by the curator")
+        points(out, [f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in found.declared])
+
+
+def _losses_add(found: Overview) -> str:
+    text = "Losses add: whoever is in several accounts loses up to the sum of what each of them promises"
+    if found.not_shown:
+        return f"{text}. Not shown here: {', '.join(found.not_shown)}."
+    if all(family.unit == "person" for family in found.families):
+        epsilon = sum((family.total[0] for family in found.families), Fraction(0))
+        delta = sum((family.total[1] for family in found.families), Fraction(0))
+        return f"{text}, in all {len(found.families)} together {_pair(epsilon, delta)}."
+    return f"{text}."
+
+
+def _about(line: Line) -> str:
+    accounts = ", ".join(line.accounts)
+    return f"{accounts} {line.what}" if line.kind == "account" else line.what
+
+
+# History and checks
+
+
+def show_log(lines: Sequence[Line]) -> None:
+    """`lapwing ledger log`."""
+    with console() as out:
+        # Two lines a cell, so that the table fits a terminal.
+        columns = ("entry", "time (UTC)", "kind", "account\nblocks", "what for\nprice, by whom")
+        shown = table(*columns, right=(0,))
+        for column, width in ((1, 10), (2, 9), (3, 28)):
+            shown.columns[column].max_width = width
+        for line in lines:
+            blocks = ", ".join(line.blocks)
+            more = line.block_count - len(line.blocks)
+            if more > 0:
+                blocks += f" and {more:,} more"
+            price = ", by ".join(text for text in (line.price, line.principal) if text)
+            shown.add_row(
+                str(line.number),
+                line.time[:19].replace("T", "\n"),
+                line.kind,
+                _lines(", ".join(line.accounts), blocks),
+                _lines(line.what, price),
+            )
+        out.print(shown)
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+def show_verified(found: Verified) -> None:
+    """`lapwing ledger verify`, where nothing is wrong."""
+    with console() as out:
+        out.print(Text(f"{_without_password(found.where)}: nothing differs", style="bold"))
+        rows = [("ledger", found.ledger), ("public key", found.key)]
+        if found.kind == "proof":
+            rows += [("entry", ""), *((f"  {name}", value) for name, value in (found.entry or {}).items())]
+        else:
+            rows.append(("entries", f"{found.entries:,}, replayed by a second accountant"))
+            rows.append(("prices", f"{found.prices_checked:,} compared with a second opinion"))
+            if found.prices_unchecked:
+                rows.append(
+                    ("", f"{found.prices_unchecked:,} have none here: the ledger's own price was believed")
+                )
+        rows += [("anchor", where) for where in found.anchors]
+        if found.head is not None:
+            rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
+            rows.append(("root", found.head.root.hex()))
+        _pairs(out, rows)
+        if not found.key_was_given and found.kind != "ledger":
+            out.print(
+                Text(
+                    "Warning: no --key was given. Anybody could have made this with a key of their own: "
+                    "compare the public key above with the one that you know from elsewhere.",
+                    style="bold yellow",
+                )
+            )
+        if found.promises:
+            heading(out, "What it promises")
+            for line in found.promises:
+                indented(out, line)
+
+
+def _pair(epsilon: Fraction, delta: Fraction) -> str:
+    return f"ε {_up(epsilon)}, δ {_up(delta)}"
+
+
+def _up(value: Fraction) -> str:
+    from lapwing.ledger.price_words import short_up  # noqa: PLC0415
+
+    return short_up(value)
+
+
+def _down(value: Fraction) -> str:
+    from lapwing.ledger.price_words import short_down  # noqa: PLC0415
+
+    return short_down(value)

@@ -1,0 +1,159 @@
+"""What an open ledger knows: accounts, blocks and principals, by the names that people give them.
+
+Accounts never change and are remembered. Blocks may move to a raised account; whoever finds one gone
+looks again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from lapwing.errors import BadParameter
+from lapwing.ledger.accounts import (
+    ACCOUNT_COLUMNS,
+    BLOCK_COLUMNS,
+    EVERYONE,
+    Account,
+    Block,
+    account_of,
+    block_of,
+)
+from lapwing.ledger.entry import Name, checked_label
+from lapwing.ledger.schema import MOVED
+from lapwing.ledger.store import Row, Store, Transaction
+from lapwing.privacy.once import Once
+
+FEW = 500
+
+
+class Known(Once):
+    """Looking, which is free."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self.store = store
+        self._accounts: dict[int, Account] = {}
+        self._roots: dict[str, Account] = {}
+        self._principals: dict[str, str] = {}
+        self._blocks: dict[int, dict[str, tuple[int, int]]] = {}
+        self._learning = threading.Lock()
+
+    def account(self, label: str) -> Account:
+        """The account of this name, as first opened."""
+        known = self._roots.get(label)
+        if known is not None:
+            return known
+        label = checked_label(label, "account")
+        if label not in self._roots:
+            rows = self.store.read(
+                lambda tx: tx.rows(
+                    f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE label = ? AND raises IS NULL",  # noqa: S608
+                    label,
+                )
+            )
+            if not rows:
+                raise BadParameter("account", "is not known to this ledger")
+            self.learn(account_of(rows[0]))
+        return self._roots[label]
+
+    def accounts(self) -> tuple[Account, ...]:
+        """All accounts, raised ones included, in the order of opening."""
+        rows = self.store.read(
+            lambda tx: tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account")  # noqa: S608
+        )
+        return tuple(self.learn(account_of(row)) for row in rows)
+
+    def numbered(self, number: int) -> Account:
+        """The account of this number."""
+        if number not in self._accounts:
+            self.accounts()
+        return self._accounts[number]
+
+    def blocks(self, label: str) -> tuple[Block, ...]:
+        """The current blocks of an account, `*` first if nothing else is open yet."""
+        return tuple(block for _, block in self.look_at(self.account(label), ()))
+
+    def look_at(self, root: Account, labels: Sequence[str]) -> list[tuple[Account, Block]]:
+        """The named blocks of a family with the accounts they are in; without names, all."""
+        rows = self._rows(root, BLOCK_COLUMNS, labels)
+        wanted = set(labels)
+        found = [block_of(row) for row in rows if not wanted or row[3] in wanted]
+        return [(self.numbered(block.account), block) for block in found]
+
+    def _rows(self, root: Account, names: str, labels: Sequence[str]) -> list[Row]:
+        """Of a family's current blocks: of those with few labels only they, of many labels all."""
+        few = labels if len(labels) <= FEW else ()
+        among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
+        sql = f"SELECT {names} FROM blocks WHERE root = ? AND state < {MOVED}{among} ORDER BY block"  # noqa: S608
+        return self.store.read(lambda tx: tx.rows(sql, root.number, *few))
+
+    def current_blocks(self, root: Account, labels: Sequence[str]) -> list[tuple[int, int]]:
+        """(account, block) numbers under which the blocks stand now; of `*` without names."""
+        wanted = labels or (EVERYONE,)
+        known = self._blocks.get(root.number)
+        if known is None:
+            known = self._blocks.setdefault(root.number, {})
+        missing = [label for label in wanted if label not in known]
+        if missing:
+            names = set(missing)
+            for label, account, block in self._rows(root, "label, account, block", missing):
+                if label in names:
+                    known[label] = (account, block)
+        try:
+            return [known[label] for label in wanted]
+        except KeyError:
+            raise BadParameter("blocks", "there is no such block; blocks exist by declaration") from None
+
+    def forget_blocks(self, root: Account) -> None:
+        """Look blocks up again: they may have moved."""
+        self._blocks.pop(root.number, None)
+
+    def everyone(self, tx: Transaction, root: Account) -> list[tuple[int, int]]:
+        """(account, block) of all blocks of a family, `*` included, while nobody can open one."""
+        return [
+            (account, block)
+            for account, block in tx.rows(
+                f"SELECT account, block FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block",  # noqa: S608
+                root.number,
+            )
+        ]
+
+    def principal(self, label: str) -> str:
+        """The id under which a principal stands in entries."""
+        known = self._principals.get(label)
+        if known is None:
+            known = self._principals[label] = self._find_principal(checked_label(label, "principal"))
+        return known
+
+    def _find_principal(self, label: str) -> str:
+        query = "SELECT name FROM principals WHERE label = ?"
+        rows = self.store.read(lambda tx: tx.rows(query, label))
+        if rows:
+            return str(rows[0][0])
+        name = Name.new(label)
+
+        def work(tx: Transaction) -> str:
+            known = tx.rows(query, label)
+            if known:
+                return str(known[0][0])
+            tx.run("INSERT INTO principals (name, label, salt) VALUES (?, ?, ?)", name.id, label, name.salt)
+            return name.id
+
+        return self.store.write(work)
+
+    def family(self, tx: Transaction, root: Account) -> list[Account]:
+        """The root and what it was raised by, oldest first."""
+        rows = tx.rows(
+            f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ? ORDER BY account",  # noqa: S608
+            root.number,
+        )
+        return [account_of(row) for row in rows]
+
+    def learn(self, account: Account) -> Account:
+        """Remember an account: nothing of it ever changes."""
+        with self._learning:
+            self._accounts[account.number] = account
+            if account.raises is None:
+                self._roots[account.label] = account
+        return account

@@ -1,0 +1,85 @@
+"""A loss that was written down is the same loss when it is read again."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+
+import pytest
+
+from lapwing.errors import BadParameter
+from lapwing.privacy import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    FixedRun,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    Pure,
+    Repeated,
+    SampledGaussian,
+    Sum,
+    Terms,
+    Worst,
+)
+from lapwing.privacy.describe import KINDS, describe, from_description, parts
+
+THIRD = Fraction(1, 3)
+NOISE = GaussianNoise(Fraction(50), Fraction(2), 3)
+ALL: list[Loss] = [
+    Pure(THIRD),
+    Approximate(THIRD, Fraction(1, 10**7)),
+    BoundedRange(THIRD),
+    Concentrated(THIRD),
+    LaplaceNoise(Fraction(10), 3),
+    NOISE,
+    SampledGaussian(Fraction(1, 100), NOISE),
+    Repeated(Pure(THIRD), 4),
+    Sum((Pure(THIRD), Repeated(NOISE, 3))),
+    Worst((Pure(THIRD), NOISE)),
+    FixedRun.of((Pure(THIRD), 3), (NOISE, 2), delta="1e-8"),
+]
+
+
+def test_every_kind_of_loss_is_tried_here() -> None:
+    assert {type(loss).__name__ for loss in ALL} == set(KINDS)
+
+
+@pytest.mark.parametrize("loss", ALL, ids=lambda loss: type(loss).__name__)
+def test_it_comes_back_through_json(loss: Loss) -> None:
+    again = from_description(json.loads(json.dumps(describe(loss))))
+    assert again == loss
+    terms = Terms.of(1, "1e-6")
+    assert terms.price(again) == terms.price(loss)
+
+
+def test_all_losses_inside_are_found() -> None:
+    inside = parts(Sum((Repeated(FixedRun.of((NOISE, 2), delta="1e-8"), 3), Worst((Pure(THIRD),)))))
+    kinds = [type(part).__name__ for part in inside]
+    assert kinds == ["Sum", "Repeated", "FixedRun", "GaussianNoise", "Worst", "Pure"]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {}, {"loss": "Nothing"}, {"loss": ["Pure"]}, {"loss": "Pure"}, {"loss": "Pure", "epsilon": None},
+        {"loss": "Pure", "epsilon": "1", "delta": "0"}, {"loss": "Pure", "epsilon": "1/0"},
+        {"loss": "Pure", "epsilon": "x"}, {"loss": "Pure", "epsilon": "-1"},
+        {"loss": "Pure", "epsilon": {"loss": "Pure"}}, {"loss": "Repeated", "each": 1, "count": 2},
+        {"loss": "LaplaceNoise", "scale": True, "distance": 1}, {"loss": "Sum", "parts": ["1"]},
+        {"loss": "Sum", "parts": 3}, "Pure", None, [], 7,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_describes_no_loss_is_refused(record: object) -> None:
+    with pytest.raises(BadParameter):
+        from_description(record)  # type: ignore[arg-type]
+
+
+def test_a_loss_of_an_unknown_kind_is_not_written() -> None:
+    class Own(Pure):
+        pass
+
+    with pytest.raises(BadParameter, match="must be one of"):
+        describe(Own(THIRD))

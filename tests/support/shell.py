@@ -1,0 +1,49 @@
+"""The command line, run in this process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from lapwing.cli import main
+from support.ledgers import Home
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a command came to."""
+
+    code: int
+    out: str
+    error: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Shell:
+    """Runs commands in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *arguments: object) -> Done:
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            main.run([str(argument) for argument in arguments])
+        captured = self._capsys.readouterr()
+        assert isinstance(caught.value.code, int)
+        return Done(caught.value.code, captured.out, captured.err)
+
+    def good(self, *arguments: object) -> Done:
+        done = self(*arguments)
+        assert (done.code, done.error) == (0, "")
+        return done
+
+
+def at(home: Home) -> list[object]:
+    return [home.where, "--keys", home.keys, "--anchor", home.anchor]

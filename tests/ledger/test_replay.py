@@ -194,7 +194,7 @@ BROKEN: dict[str, tuple[Callable[[History], Any], str]] = {
     "no orders": (lambda h: _kind(h, "account").update(orders=[2, 2, 3, 4, 5]), "not acceptable"),
     "periods of persons": (lambda h: _kind(h, "account").update(slices="periods"), "person and period"),
     "slices of what is replaced": (
-        lambda h: _kind(h, "account").update(relation="replace one unit"), "do not hold where that is replaced",
+        lambda h: _kind(h, "account").update(relation="replace one unit"), "where that is replaced",
     ),
     "everyone twice": (lambda h: _kind(h, "account", 1).update(everyone=2), "numbers that are not fresh"),
     "an unsigned raise": (lambda h: _kind(h, "account", 2).update(signature=None), "signed by the curator"),

@@ -3,8 +3,8 @@
 Why no line is lost, and none is half believed:
 
 1. Whoever changes the file holds its exclusive lock (flock) and has seen, under the lock, that the file
-   still has a name: one that was replaced or removed has none. So there is one writer at a time, also if
-   somebody moves the file meanwhile.
+   is as they left it or still has a name: one that was replaced is empty and has none. So there is one
+   writer at a time.
 2. A file that has grown large is replaced by a short one. The one who replaces it holds the lock of the old
    file from before reading it until after the rename. Nobody appends meanwhile; those who waited see by
    rule 1 that theirs has no name any more, and open the new one. The old one is never written again.
@@ -40,6 +40,9 @@ class FileAnchor(Anchor):
         # A link is followed now, so that replacing the file does not replace the link.
         self._path = os.path.realpath(path)
         self._seen = False
+        # Whether all who write hold a lock of their own meanwhile. That the file was removed is then
+        # noticed with the next head.
+        self.is_guarded = False
         self._file = _NO_FILE
         self._identity = (0, 0)
         self._clean_end = -1  # where this object itself ended a line
@@ -73,7 +76,8 @@ class FileAnchor(Anchor):
             return
         try:
             with self._inside:
-                self._write(content, to_disk=head is not None)
+                if head is not None or not self._add_to_unchanged(content):
+                    self._write(content, to_disk=head is not None)
         except OSError as error:
             raise self._failure("written", error) from error
 
@@ -109,6 +113,29 @@ class FileAnchor(Anchor):
             return _content(file)
         finally:
             _let_go(file)
+
+    def _add_to_unchanged(self, content: bytes) -> bool:
+        """Append if the file is as this object left it: the way of nearly every mark, and a short one."""
+        file, end = self._file, self._clean_end
+        if file == _NO_FILE:
+            return False
+        if not self.is_guarded:
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            # Not fstat: a file whose times were asked for has its inode rewritten at the next write, which
+            # costs a database beside it a third of its commit (measured on ext4).
+            if os.lseek(file, 0, os.SEEK_END) != end:
+                return False
+            if not self.is_guarded and not os.access(self._path, os.F_OK):
+                return False
+            if os.write(file, content) != len(content):
+                os.ftruncate(file, end)
+                return False
+            self._clean_end = end + len(content)
+            return True
+        finally:
+            if not self.is_guarded:
+                fcntl.flock(file, fcntl.LOCK_UN)
 
     def _write(self, content: bytes, *, to_disk: bool) -> None:
         try:
@@ -194,6 +221,7 @@ class FileAnchor(Anchor):
             fcntl.flock(new, fcntl.LOCK_EX)
             os.rename(beside, self._path)
             self._take(new, status, clean_end=len(kept))
+            os.ftruncate(old, 0)  # whoever has it open sees at once that it is not as they left it
         except OSError:
             return
         finally:

@@ -48,8 +48,15 @@ class Mark:
     digest: bytes
 
     def __post_init__(self) -> None:
-        _require_number(self.seq, "seq")
-        _require_bytes(self.digest, "digest", 32)
+        seq, digest = self.seq, self.digest
+        if (
+            type(seq) is not int
+            or type(digest) is not bytes
+            or len(digest) != 32
+            or not 0 <= seq <= _LARGEST
+        ):
+            _require_number(seq, "seq")
+            _require_bytes(digest, "digest", 32)
 
     @property
     def line(self) -> str:

@@ -14,8 +14,7 @@ class Waiting:
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self.work = work
-        self.woken = threading.Lock()
-        self.woken.acquire()
+        self.woken: threading.Lock | None = None  # only who waits needs to be woken
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
@@ -39,22 +38,24 @@ class GroupCommit:
         waiting = Waiting(work)
         with self._turn:
             self._queue.append(waiting)
-            leads = not self._is_led
+            if self._is_led:
+                waiting.woken = threading.Lock()
+                waiting.woken.acquire()
             self._is_led = True
-        if not leads:
-            self._await(waiting)
+        if waiting.woken is not None:
+            self._await(waiting, waiting.woken)
         if not waiting.done:
             self._lead(waiting)
         if waiting.error is not None:
             raise waiting.error
         return waiting.result
 
-    def _await(self, waiting: Waiting) -> None:
+    def _await(self, waiting: Waiting, woken: threading.Lock) -> None:
         """Until it is done, or until it is this thread's turn to lead."""
         try:
-            waiting.woken.acquire()
+            woken.acquire()
         except BaseException:  # an interrupt; those who wait for this thread to lead must not wait for ever
-            waiting.woken.acquire()
+            woken.acquire()
             if not waiting.done:
                 self._lead(waiting)
             raise
@@ -73,7 +74,7 @@ class GroupCommit:
                 self._is_led = successor is not None
             for waiting in group:
                 waiting.done = True
-                if waiting is not leader:
+                if waiting is not leader and waiting.woken is not None:
                     waiting.woken.release()
-            if successor is not None:
+            if successor is not None and successor.woken is not None:
                 successor.woken.release()

@@ -19,12 +19,14 @@ from lapwing.ledger.accounts import (
     account_of,
     block_of,
 )
-from lapwing.ledger.entry import Name, checked_label
+from lapwing.ledger.entry import Name, Ranges, checked_label, ranges_of
 from lapwing.ledger.schema import MOVED
 from lapwing.ledger.store import Row, Store, Transaction
 from lapwing.privacy.once import Once
 
 FEW = 500
+MOST_REMEMBERED = 4096
+_EVERYONE = (EVERYONE,)
 
 
 class Known(Once):
@@ -36,7 +38,7 @@ class Known(Once):
         self._accounts: dict[int, Account] = {}
         self._roots: dict[str, Account] = {}
         self._principals: dict[str, str] = {}
-        self._blocks: dict[int, dict[str, tuple[int, int]]] = {}
+        self._found: dict[int, dict[Sequence[str], tuple[tuple[int, Ranges], ...]]] = {}
         self._learning = threading.Lock()
 
     def account(self, label: str) -> Account:
@@ -88,36 +90,44 @@ class Known(Once):
         sql = f"SELECT {names} FROM blocks WHERE root = ? AND state < {MOVED}{among} ORDER BY block"  # noqa: S608
         return self.store.read(lambda tx: tx.rows(sql, root.number, *few))
 
-    def current_blocks(self, root: Account, labels: Sequence[str]) -> list[tuple[int, int]]:
-        """(account, block) numbers under which the blocks stand now; of `*` without names."""
-        wanted = labels or (EVERYONE,)
-        known = self._blocks.get(root.number)
-        if known is None:
-            known = self._blocks.setdefault(root.number, {})
-        missing = [label for label in wanted if label not in known]
-        if missing:
-            names = set(missing)
-            for label, account, block in self._rows(root, "label, account, block", missing):
-                if label in names:
-                    known[label] = (account, block)
-        try:
-            return [known[label] for label in wanted]
-        except KeyError:
-            raise BadParameter("blocks", "there is no such block; blocks exist by declaration") from None
+    def current_ranges(self, root: Account, labels: Sequence[str]) -> tuple[tuple[int, Ranges], ...]:
+        """Under which account and block numbers the blocks stand now; `*` without names.
+
+        The same blocks are asked for again and again, so what was found is kept, until somebody finds
+        that it does not hold any more.
+        """
+        found, wanted = self._found.get(root.number), labels or _EVERYONE
+        ranges = found.get(wanted) if found else None
+        if ranges is None:
+            ranges = self._find(root, wanted)
+            kept = self._found.setdefault(root.number, {})
+            if len(kept) >= MOST_REMEMBERED:
+                kept.clear()
+            kept[tuple(wanted)] = ranges
+        return ranges
+
+    def _find(self, root: Account, labels: Sequence[str]) -> tuple[tuple[int, Ranges], ...]:
+        wanted = set(labels)
+        blocks: dict[int, list[int]] = {}
+        for label, account, block in self._rows(root, "label, account, block", labels):
+            if label in wanted:
+                wanted.discard(label)
+                blocks.setdefault(account, []).append(block)
+        if wanted:
+            raise BadParameter("blocks", "there is no such block; blocks exist by declaration")
+        return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])
 
     def forget_blocks(self, root: Account) -> None:
         """Look blocks up again: they may have moved."""
-        self._blocks.pop(root.number, None)
+        self._found.pop(root.number, None)
 
-    def everyone(self, tx: Transaction, root: Account) -> list[tuple[int, int]]:
-        """(account, block) of all blocks of a family, `*` included, while nobody can open one."""
-        return [
-            (account, block)
-            for account, block in tx.rows(
-                f"SELECT account, block FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block",  # noqa: S608
-                root.number,
-            )
-        ]
+    def everyone(self, tx: Transaction, root: Account) -> tuple[tuple[int, Ranges], ...]:
+        """The same for all blocks of a family, `*` included, while nobody can open one."""
+        blocks: dict[int, list[int]] = {}
+        sql = f"SELECT account, block FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block"  # noqa: S608
+        for account, block in tx.rows(sql, root.number):
+            blocks.setdefault(account, []).append(block)
+        return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])
 
     def principal(self, label: str) -> str:
         """The id under which a principal stands in entries."""

@@ -20,7 +20,7 @@ from lapwing.ledger.charging import Request
 from lapwing.ledger.entry import Costs, Ranges, encode, now
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
-from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds
+from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, up_to_cap
 from lapwing.ledger.spending import Spending
 from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
 from lapwing.privacy import FixedRun, Loss
@@ -227,11 +227,8 @@ def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Cos
         f"UPDATE reservations SET {used} WHERE reservation = ? AND account = ?",  # noqa: S608
         *moved, number, part.account,
     )  # fmt: skip
-    # `CASE` stands for the lesser of two, which the databases call by different names.
     sums = ", ".join(
-        f"held_{k} = held_{k} - ?, "
-        f"spent_{k} = CASE WHEN spent_{k} + ? > cap_{k} THEN cap_{k} + 1 ELSE spent_{k} + ? END"
-        for k in COSTS
+        f"held_{k} = held_{k} - ?, spent_{k} = {up_to_cap(f'spent_{k} + ?', k)}" for k in COSTS
     )
     parameters = [value for k in COSTS for value in (moved[k], spent[k], spent[k])]
     changed = sum(

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.accounts import Unit
-from lapwing.ledger.entry import checked_label, text_of
+from lapwing.ledger.accounts import Account, Unit
+from lapwing.ledger.entry import Costs, checked_label, text_of
 from lapwing.privacy import Loss, Relation, SampledGaussian, Worst
 from lapwing.privacy.describe import describe, parts
 
@@ -54,6 +54,9 @@ class Spending:
     digest: str = field(init=False)  # the same for the same request only: what, of whom, at which price
     public: str = field(init=False, repr=False)  # how it stands in an entry
     everyone: bool = field(init=False, repr=False)  # whether some target is everyone
+    _prices: dict[int, tuple[Account, Costs]] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def __post_init__(self) -> None:
         self._check_targets()
@@ -78,6 +81,13 @@ class Spending:
         object.__setattr__(self, "public", public)
         object.__setattr__(self, "everyone", any(target.everyone for target in self.targets))
         object.__setattr__(self, "digest", digest)
+
+    def costs(self, account: Account) -> Costs:
+        """Its price in an account. What was priced to plan it is not priced again to charge it."""
+        known = self._prices.get(account.number)
+        if known is None or known[0] is not account:
+            known = self._prices[account.number] = account, account.costs(self.loss)
+        return known[1]
 
     def _check_targets(self) -> None:
         object.__setattr__(self, "targets", tuple(self.targets))

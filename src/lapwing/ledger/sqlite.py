@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.anchor import Head, Mark
+from lapwing.ledger.anchor import Anchor, FileAnchor, Mark
 from lapwing.ledger.entry import Raw, digest_of, numbers_in
 from lapwing.ledger.group_commit import GroupCommit, Waiting
+from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.lock_file import LockFile
-from lapwing.ledger.schema import COSTS, OPEN, SQLITE, holds
+from lapwing.ledger.schema import COSTS, OPEN, SQLITE, holds, up_to_cap
 from lapwing.ledger.seal import Seal
 from lapwing.ledger.store import (
     SEAL_EVERY,
@@ -41,13 +42,9 @@ CACHE_KIB = 16_384
 Watch = Callable[[str], None]
 
 
-def _nobody_watches(_: str) -> None:
-    """Crash tests watch; nobody else does."""
-
-
 def _debit_sql(which: str) -> str:
     """Parameters: the costs (1 to 8), the account (9), and which blocks."""
-    sums = ", ".join(f"spent_{k} = min(spent_{k} + ?{k + 1}, cap_{k} + 1)" for k in COSTS)
+    sums = ", ".join(f"spent_{k} = {up_to_cap(f'spent_{k} + ?{k + 1}', k)}" for k in COSTS)
     fits = holds(lambda k: f"spent_{k} + held_{k} + ?{k + 1}")
     return f"UPDATE blocks SET {sums} WHERE {which} AND account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
 
@@ -147,7 +144,7 @@ class SqliteStore(Store):
 
     dialect = SQLITE
 
-    def __init__(self, path: Path, *, create: bool, watch: Watch = _nobody_watches) -> None:
+    def __init__(self, path: Path, *, create: bool, watch: Watch | None = None) -> None:
         super().__init__()
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise Unavailable("the ledger needs SQLite 3.37 or newer")
@@ -200,6 +197,14 @@ class SqliteStore(Store):
         except (sqlite3.Error, OSError) as error:
             raise self._unavailable(error) from None
 
+    def attend(
+        self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
+    ) -> None:
+        super().attend(ledger_id, signing, anchor, witnesses)
+        for one in (anchor, *witnesses):
+            if isinstance(one, FileAnchor):
+                one.is_guarded = True  # marks are written in this store's turn
+
     @property
     def session(self) -> int:
         return self._lock.session
@@ -227,32 +232,35 @@ class SqliteStore(Store):
             raise self._unavailable(error) from None
 
     def _commit_group(self, group: list[Waiting]) -> None:
-        run = self._writer.execute
+        run, watch = self._writer.execute, self._watch
         tx = _Transaction(self._writer)
         run("BEGIN IMMEDIATE")
         try:
-            alone = len(group) == 1
-            for waiting in group:
-                self._try(waiting, tx, alone=alone)
-            if tx.marks:
-                self._watch("written")
-            seal = self._seal_now_and_then(tx)
+            if len(group) == 1:
+                group[0].result = group[0].work(tx)  # whatever it raises undoes the whole transaction
+            else:
+                for waiting in group:
+                    self._try(waiting, tx)
+            marks = tx.marks
+            if watch and marks:
+                watch("written")
+            crossed = bool(marks) and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
+            seal = next_seal(tx, self) if crossed else None
             run("COMMIT")
         except BaseException:
             if self._writer.in_transaction:
                 run("ROLLBACK")
             raise
-        if tx.marks:
-            self._watch("committed")
-            self.mark(tx.marks, seal)
-            self._watch("marked")
+        if marks:
+            if watch:
+                watch("committed")
+            self.mark(marks, seal.head if seal else None)
+            if watch:
+                watch("marked")
 
-    def _try(self, waiting: Waiting, tx: _Transaction, *, alone: bool) -> None:
+    def _try(self, waiting: Waiting, tx: _Transaction) -> None:
         """Run one piece of work; if it raises, the others of its group still commit."""
         run = self._writer.execute
-        if alone:
-            waiting.result = waiting.work(tx)  # whatever it raises undoes the whole transaction
-            return
         before = len(tx.marks)
         run("SAVEPOINT work")
         try:
@@ -268,15 +276,13 @@ class SqliteStore(Store):
             run("ROLLBACK TO work")
         run("RELEASE work")
 
-    def _seal_now_and_then(self, tx: _Transaction) -> Head | None:
-        if not tx.marks or (tx.marks[0].seq - 1) // SEAL_EVERY == tx.marks[-1].seq // SEAL_EVERY:
-            return None
-        seal = next_seal(tx, self)
-        return seal.head if seal else None
-
     def seal(self) -> Seal | None:
         seal = self.write(lambda tx: next_seal(tx, self))
-        self.anchor(seal)
+        self._lock.take_turn()
+        try:
+            self.anchor(seal)
+        finally:
+            self._lock.end_turn()
         return seal
 
     # Reading

@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from lapwing.ledger import Ledger, Slices, Unit
 from lapwing.ledger.charging import Request, charge
 from lapwing.ledger.spending import Spending, Target
-from lapwing.ledger.store import Posting, Transaction
+from lapwing.ledger.stores.store import Posting, Transaction
 from lapwing.privacy import LaplaceNoise, Relation
 from support import postgres
 

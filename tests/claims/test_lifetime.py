@@ -21,6 +21,7 @@ from lapwing.gate import Gate, Plan
 from lapwing.ledger import Ledger, entry
 from lapwing.mechanisms import Laplace, RandomizedResponse
 from lapwing.privacy import Filter, Loss, Pure, Terms
+from support.clocks import Clock
 from support.exact_laws import SLACK, dec, exp, precise
 from support.ledgers import Home, open_account, release, spending
 from support.streams import SeededStream
@@ -111,17 +112,9 @@ def test_fact_11_a_ledger_that_refills_gives_a_count_away(monkeypatch: pytest.Mo
 # Our ledger
 
 
-class Clock(datetime):
-    told = datetime(2026, 11, 15, tzinfo=UTC)
-
-    @classmethod
-    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-        return cls.told
-
-
 def days(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Tomorrow, next year, last century: every midnight at which somebody may hope for a refill."""
-    monkeypatch.setattr(entry, "datetime", Clock)
+    monkeypatch.setattr(entry, "time_ns", Clock.time_ns)
     start = datetime(2026, 11, 15, tzinfo=UTC)
     for day in count():
         jump = (timedelta(days=day), timedelta(days=365 * day % 30_000), -timedelta(days=day * 97 % 20_000))

@@ -14,9 +14,9 @@ import pytest
 from lapwing.cli.budget import to_json
 from lapwing.gate import Gate, Target
 from lapwing.ledger import Ledger, Slices, Unit, register
-from lapwing.ledger.left import exactly
-from lapwing.ledger.overview import overview
 from lapwing.ledger.recovery import recover
+from lapwing.ledger.views.left import exactly
+from lapwing.ledger.views.overview import overview
 from lapwing.privacy import Approximate, Relation, Repeated, Terms
 from support.events import GAUSSIAN, eventful
 from support.ledgers import Home, open_account, open_sliced, release, spending

@@ -13,7 +13,7 @@ import pytest
 from lapwing.cli import show_ledger
 from lapwing.cli.show_ledger import working
 from lapwing.gate import Target
-from lapwing.ledger.log import history
+from lapwing.ledger.views.log import history
 from support.events import eventful
 from support.ledgers import Home, open_account, open_sliced, release
 from support.shell import Shell, at

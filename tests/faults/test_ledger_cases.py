@@ -25,6 +25,7 @@ from lapwing.gate import Gate, Plan, Target
 from lapwing.ledger import Ledger, entry
 from lapwing.privacy import Approximate, Pure, Repeated, Sum, Terms
 from support.attackers import somebody_at
+from support.clocks import Clock
 from support.ledgers import Home, open_account, open_sliced, release, spending
 
 UNIT = 10**9
@@ -110,16 +111,6 @@ def test_case_L7_a_client_retries_after_a_timeout(home: Home) -> None:
     assert spent(ledger) == UNIT // 10
 
 
-class Clock(datetime):
-    """Says whatever it is told to."""
-
-    told = datetime(2026, 11, 15, 12, tzinfo=UTC)
-
-    @classmethod
-    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-        return cls.told
-
-
 JUMPS = {
     "back one hour": datetime(2026, 11, 15, 11, tzinfo=UTC),
     "back ten years": datetime(2016, 11, 15, tzinfo=UTC),
@@ -135,7 +126,7 @@ JUMPS = {
 
 def test_case_L8_no_date_refills_anything(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock goes forward and back, with and without a restart; what was spent stays spent."""
-    monkeypatch.setattr(entry, "datetime", Clock)
+    monkeypatch.setattr(entry, "time_ns", Clock.time_ns)
     ledger = home.create()
     open_account(ledger, delta=0)
     release(ledger, "0.7", key="first")

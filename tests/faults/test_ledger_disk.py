@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
 
 import psycopg
 import pytest
@@ -131,11 +130,15 @@ class TestTheAnchor:
         ledger = file_home.create()
         open_account(ledger)
 
-        def full(*_: object) -> NoReturn:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write = os.write
+
+        def full(file: int, content: bytes) -> int:
+            if content.startswith(b"m "):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(file, content)
 
         with monkeypatch.context() as patch:
-            patch.setattr("lapwing.ledger.anchor_file._write_all", full)
+            patch.setattr(os, "write", full)
             refused(ledger)
         never_answered(file_home, ledger)
 

@@ -14,10 +14,10 @@ import pytest
 
 from lapwing.errors import Tampered, Unavailable
 from lapwing.gate import Target
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.entry import commitment, digest_of, encode, now
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.replay import Replay
-from lapwing.ledger.seal import Seal
+from lapwing.ledger.proofs.seal import Seal
 from lapwing.privacy import Pure, Terms
 from support.attackers import Crime, SqliteAttacker, committed, others, same
 from support.ledgers import Home, release

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, MissingExtra, Tampered, Unavailable
-from lapwing.ledger import anchor_file
-from lapwing.ledger.anchor import (
+from lapwing.ledger.anchors import (
     FileAnchor,
     Head,
     Mark,
@@ -31,6 +30,7 @@ from lapwing.ledger.anchor import (
     parse_lines,
     witness_directory,
 )
+from lapwing.ledger.anchors import file as anchor_file
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
 DIGESTS = st.binary(min_size=32, max_size=32)
@@ -52,8 +52,8 @@ def run(script: str, *arguments: object) -> subprocess.Popen[str]:
     """Another process, with the same makers of marks and heads."""
     start = f"""
 import json, os, signal, sys, threading, time
-from lapwing.ledger import anchor_file
-from lapwing.ledger.anchor import FileAnchor, Head, Mark, SqliteAnchor
+from lapwing.ledger.anchors import file as anchor_file
+from lapwing.ledger.anchors import FileAnchor, Head, Mark, SqliteAnchor
 def mark(seq): return Mark(seq, seq.to_bytes(32, "big"))
 def head(number, last=0): return Head(number, last, last, bytes(32), bytes(32), bytes(64))
 arguments = json.loads(sys.argv[1])

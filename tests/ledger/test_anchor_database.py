@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger.anchor import Anchor, Head, Mark, PostgresAnchor, SqliteAnchor, anchor_at, newest
+from lapwing.ledger.anchors import Anchor, Head, Mark, PostgresAnchor, SqliteAnchor, anchor_at, newest
 from support import postgres
 
 
@@ -105,7 +105,7 @@ class TestSqlite:
             with pytest.raises(Unavailable):
                 attempt()
         anchor.write([mark(1)])
-        monkeypatch.setattr("lapwing.ledger.anchor_database.TIMEOUT", 0.01)
+        monkeypatch.setattr("lapwing.ledger.anchors.database.TIMEOUT", 0.01)
         anchor.close()
         connection = sqlite3.connect(tmp_path / "anchor.db", isolation_level=None)
         connection.execute("BEGIN EXCLUSIVE")

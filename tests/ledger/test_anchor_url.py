@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger import anchor_url
-from lapwing.ledger.anchor import Head, Mark, UrlAnchor
+from lapwing.ledger.anchors import Head, Mark, UrlAnchor
+from lapwing.ledger.anchors import url as anchor_url
 
 Answer = Callable[["_Handler"], None]
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from lapwing.ledger.group_commit import GroupCommit, Waiting
+from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
 
 
 def give(value: int, _: object) -> int:

@@ -8,7 +8,7 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.gate import Gate
-from lapwing.ledger.log import declared, history
+from lapwing.ledger.views.log import declared, history
 from lapwing.privacy import (
     Approximate,
     BoundedRange,

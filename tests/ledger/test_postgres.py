@@ -18,11 +18,11 @@ import psycopg
 import pytest
 
 from lapwing.errors import BadParameter, LapwingError, SessionOver, Unavailable
-from lapwing.ledger import postgres_keeper, postgres_transaction
-from lapwing.ledger.postgres import PostgresStore
-from lapwing.ledger.postgres_links import Address
-from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Posting, Transaction, last_seal
-from lapwing.ledger.tree import Tree
+from lapwing.ledger.proofs.tree import Tree
+from lapwing.ledger.stores import postgres_keeper, postgres_transaction
+from lapwing.ledger.stores.postgres import PostgresStore
+from lapwing.ledger.stores.postgres_links import Address
+from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Posting, Transaction, last_seal
 from support.postgres import Server, fresh_url, schema_of, server, sql
 from support.stores import (
     BLOCK,
@@ -182,7 +182,7 @@ def test_without_the_driver_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from lapwing.errors import MissingExtra\n"
-        "try:\n    import lapwing.ledger.postgres\n"
+        "try:\n    import lapwing.ledger.stores.postgres\n"
         "except MissingExtra as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -603,7 +603,7 @@ def test_a_forked_child_has_no_part_in_it(store: PostgresStore, url: str) -> Non
 def test_a_child_does_not_keep_the_session_of_a_parent_that_crashed(store: PostgresStore, url: str) -> None:
     code = (
         "import os, sys, time\n"
-        "from lapwing.ledger.postgres import PostgresStore\n"
+        "from lapwing.ledger.stores.postgres import PostgresStore\n"
         "store = PostgresStore(sys.argv[1], create=False)\n"
         "if os.fork() == 0:\n    print(store.session, flush=True); time.sleep(30)\n"
         "time.sleep(1); os._exit(1)"

@@ -18,9 +18,9 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger import postgres, postgres_keeper
-from lapwing.ledger.postgres import PostgresStore
-from lapwing.ledger.store import DoesNotFit, Transaction
+from lapwing.ledger.stores import postgres, postgres_keeper
+from lapwing.ledger.stores.postgres import PostgresStore
+from lapwing.ledger.stores.store import DoesNotFit, Transaction
 from support.postgres import Server, Wire, fresh_url, schema_of, sql
 from support.stores import CAP, MemoryAnchor, entries, opened, posting, spent
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.ledger import replay as module
-from lapwing.ledger.balance import LOST, MOVED, OPEN
+from lapwing.ledger.accountant import replay as module
+from lapwing.ledger.accountant.balance import LOST, MOVED, OPEN
+from lapwing.ledger.accountant.outcomes import ANSWERED, FAILED, NOTHING
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.entry import Raw, digest_of, encode
-from lapwing.ledger.outcomes import ANSWERED, FAILED, NOTHING
-from lapwing.ledger.replay import Replay
 from lapwing.privacy import (
     Approximate,
     Concentrated,

@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.ledger.balance import Findings
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.second_opinion import (
+    Prices,
+    Unreadable,
+    caps_objection,
+    cost_objection,
+    opinion,
+)
+from lapwing.ledger.accountant.textbook import LARGEST_SUMMED_ORDER
 from lapwing.ledger.entry import encode
-from lapwing.ledger.second_opinion import Prices, Unreadable, caps_objection, cost_objection, opinion
-from lapwing.ledger.textbook import LARGEST_SUMMED_ORDER
 from lapwing.privacy import (
     Approximate,
     BoundedRange,

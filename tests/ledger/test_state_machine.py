@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
+from time import time_ns
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from lapwing.gate import Gate, Plan, Point, Spending, Target, Work
 from lapwing.ledger import Ledger, entry
 from lapwing.privacy import Approximate, GaussianNoise, Loss, Pure, Repeated, Terms
 from support.clients import Place, nursery
+from support.clocks import Clock
 from support.ledgers import SQLITE, Home, open_account, open_sliced, spending
 from support.model import Family, Held, Part, Slot, clipped, plus, price
 from support.spenders import STEP, request_of_a_crash
@@ -58,14 +60,6 @@ class Asked:
     key: str
     answer: bytes | None
     by: Ledger | None  # who has not answered yet
-
-
-class Clock(datetime):
-    told = datetime(2026, 11, 15, tzinfo=UTC)
-
-    @classmethod
-    def now(cls, tz: object = None) -> datetime:  # type: ignore[override]
-        return cls.told
 
 
 class Hang(BaseException):
@@ -96,7 +90,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="lapwing_machine_"))
         self.before = os.environ["LAPWING_STATE"]
         os.environ["LAPWING_STATE"] = str(self.folder / "state")
-        setattr(entry, "datetime", Clock)  # noqa: B010 (it is not for others to use)
+        setattr(entry, "time_ns", Clock.time_ns)  # noqa: B010 (it is not for others to use)
         (self.folder / "ledger").mkdir()
         self.home = Home.of(SQLITE, self.folder / "ledger")
         first = self.home.create()
@@ -122,7 +116,7 @@ class AnyOrder(RuleBasedStateMachine):
                 ledger.close()
         finally:
             os.environ["LAPWING_STATE"] = self.before
-            setattr(entry, "datetime", datetime)  # noqa: B010
+            setattr(entry, "time_ns", time_ns)  # noqa: B010
             shutil.rmtree(self.folder)
 
     # What is compared

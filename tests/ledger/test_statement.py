@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger.anchor import Head
+from lapwing.ledger.accountant.guarantee import Guarantee, in_several, text_up
+from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import encode
-from lapwing.ledger.guarantee import Guarantee, in_several, text_up
-from lapwing.ledger.proof import prove, verify_proof
-from lapwing.ledger.replay import Replay
-from lapwing.ledger.statement import verify_statement, write_statement
+from lapwing.ledger.proofs.proof import prove, verify_proof
+from lapwing.ledger.proofs.statement import verify_statement, write_statement
 from lapwing.privacy import Approximate
 from support.histories import COUNT, History, long_history
 
@@ -392,7 +392,7 @@ def test_a_price_without_a_second_opinion_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = small()
-    monkeypatch.setattr("lapwing.ledger.second_opinion.opinion", lambda *_: None)
+    monkeypatch.setattr("lapwing.ledger.accountant.second_opinion.opinion", lambda *_: None)
     path = tmp_path / "statement.jsonl"
     write_statement(path, history, names=False)
     report = verify_statement(path, key=None)

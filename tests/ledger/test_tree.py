@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.ledger import tree as module
-from lapwing.ledger.tree import Tree, check_inclusion, inclusion_proof
+from lapwing.ledger.proofs import tree as module
+from lapwing.ledger.proofs.tree import Tree, check_inclusion, inclusion_proof
 
 
 def leaf(number: int) -> bytes:

@@ -14,9 +14,10 @@ from matplotlib.figure import Figure
 
 from lapwing.errors import BadParameter
 from lapwing.gate import Gate, Target
-from lapwing.ledger import Ledger, course
-from lapwing.ledger.course import Course, granted
+from lapwing.ledger import Ledger
 from lapwing.ledger.recovery import recover
+from lapwing.ledger.views import course
+from lapwing.ledger.views.course import Course, granted
 from lapwing.plots import save, spending
 from lapwing.plots.invented import clinic
 from lapwing.plots.spending import MOST_LINES, lines_of

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lapwing.ledger.anchor import Head
+from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import Name, commitment, digest_of, encode
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.seal import NOTHING_BEFORE, digest_of_seal
-from lapwing.ledger.tree import Tree
+from lapwing.ledger.proofs.seal import NOTHING_BEFORE, digest_of_seal
+from lapwing.ledger.proofs.tree import Tree
 from lapwing.privacy import LaplaceNoise, Loss, Terms
 from lapwing.privacy.describe import describe
 

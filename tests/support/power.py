@@ -18,8 +18,8 @@ from uuid import uuid4
 
 import apsw
 
-from lapwing.ledger.anchor import Head, Mark
-from lapwing.ledger.sqlite import SqliteStore
+from lapwing.ledger.anchors import Head, Mark
+from lapwing.ledger.stores.sqlite import SqliteStore
 
 APPENDED = ".anchor"
 
@@ -292,7 +292,7 @@ def recorded(monkeypatch: Any, *, instead: dict[str, str], checkpoint_after: int
             _record_anchor(disk, Path(witness.where), is_synced=head is not None)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lapwing.ledger.sqlite.sqlite3.connect", Adapted)
+        patch.setattr("lapwing.ledger.stores.sqlite.sqlite3.connect", Adapted)
         patch.setattr(SqliteStore, "mark", recorded_mark)
         yield disk
     del file_system

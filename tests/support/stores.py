@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.anchor import Anchor, Head, Mark
+from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.postgres import PostgresStore
-from lapwing.ledger.schema import COSTS, MIGRATIONS, columns
-from lapwing.ledger.store import Debit, Posting
+from lapwing.ledger.stores.postgres import PostgresStore
+from lapwing.ledger.stores.schema import COSTS, MIGRATIONS, columns
+from lapwing.ledger.stores.store import Debit, Posting
 from support.postgres import sql
 
 CAP = 100

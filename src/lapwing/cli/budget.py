@@ -14,7 +14,7 @@ from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     from lapwing.ledger import Ledger
-    from lapwing.ledger.overview import Family, Overview
+    from lapwing.ledger.views.overview import Family, Overview
 
 
 def budget(
@@ -31,7 +31,7 @@ def budget(
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
     from lapwing.cli.show_ledger import show_budget  # noqa: PLC0415
-    from lapwing.ledger.overview import overview  # noqa: PLC0415
+    from lapwing.ledger.views.overview import overview  # noqa: PLC0415
 
     if plot is not None:
         from lapwing.plots.style import checked_path  # noqa: PLC0415
@@ -52,7 +52,7 @@ def budget(
 def _draw(ledger: Ledger, found: Overview, path: Path) -> None:
     # matplotlib takes a second to load: only who wants a picture waits for it.
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger.course import Course  # noqa: PLC0415
+    from lapwing.ledger.views.course import Course  # noqa: PLC0415
     from lapwing.plots.spending import spending  # noqa: PLC0415
     from lapwing.plots.style import save  # noqa: PLC0415
 

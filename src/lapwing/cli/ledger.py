@@ -64,7 +64,7 @@ def init(
 
 def _require_room(place: Place, curator: Path) -> None:
     """Half a ledger would only be in the way of a whole one."""
-    from lapwing.ledger.anchor import FileAnchor  # noqa: PLC0415
+    from lapwing.ledger.anchors import FileAnchor  # noqa: PLC0415
 
     files = {"keys": place.keys, "curator": curator}
     if isinstance(place.anchor, FileAnchor):
@@ -166,7 +166,7 @@ def log(
     from dataclasses import asdict  # noqa: PLC0415
 
     from lapwing.cli.show_ledger import show_log  # noqa: PLC0415
-    from lapwing.ledger.log import history  # noqa: PLC0415
+    from lapwing.ledger.views.log import history  # noqa: PLC0415
 
     with opened(where, keys, anchor) as ledger:
         lines = history(ledger, last=last)
@@ -215,7 +215,7 @@ def export(
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger.source import export as write  # noqa: PLC0415
+    from lapwing.ledger.proofs.source import export as write  # noqa: PLC0415
 
     with opened(where, keys, anchor) as ledger:
         with working("writing the statement") as told:
@@ -234,7 +234,7 @@ def prove(
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger.source import prove as proof_of  # noqa: PLC0415
+    from lapwing.ledger.proofs.source import prove as proof_of  # noqa: PLC0415
 
     with opened(where, keys, anchor) as ledger:
         with working("proving"):

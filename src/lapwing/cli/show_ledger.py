@@ -19,8 +19,8 @@ from lapwing.cli.show import console, heading, indented, points, table
 if TYPE_CHECKING:
     from lapwing.cli.verify import Verified
     from lapwing.ledger import Ledger
-    from lapwing.ledger.log import Line
-    from lapwing.ledger.overview import BlockLeft, Family, Overview
+    from lapwing.ledger.views.log import Line
+    from lapwing.ledger.views.overview import BlockLeft, Family, Overview
 
 MOST_ROWS = 40  # more blocks than this are gathered: those with the same left share a row
 GATHERED_ROWS = 12
@@ -92,7 +92,7 @@ def _without_password(where: str) -> str:
 
 def show_account(ledger: Ledger, label: str) -> None:
     """After an account was opened or raised."""
-    from lapwing.ledger.overview import overview  # noqa: PLC0415
+    from lapwing.ledger.views.overview import overview  # noqa: PLC0415
 
     with console() as out:
         for family in overview(ledger, label).families:
@@ -174,7 +174,7 @@ def _gathered(blocks: Sequence[BlockLeft]) -> list[list[BlockLeft]]:
 
 def _named(family: Family, blocks: Sequence[BlockLeft]) -> str:
     from lapwing.ledger import Slices  # noqa: PLC0415
-    from lapwing.ledger.log import name_of_block  # noqa: PLC0415
+    from lapwing.ledger.views.log import name_of_block  # noqa: PLC0415
 
     names = ", ".join(name_of_block(block.label, Slices(family.slices)) for block in blocks[:NAMED])
     more = len(blocks) - NAMED
@@ -297,12 +297,12 @@ def _pair(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def _up(value: Fraction) -> str:
-    from lapwing.ledger.price_words import short_up  # noqa: PLC0415
+    from lapwing.ledger.views.price_words import short_up  # noqa: PLC0415
 
     return short_up(value)
 
 
 def _down(value: Fraction) -> str:
-    from lapwing.ledger.price_words import short_down  # noqa: PLC0415
+    from lapwing.ledger.views.price_words import short_down  # noqa: PLC0415
 
     return short_down(value)

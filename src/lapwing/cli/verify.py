@@ -10,13 +10,13 @@ from typing import Any
 from lapwing.cli.show_ledger import working
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger import Ledger
-from lapwing.ledger.anchor import Head
+from lapwing.ledger.accountant.guarantee import Guarantee, Report
+from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import digest_of
-from lapwing.ledger.guarantee import Guarantee, Report
 from lapwing.ledger.keys import KEY_BYTES
 from lapwing.ledger.places import is_postgres
-from lapwing.ledger.proof import verify_proof
-from lapwing.ledger.statement import verify_statement
+from lapwing.ledger.proofs.proof import verify_proof
+from lapwing.ledger.proofs.statement import verify_statement
 
 LEDGER, STATEMENT, PROOF = "ledger", "statement", "proof"
 LARGEST_PROOF = 1 << 28

@@ -15,8 +15,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from lapwing.ledger.entry import Costs, Name
-from lapwing.ledger.schema import COSTS, OPEN
-from lapwing.ledger.store import Row
+from lapwing.ledger.stores.schema import COSTS, OPEN
+from lapwing.ledger.stores.store import Row
 from lapwing.privacy import Loss, Relation, Repeated, Sum, Terms
 from lapwing.privacy.charge import price
 

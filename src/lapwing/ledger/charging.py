@@ -23,7 +23,7 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.refusal import refusal
 from lapwing.ledger.spending import Spending, Target
-from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Posting, Transaction
+from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Posting, Transaction
 
 TRIES = 20
 Debits = tuple[Debit, ...]
@@ -95,13 +95,11 @@ class Request(NamedTuple):
         self, post: Callable[[Debits], Posted], post_within: Callable[[Transaction, Debits], Posted]
     ) -> Receipt:
         """Post until it is decided, and know meanwhile that this key is under way."""
-        running, mine = self.ledger.running, object()
-        first = running.setdefault(self.key, mine) is mine
+        self.ledger.running.begin(self.key)
         try:
             seq, body = self._settled(post, post_within)
         except BaseException as error:
-            if first:
-                running.pop(self.key)
+            self.ledger.running.end(self.key)
             if isinstance(error, KeyTaken):
                 raise self._outcome() from None
             raise
@@ -231,4 +229,4 @@ def _finish(ledger: Ledger, receipt: Receipt, answer: bytes | None, body: bytes)
         )
 
     ledger.store.write(work, alone=False)
-    ledger.running.pop(bytes.fromhex(receipt.record["key"]), None)
+    ledger.running.end(bytes.fromhex(receipt.record["key"]))

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from itertools import islice, zip_longest
 
 from lapwing.errors import Tampered
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, BLOCK_COLUMNS, EVERYONE
-from lapwing.ledger.anchor import Anchor, Head, Mark
-from lapwing.ledger.balance import Findings
+from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import Raw, commitment
 from lapwing.ledger.people import untagged
-from lapwing.ledger.replay import Replay
-from lapwing.ledger.schema import COSTS, columns
-from lapwing.ledger.seal import NOTHING_BEFORE, Seal, digest_of_seal
-from lapwing.ledger.store import SEAL_COLUMNS, Row, Store, Transaction, seal_of
-from lapwing.ledger.tree import Tree
+from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
+from lapwing.ledger.proofs.tree import Tree
+from lapwing.ledger.stores.schema import COSTS, columns
+from lapwing.ledger.stores.store import SEAL_COLUMNS, Row, Store, Transaction, seal_of
 
 AT_ONCE = 1 << 14
 Known = tuple[str, tuple[Mark | Head, ...]]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from time import time_ns
 from typing import Any
 
 from lapwing.errors import BadParameter
@@ -66,7 +66,7 @@ def digest_of(body: bytes) -> bytes:
 
 def now() -> str:
     """The time, for people to read: nothing is ever decided by it."""
-    second, fraction = divmod(time.time_ns(), 10**9)
+    second, fraction = divmod(time_ns(), 10**9)
     return f"{_second_text(second)}.{fraction // 1000:06d}Z"
 
 

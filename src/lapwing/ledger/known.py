@@ -20,8 +20,8 @@ from lapwing.ledger.accounts import (
     block_of,
 )
 from lapwing.ledger.entry import Name, Ranges, checked_label, ranges_of
-from lapwing.ledger.schema import MOVED
-from lapwing.ledger.store import Row, Store, Transaction
+from lapwing.ledger.stores.schema import MOVED
+from lapwing.ledger.stores.store import Row, Store, Transaction
 from lapwing.privacy.once import Once
 
 FEW = 500

@@ -29,8 +29,9 @@ from lapwing.ledger.entry import FORMAT, Name, checked_label, encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.known import Known
 from lapwing.ledger.opening import insert_blocks, new_account, raised_account
-from lapwing.ledger.schema import MIGRATIONS
-from lapwing.ledger.store import Store, Transaction, last_seal
+from lapwing.ledger.running import Running
+from lapwing.ledger.stores.schema import MIGRATIONS
+from lapwing.ledger.stores.store import Store, Transaction, last_seal
 from lapwing.noise import random_bytes
 from lapwing.privacy import Relation, Terms
 
@@ -46,7 +47,7 @@ class Ledger(Known):
         self.keys = keys
         self.id = ledger_id
         self.curator = curator
-        self.running: dict[bytes, object] = {}  # hashed keys of work that is under way in this process
+        self.running = Running()
 
     # Opening and closing
 

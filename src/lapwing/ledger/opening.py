@@ -9,8 +9,8 @@ from lapwing.errors import BadParameter
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE, Account, Slices, Unit, in_numbers, row_of
 from lapwing.ledger.entry import Costs, Name, encode, now
 from lapwing.ledger.keys import CuratorKey
-from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
-from lapwing.ledger.store import Row, Transaction
+from lapwing.ledger.stores.schema import COSTS, LOST, MOVED, OPEN, columns
+from lapwing.ledger.stores.store import Row, Transaction
 from lapwing.privacy import Charge, Relation, Terms
 
 _INSERT_BLOCK = (

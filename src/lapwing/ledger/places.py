@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.anchor import Anchor, FileAnchor, anchor_at, witness_directory
-from lapwing.ledger.sqlite import SqliteStore
-from lapwing.ledger.store import Store
+from lapwing.ledger.anchors import Anchor, FileAnchor, anchor_at, witness_directory
+from lapwing.ledger.stores.sqlite import SqliteStore
+from lapwing.ledger.stores.store import Store
 
 POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
@@ -64,7 +64,7 @@ class Place:
         """The database, open."""
         if is_postgres(self.database):
             # psycopg is an extra: only who has such a ledger needs it.
-            from lapwing.ledger.postgres import PostgresStore  # noqa: PLC0415
+            from lapwing.ledger.stores.postgres import PostgresStore  # noqa: PLC0415
 
             return PostgresStore(self.database, create=create)
         return SqliteStore(Path(self.database), create=create)

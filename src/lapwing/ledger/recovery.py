@@ -14,14 +14,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger.anchor import Anchor, Head, Mark
+from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.check import Report, check, differing
 from lapwing.ledger.entry import encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.ledger import id_of
 from lapwing.ledger.places import Place
-from lapwing.ledger.schema import COSTS, LOST, MIGRATIONS, OPEN
-from lapwing.ledger.store import Store, Transaction, last_seal
+from lapwing.ledger.stores.schema import COSTS, LOST, MIGRATIONS, OPEN
+from lapwing.ledger.stores.store import Store, Transaction, last_seal
 
 
 def recover(

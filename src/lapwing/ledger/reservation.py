@@ -20,9 +20,9 @@ from lapwing.ledger.charging import Request
 from lapwing.ledger.entry import Costs, Ranges, encode, now
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
-from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, up_to_cap
 from lapwing.ledger.spending import Spending
-from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
+from lapwing.ledger.stores.schema import CEILING, COSTS, OPEN, columns, holds, up_to_cap
+from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
 from lapwing.privacy import FixedRun, Loss
 from lapwing.privacy.describe import describe, parts
 

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from lapwing.ledger.course import HALVINGS, Course, Grant, granted
-from lapwing.ledger.left import nearly
+from lapwing.ledger.views.course import HALVINGS, Course, Grant, granted
+from lapwing.ledger.views.left import nearly
 from lapwing.privacy import GaussianNoise, LaplaceNoise, Loss, Terms
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.course import Course
+from lapwing.ledger.views.course import Course
 from lapwing.plots.names import fitting, in_title
 from lapwing.plots.style import (
     BLUE,

@@ -26,7 +26,7 @@ from urllib.request import (
 )
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.ledger.anchor_lines import Anchor, Head, Mark, newest, parse_lines, text_of
+from lapwing.ledger.anchors.lines import Anchor, Head, Mark, newest, parse_lines, text_of
 
 TIMEOUT = 10.0
 TRIES = 10

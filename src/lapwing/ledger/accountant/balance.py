@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.ledger.forms import WIDTH
-from lapwing.ledger.sums import Growing, Rows, Sums, Whole, joined, limbs
+from lapwing.ledger.accountant.forms import WIDTH
+from lapwing.ledger.accountant.sums import Growing, Rows, Sums, Whole, joined, limbs
 
 OPEN, LOST, MOVED = 0, 1, 2
 AT_ONCE = 1 << 16

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from lapwing.errors import LapwingError
-from lapwing.ledger.balance import LOST, MOVED, Balances, Costs, Findings
+from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
+from lapwing.ledger.accountant.forms import fraction
+from lapwing.ledger.accountant.held import Reservations
+from lapwing.ledger.accountant.second_opinion import caps_objection
 from lapwing.ledger.entry import encode
-from lapwing.ledger.forms import fraction
-from lapwing.ledger.held import Reservations
 from lapwing.ledger.keys import good_signature
-from lapwing.ledger.second_opinion import caps_objection
 from lapwing.privacy import Terms
 
 

@@ -23,16 +23,16 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.anchor import Head
-from lapwing.ledger.balance import Findings
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.forms import Malformed, is_hex, parsed, whole
+from lapwing.ledger.accountant.guarantee import Guarantee, Report
+from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import Name, Raw, digest_of, encode
-from lapwing.ledger.forms import Malformed, is_hex, parsed, whole
-from lapwing.ledger.guarantee import Guarantee, Report
 from lapwing.ledger.keys import good_signature
-from lapwing.ledger.labels import Labels
-from lapwing.ledger.replay import Replay
-from lapwing.ledger.seal import NOTHING_BEFORE, digest_of_seal
-from lapwing.ledger.tree import Tree
+from lapwing.ledger.proofs.labels import Labels
+from lapwing.ledger.proofs.seal import NOTHING_BEFORE, digest_of_seal
+from lapwing.ledger.proofs.tree import Tree
 
 VERSION = 1
 BATCH = 4096

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from lapwing.ledger.accountant.guarantee import PERIODS, Pair, in_several
 from lapwing.ledger.accounts import (
     ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
@@ -22,12 +23,11 @@ from lapwing.ledger.accounts import (
     in_numbers,
 )
 from lapwing.ledger.entry import Costs
-from lapwing.ledger.guarantee import PERIODS, Pair, in_several
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.left import delta_left, exactly
-from lapwing.ledger.log import Line, declared
-from lapwing.ledger.schema import MOVED
-from lapwing.ledger.store import Transaction
+from lapwing.ledger.stores.schema import MOVED
+from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.views.left import delta_left, exactly
+from lapwing.ledger.views.log import Line, declared
 
 NOTHING = Fraction(0)
 

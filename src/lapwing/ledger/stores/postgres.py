@@ -20,14 +20,14 @@ from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import BadParameter, LapwingError, Unavailable
-from lapwing.ledger.anchor import Mark
+from lapwing.ledger.anchors import Mark
 from lapwing.ledger.entry import Raw
-from lapwing.ledger.postgres_keeper import Keeper
-from lapwing.ledger.postgres_links import Address, Link, Links, psycopg, reason
-from lapwing.ledger.postgres_transaction import PostgresTransaction, Undone, charge, was_refused
-from lapwing.ledger.schema import POSTGRES, POSTGRES_DOES_NOT_FIT
-from lapwing.ledger.seal import Seal
-from lapwing.ledger.store import (
+from lapwing.ledger.proofs.seal import Seal
+from lapwing.ledger.stores.postgres_keeper import Keeper
+from lapwing.ledger.stores.postgres_links import Address, Link, Links, psycopg, reason
+from lapwing.ledger.stores.postgres_transaction import PostgresTransaction, Undone, charge, was_refused
+from lapwing.ledger.stores.schema import POSTGRES, POSTGRES_DOES_NOT_FIT
+from lapwing.ledger.stores.store import (
     DoesNotFit,
     KeyTaken,
     Posting,

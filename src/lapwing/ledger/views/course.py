@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.ledger.accountant.balance import MOVED, OPEN
+from lapwing.ledger.accountant.forms import WIDTH
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, Account, account_of
-from lapwing.ledger.balance import MOVED, OPEN
 from lapwing.ledger.entry import Raw
-from lapwing.ledger.forms import WIDTH
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.left import nearly
-from lapwing.ledger.log import name_of_block
-from lapwing.ledger.replay import Replay
-from lapwing.ledger.store import Transaction
+from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.views.left import nearly
+from lapwing.ledger.views.log import name_of_block
 from lapwing.privacy import Terms
 
 Watch = Callable[[int], None]

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.anchor import Anchor, FileAnchor, Mark
+from lapwing.ledger.anchors import Anchor, FileAnchor, Mark
 from lapwing.ledger.entry import Raw, digest_of, numbers_in
-from lapwing.ledger.group_commit import GroupCommit, Waiting
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.lock_file import LockFile
-from lapwing.ledger.schema import COSTS, OPEN, SQLITE, holds, up_to_cap
-from lapwing.ledger.seal import Seal
-from lapwing.ledger.store import (
+from lapwing.ledger.proofs.seal import Seal
+from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
+from lapwing.ledger.stores.lock_file import LockFile
+from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, up_to_cap
+from lapwing.ledger.stores.store import (
     SEAL_EVERY,
     Debit,
     DoesNotFit,

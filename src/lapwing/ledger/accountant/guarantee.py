@@ -11,10 +11,10 @@ import numpy as np
 
 from lapwing.errors import Tampered
 from lapwing.exact import ball, precision
-from lapwing.ledger.anchor import Head
-from lapwing.ledger.balance import MOVED, OPEN
-from lapwing.ledger.registers import Opened
-from lapwing.ledger.replay import Replay
+from lapwing.ledger.accountant.balance import MOVED, OPEN
+from lapwing.ledger.accountant.registers import Opened
+from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.anchors import Head
 from lapwing.privacy.convert import probability_up
 
 PERIODS = (1, 2, 3, 12)

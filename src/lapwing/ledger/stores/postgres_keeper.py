@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from lapwing.ledger.postgres_links import Links, new_number, psycopg
+from lapwing.ledger.stores.postgres_links import Links, new_number, psycopg
 
 SECONDS = 1.0
 LONGEST_WAIT = 64.0

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, cast
 
-from lapwing.ledger.anchor import Mark
+from lapwing.ledger.anchors import Mark
 from lapwing.ledger.entry import digest_of
-from lapwing.ledger.postgres_links import Link, new_number, psycopg
-from lapwing.ledger.schema import COSTS, OPEN, holds
-from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Posting, Row, Transaction
+from lapwing.ledger.stores.postgres_links import Link, new_number, psycopg
+from lapwing.ledger.stores.schema import COSTS, OPEN, holds
+from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Posting, Row, Transaction
 
 
 def _charge_one() -> str:

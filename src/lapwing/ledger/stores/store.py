@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from lapwing.errors import LapwingError, Unavailable
-from lapwing.ledger import schema
-from lapwing.ledger.anchor import Anchor, Head, Mark
+from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import Costs, Ranges, Raw, digest_of
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.seal import Seal
+from lapwing.ledger.proofs.seal import Seal
+from lapwing.ledger.stores import schema
 
 T = TypeVar("T")
 Row = tuple[Any, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from lapwing.ledger.balance import Balances, Costs, Findings
+from lapwing.ledger.accountant.balance import Balances, Costs, Findings
 from lapwing.ledger.entry import Ranges
 
 

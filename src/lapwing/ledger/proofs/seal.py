@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lapwing.ledger.anchor import Head
+from lapwing.ledger.anchors import Head
 from lapwing.ledger.keys import SigningKey, good_signature
-from lapwing.ledger.tree import Tree
+from lapwing.ledger.proofs.tree import Tree
 
 NOTHING_BEFORE = bytes(32)
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accounts import EVERYONE
-from lapwing.ledger.anchor import Head
+from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import Name, Raw
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.proof import prove as prove_from
-from lapwing.ledger.statement import write_statement
-from lapwing.ledger.store import SEAL_COLUMNS, Transaction, last_seal, seal_of
+from lapwing.ledger.proofs.proof import prove as prove_from
+from lapwing.ledger.proofs.statement import write_statement
+from lapwing.ledger.stores.store import SEAL_COLUMNS, Transaction, last_seal, seal_of
 
 Watch = Callable[[int, int], None]
 TOLD_EVERY = 1 << 12

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from lapwing.ledger.balance import Findings
-from lapwing.ledger.textbook import NotPriced, Opinion, log_of, opinion_on
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.textbook import NotPriced, Opinion, log_of, opinion_on
 
 EPSILON_UNIT, DELTA_UNIT = 10**9, 10**18
 # How far floats may be off, in parts and in ledger units.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
-from lapwing.ledger.anchor_lines import Anchor, Head, Mark, parse_line
+from lapwing.ledger.anchors.lines import Anchor, Head, Mark, parse_line
 
 TIMEOUT = 10
 Result = TypeVar("Result")

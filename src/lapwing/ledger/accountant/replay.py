@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
 from typing import Any
 
-from lapwing.ledger import forms
-from lapwing.ledger.balance import Balances, BlockRow, Costs, Findings
+from lapwing.ledger.accountant import forms
+from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings
+from lapwing.ledger.accountant.forms import Malformed, costs_of, is_ending, is_object, parsed, read
+from lapwing.ledger.accountant.held import Held, Part, Reservations
+from lapwing.ledger.accountant.outcomes import ANSWERED, FAILED, Outcomes
+from lapwing.ledger.accountant.registers import Opened, Registers
+from lapwing.ledger.accountant.second_opinion import REMEMBERED, Prices
 from lapwing.ledger.entry import Raw, encode
-from lapwing.ledger.forms import Malformed, costs_of, is_ending, is_object, parsed, read
-from lapwing.ledger.held import Held, Part, Reservations
 from lapwing.ledger.keys import good_signature
-from lapwing.ledger.outcomes import ANSWERED, FAILED, Outcomes
-from lapwing.ledger.registers import Opened, Registers
-from lapwing.ledger.second_opinion import REMEMBERED, Prices
 
 BATCH = 1 << 14
 NARROW = 64  # so few blocks are listed one by one

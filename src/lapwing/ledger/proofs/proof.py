@@ -6,13 +6,13 @@ import hashlib
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.balance import Findings
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.forms import Malformed, is_hex, read, whole
+from lapwing.ledger.accountant.guarantee import Report
 from lapwing.ledger.entry import digest_of, encode
-from lapwing.ledger.forms import Malformed, is_hex, read, whole
-from lapwing.ledger.guarantee import Report
 from lapwing.ledger.keys import good_signature
-from lapwing.ledger.statement import Source, head_of, seal_digest, seal_fields
-from lapwing.ledger.tree import check_inclusion, inclusion_proof
+from lapwing.ledger.proofs.statement import Source, head_of, seal_digest, seal_fields
+from lapwing.ledger.proofs.tree import check_inclusion, inclusion_proof
 
 VERSION = 1
 _PROOF = b"lapwing proof\x00"

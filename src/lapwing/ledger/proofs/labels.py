@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from lapwing.ledger.balance import Findings
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.forms import Malformed, is_hex
+from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.entry import SALT_BYTES, commitment
-from lapwing.ledger.forms import Malformed, is_hex
-from lapwing.ledger.replay import Replay
 
 
 class Labels:

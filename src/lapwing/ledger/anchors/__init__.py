@@ -10,10 +10,10 @@ import os
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.anchor_database import DatabaseAnchor, PostgresAnchor, SqliteAnchor
-from lapwing.ledger.anchor_file import FileAnchor
-from lapwing.ledger.anchor_lines import Anchor, Head, Mark, newest, parse_line, parse_lines
-from lapwing.ledger.anchor_url import UrlAnchor
+from lapwing.ledger.anchors.database import DatabaseAnchor, PostgresAnchor, SqliteAnchor
+from lapwing.ledger.anchors.file import FileAnchor
+from lapwing.ledger.anchors.lines import Anchor, Head, Mark, newest, parse_line, parse_lines
+from lapwing.ledger.anchors.url import UrlAnchor
 
 __all__ = [
     "Anchor",

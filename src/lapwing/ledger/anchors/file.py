@@ -25,7 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lapwing.errors import Tampered, Unavailable
-from lapwing.ledger.anchor_lines import Anchor, Head, Mark, is_torn, newest, parse_lines, text_of
+from lapwing.ledger.anchors.lines import Anchor, Head, Mark, is_torn, newest, parse_lines, text_of
 
 COMPACT_ABOVE = 1 << 20
 

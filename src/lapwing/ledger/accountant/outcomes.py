@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.ledger.balance import Findings
-from lapwing.ledger.sums import Growing
+from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.sums import Growing
 
 NOTHING, ANSWERED, FAILED = 0, 1, 2
 

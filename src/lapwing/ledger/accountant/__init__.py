@@ -1,0 +1,1 @@
+"""The second accountant: rebuilds everything from the entries, by other code, and believes nothing."""

@@ -1,0 +1,1 @@
+"""The databases that hold a ledger: SQLite in a file, PostgreSQL for many servers."""

@@ -233,6 +233,7 @@ def growth(folder: Path, entries: int) -> bool:
         plan = spending("visits")
         for ledger, length in ((short, 1000), (long, entries)):
             open_account(ledger, "visits")
+            ledger.principal("analyst")
             fill(ledger, length)
         young, old = charging(short, plan), charging(long, plan)
         in_turns([young, old], rounds=2, each=100)

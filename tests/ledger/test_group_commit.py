@@ -90,3 +90,14 @@ def test_a_commit_that_fails_fails_for_all_of_its_group_and_for_nobody_else(
         ]
     )
     assert sorted(outcomes) == sorted([error.__name__, *["done"] * 5])
+
+
+def test_a_transaction_within_a_transaction_is_refused() -> None:
+    def commit(group: list[Waiting]) -> None:
+        for waiting in group:
+            waiting.result = waiting.work(None)
+
+    commits = GroupCommit(commit)
+    with pytest.raises(RuntimeError, match="within"):
+        commits.do(lambda _: commits.do(print))
+    assert commits.do(partial(give, 7)) == 7

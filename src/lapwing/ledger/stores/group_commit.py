@@ -32,11 +32,14 @@ class GroupCommit:
         self._turn = threading.Lock()
         self._queue: list[Waiting] = []
         self._is_led = False
+        self._leader = 0  # the thread that leads
 
     def do(self, work: Callable[[Any], Any]) -> Any:
         """The result of the work, once it is committed."""
         waiting = Waiting(work)
         with self._turn:
+            if self._is_led and self._leader == threading.get_ident():
+                raise RuntimeError("a transaction within a transaction would wait for itself for ever")
             self._queue.append(waiting)
             if self._is_led:
                 waiting.woken = threading.Lock()
@@ -61,6 +64,7 @@ class GroupCommit:
             raise
 
     def _lead(self, leader: Waiting) -> None:
+        self._leader = threading.get_ident()
         with self._turn:
             group, self._queue = self._queue, []
         try:
@@ -71,7 +75,7 @@ class GroupCommit:
         finally:
             with self._turn:
                 successor = self._queue[0] if self._queue else None
-                self._is_led = successor is not None
+                self._is_led, self._leader = successor is not None, 0
             for waiting in group:
                 waiting.done = True
                 if waiting is not leader and waiting.woken is not None:

@@ -121,3 +121,18 @@ def test_an_edited_ledger_is_not_recovered(file_home: Home, tmp_path: Path) -> N
     connection.close()
     with pytest.raises(Tampered, match="not as the entries say"):
         recovered(file_home)
+
+
+def test_a_copy_that_lacks_only_a_seal_has_lost_nothing(file_home: Home, tmp_path: Path) -> None:
+    """Made while the ledger was open; then it was closed, which seals, and nothing else happened."""
+    ledger = file_home.create()
+    open_account(ledger)
+    release(ledger, "0.5")
+    connection = sqlite3.connect(file_home.where)
+    connection.execute("VACUUM INTO ?", (str(tmp_path / "copy"),))
+    connection.close()
+    ledger.close()
+    shutil.copy(tmp_path / "copy", file_home.where)
+    ledger = file_home.open()
+    release(ledger, "0.5")
+    assert not ledger.verify().findings

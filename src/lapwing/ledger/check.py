@@ -141,14 +141,33 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
     found: list[Mark | Head] = []
     for line in lines:
         if isinstance(line, Head):
-            rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals WHERE number = ?", line.number)  # noqa: S608
-            same, last = bool(rows) and seal_of(rows[0]).head == line, line.last
+            same, last = _is_borne_out(tx, line), line.last
         else:
             rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
             same, last = bool(rows) and bytes(rows[0][0]) == line.digest, line.seq
         if not same and last > lost_up_to:
             found.append(line)
     return found
+
+
+def _is_borne_out(tx: Transaction, head: Head) -> bool:
+    """Whether its seal is there; or, if no seal has its number, the entries that it signed.
+
+    A copy that was made before the last seal was written has lost nothing.
+    """
+    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals WHERE number = ?", head.number)  # noqa: S608
+    if rows:
+        return seal_of(rows[0]).head == head
+    rows = tx.rows(
+        f"SELECT {SEAL_COLUMNS} FROM seals WHERE last <= ? ORDER BY number DESC LIMIT 1",  # noqa: S608
+        head.last,
+    )
+    before = seal_of(rows[0]) if rows else None
+    tree = Tree.restore(before.size, before.frontier) if before else Tree()
+    further = "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
+    for (digest,) in tx.rows(further, before.last if before else 0, head.last):
+        tree.add(bytes(digest))
+    return (tree.size, tree.root) == (head.size, head.root)
 
 
 def _compare_anchor(

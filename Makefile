@@ -33,6 +33,7 @@ test-all: lint
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/accounting.py
+	$(BIN)/python benchmarks/ledger.py
 
 pictures: $(READY)
 	$(BIN)/python -m lapwing.plots docs/pictures

@@ -103,7 +103,7 @@ class Family:
             each = "; ".join(f"account {number} {_pair(e, d)}" for number, e, d in self.accounts)
             yield f"  raised, so this is the sum of: {each}"
         lost = f", {self.lost_blocks} lost and closed" if self.lost_blocks else ""
-        yield f"  {self.open_blocks} open blocks{lost}"
+        yield f"  {self.open_blocks} open block{'' if self.open_blocks == 1 else 's'}{lost}"
         for count, epsilon, delta in self.in_periods:
             yield f"  somebody in {count} period{'s' if count > 1 else ''}: {_pair(epsilon, delta)}"
 

@@ -166,8 +166,12 @@ class Work:
 
     def finish(self, run: Callable[[], bytes]) -> Release:
         """Store and return the answer of the whole, made from steps that were charged."""
+        if self.answered is not None:
+            return self.answered
         if not holding.has_begun(self._held):
             raise BadParameter("work", "no step was charged: what is held is not spent")
+        if holding.is_answered(self._held):  # no second draw: whoever wants the answer has the key
+            raise WorkEnded
         self.answered = self._gate._finish(self._held.receipt, run)
         return self.answered
 

@@ -82,9 +82,14 @@ def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: 
 
 
 def _without_password(where: str) -> str:
-    """A URL as it may be shown."""
-    scheme, mark, rest = where.partition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}" if mark else where
+    """A URL as it may be shown: a password may stand before the host, and among the options."""
+    from lapwing.ledger.places import is_postgres  # noqa: PLC0415
+
+    if not is_postgres(where):
+        return where
+    from lapwing.ledger.stores.postgres_links import Address  # noqa: PLC0415
+
+    return Address.of(where).where
 
 
 # Accounts and what is left

@@ -77,7 +77,7 @@ class Account:
         match loss:
             case Repeated(each, count):
                 costs = [count * cost for cost in self.costs_of_steps(each)]
-            case Sum(parts):
+            case Sum(parts) if parts:
                 costs = [sum(column) for column in zip(*map(self.costs_of_steps, parts), strict=True)]
             case _:
                 return self.costs(loss)

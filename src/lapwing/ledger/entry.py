@@ -82,6 +82,8 @@ def checked_label(text: str, name: str) -> str:
     if not 0 < len(text) <= LABEL_AT_MOST:
         raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
     text = unicodedata.normalize("NFC", text)
+    if len(text) > LABEL_AT_MOST:  # a few letters become longer
+        raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
     if not text.isprintable() or text != text.strip():
         raise BadParameter(name, "must be printable, without spaces around it")
     return text

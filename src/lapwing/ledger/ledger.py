@@ -144,6 +144,9 @@ class Ledger(Known):
     ) -> Account:
         """Open an account. Nothing of it can ever be changed."""
         label = checked_label(label, "account")
+        for given, kind in ((unit, Unit), (relation, Relation), (slices, Slices)):
+            if not isinstance(given, kind):
+                raise BadParameter(kind.__name__.lower(), f"must be a {kind.__name__}")
         if slices is not Slices.NONE:
             rule = checked_label(rule, "rule")
         elif rule:
@@ -173,6 +176,8 @@ class Ledger(Known):
         account = self.account(label)
         if account.slices is Slices.NONE:
             raise BadParameter("blocks", "the account has no slices")
+        if isinstance(names, str):
+            raise BadParameter("blocks", "must be several names, not one text")
         labels = [checked_label(name, "block") for name in names]
         if EVERYONE in labels or len(set(labels)) < len(labels):
             raise BadParameter("blocks", 'must be different names other than "*"')

@@ -20,10 +20,10 @@ from lapwing.ledger.charging import Request
 from lapwing.ledger.entry import Costs, Ranges, encode, now
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
-from lapwing.ledger.spending import Spending
+from lapwing.ledger.spending import Spending, only_add_remove
 from lapwing.ledger.stores.schema import CEILING, COSTS, OPEN, columns, holds, up_to_cap
 from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
-from lapwing.privacy import FixedRun, Loss
+from lapwing.privacy import FixedRun, Loss, Relation
 from lapwing.privacy.describe import describe, parts
 
 _HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
@@ -142,13 +142,19 @@ def step(reservation: Reservation, loss: Loss | None = None) -> int:
     """Charge one step before it begins; its position. A fixed run is spent whole by its first step."""
     if (loss is None) != reservation.is_fixed:
         raise BadParameter("loss", "a fixed run has one step without a loss of its own; others need one")
+    if loss is not None and not isinstance(loss, Loss):
+        raise BadParameter("loss", "must be a loss")
+    adds_or_removes = loss is not None and only_add_remove(loss)
     ledger = reservation.ledger
     ledger.require_here()
 
     def work(tx: Transaction) -> int:
         charged: list[list[object]] = []
         for part in _parts(tx, reservation):
-            costs = part.total if loss is None else ledger.numbered(part.account).costs(loss)
+            account = ledger.numbered(part.account)
+            if adds_or_removes and account.relation is not Relation.ADD_REMOVE:
+                raise BadParameter("loss", "holds only where neighbours add or remove a unit")
+            costs = part.total if loss is None else account.costs(loss)
             if loss is None and any(part.used):
                 raise BadParameter(
                     "loss", "the fixed run was spent by its first step: nothing more to charge"
@@ -174,6 +180,12 @@ def step(reservation: Reservation, loss: Loss | None = None) -> int:
 def has_begun(reservation: Reservation) -> bool:
     """Whether some step was charged."""
     sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
+    return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
+
+
+def is_answered(reservation: Reservation) -> bool:
+    """Whether its work was finished, with an answer or without."""
+    sql = "SELECT 1 FROM answers WHERE charge = ?"
     return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
 
 

@@ -34,6 +34,8 @@ class Target:
         if isinstance(self.blocks, str):
             raise BadParameter("blocks", "must be several names, not one text")
         object.__setattr__(self, "blocks", tuple([checked_label(name, "block") for name in self.blocks]))
+        if not isinstance(self.everyone, bool):
+            raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
             raise BadParameter("blocks", "everyone is charged in all blocks: name none")
         if len(set(self.blocks)) < len(self.blocks):
@@ -63,14 +65,22 @@ class Spending:
         checked_label(self.mechanism, "mechanism")
         if not isinstance(self.loss, Loss):
             raise BadParameter("loss", "must be a loss")
-        if self.relation is not Relation.ADD_REMOVE and _only_add_remove(self.loss):
+        if self.relation is not Relation.ADD_REMOVE and only_add_remove(self.loss):
             raise BadParameter("loss", "holds only where neighbours add or remove a unit")
         if not isinstance(self.request, bytes) or len(self.request) > REQUEST_AT_MOST:
             raise BadParameter("request", "must be at most 1 MiB of bytes")
+        if not isinstance(self.parameters, Mapping):
+            raise BadParameter("parameters", "must be texts and whole numbers by name")
         for name, value in self.parameters.items():
             if not isinstance(name, str) or not isinstance(value, str | int):
                 raise BadParameter("parameters", "must be texts and whole numbers by name")
-        parameters = text_of(dict(self.parameters))
+        try:
+            by_name = {"".join(name): value for name, value in self.parameters.items()}  # plain texts
+            parameters = text_of(by_name)
+        except ValueError:  # more digits than Python writes
+            raise BadParameter("parameters", "must be at most 16 KiB") from None
+        if len(by_name) < len(self.parameters):  # texts that say they differ, and are written alike
+            raise BadParameter("parameters", "must name each parameter once")
         if len(parameters) > PARAMETERS_AT_MOST:
             raise BadParameter("parameters", "must be at most 16 KiB")
         mechanism = text_of(self.mechanism)
@@ -100,7 +110,8 @@ class Spending:
 
 
 @lru_cache(maxsize=4096)
-def _only_add_remove(loss: Loss) -> bool:
+def only_add_remove(loss: Loss) -> bool:
+    """Whether the loss is smaller than it would be where a unit is replaced."""
     return any(isinstance(part, Worst | SampledGaussian) for part in parts(loss))
 
 

@@ -34,12 +34,12 @@ class _Several(Loss):
 
     @property
     def pure(self) -> Fraction | None:
-        known = [part.pure for part in self.parts if part.pure is not None]
+        known = [pure for part in self.parts if (pure := part.pure) is not None]
         return self._rationals(known) if len(known) == len(self.parts) else None
 
     @property
     def pair(self) -> Pair | None:
-        known = [part.pair for part in self.parts if part.pair is not None]
+        known = [pair for part in self.parts if (pair := part.pair) is not None]
         if len(known) < len(self.parts):
             return None
         epsilons, deltas = [pair[0] for pair in known], [pair[1] for pair in known]

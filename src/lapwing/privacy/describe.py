@@ -22,6 +22,7 @@ from lapwing.privacy.loss import (
 from lapwing.privacy.pld import FixedRun
 
 Description = dict[str, Any]
+DEEPEST = 50  # what is deeper, whoever checks a ledger refuses to read
 KINDS: Final[dict[str, type[Loss]]] = {
     kind.__name__: kind
     for kind in (
@@ -36,26 +37,28 @@ _FIELDS = {
 }
 
 
-def describe(loss: Loss) -> Description:
+def describe(loss: Loss, depth: int = 0) -> Description:
     """The loss as a JSON object: its kind, then its parameters; rationals as text."""
+    if depth > DEEPEST:
+        raise BadParameter("loss", f"is made of losses within losses, more than {DEEPEST} deep")
     kind = type(loss)
     if KINDS.get(kind.__name__) is not kind:
         raise BadParameter("loss", f"must be one of {', '.join(sorted(KINDS))}")
     record: Description = {"loss": kind.__name__}
     for written, name in _FIELDS[kind].items():
-        record[written] = _plain(getattr(loss, name))
+        record[written] = _plain(getattr(loss, name), depth)
     return record
 
 
-def _plain(value: object) -> Any:
+def _plain(value: object, depth: int) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [_plain(item, depth) for item in value]
     if isinstance(value, Loss):
-        return describe(value)
+        return describe(value, depth + 1)
     raise TypeError(f"a loss has no field of type {type(value).__name__}")
 
 

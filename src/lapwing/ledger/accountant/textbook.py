@@ -61,8 +61,8 @@ def _at_least(value: float, size: float = 1) -> float:
 
 def _rational(value: Any) -> Fraction:
     """A parameter that is not negative."""
-    if not isinstance(value, str) or len(value) > 10_000:
-        raise ValueError
+    if not isinstance(value, str) or len(value) > 10_000 or "e" in value.lower():
+        raise ValueError  # also for 1e-999999999: it is short, and would be computed for hours
     number = Fraction(value)
     if number < 0:
         raise ValueError

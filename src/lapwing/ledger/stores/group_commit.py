@@ -6,16 +6,19 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+_LOOK_AGAIN = 0.05  # seconds
+
 
 class Waiting:
     """Work that waits for a commit, and then its outcome."""
 
-    __slots__ = ("done", "error", "result", "woken", "work")
+    __slots__ = ("done", "error", "leads", "result", "woken", "work")
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self.work = work
         self.woken: threading.Lock | None = None  # only who waits needs to be woken
         self.done = False
+        self.leads = False  # whether it was woken to lead
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -58,7 +61,8 @@ class GroupCommit:
         try:
             woken.acquire()
         except BaseException:  # an interrupt; those who wait for this thread to lead must not wait for ever
-            woken.acquire()
+            while not (waiting.done or waiting.leads):  # it may have come just after the lock was had
+                woken.acquire(timeout=_LOOK_AGAIN)
             if not waiting.done:
                 self._lead(waiting)
             raise
@@ -81,4 +85,5 @@ class GroupCommit:
                 if waiting is not leader and waiting.woken is not None:
                     waiting.woken.release()
             if successor is not None and successor.woken is not None:
+                successor.leads = True
                 successor.woken.release()

@@ -8,6 +8,7 @@ import weakref
 from pathlib import Path
 from struct import pack
 
+from lapwing.errors import Unavailable
 from lapwing.noise import random_bytes
 
 
@@ -27,6 +28,8 @@ class LockFile:
 
     def take_turn(self) -> None:
         """Wait until no other process writes."""
+        if self._file == _NO_FILE:
+            raise Unavailable("the ledger is closed, or was opened by another process. Nothing was changed")
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def end_turn(self) -> None:

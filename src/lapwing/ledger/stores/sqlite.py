@@ -159,12 +159,13 @@ class SqliteStore(Store):
         self._watch = watch
         self._is_closed = False
         self._commits = GroupCommit(self._commit)
+        self._turn = threading.Lock()  # threads share the file lock: one must not end another's turn
         self._of_thread = threading.local()
         self._readers: list[sqlite3.Connection] = []
         with self._translated():
             if create:  # stored answers and hashes of people are nobody else's business
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._lock = LockFile(Path(f"{path}.lock"))
+            self._lock = LockFile(Path(f"{self.path}.lock"))  # the same by whatever link
             self._writer = self._connect()
         _INHERITED.open.add(self)
 
@@ -223,19 +224,22 @@ class SqliteStore(Store):
     def _commit(self, group: list[Waiting]) -> None:
         """Commit the work of all that wait. No other thread or process writes meanwhile."""
         try:
-            self._lock.take_turn()
-            try:
-                self._commit_group(group)
-            finally:
-                self._lock.end_turn()
+            with self._turn:
+                self._lock.take_turn()
+                try:
+                    self._commit_group(group)
+                finally:
+                    self._lock.end_turn()
         except (sqlite3.Error, OSError) as error:
             raise self._unavailable(error) from None
 
     def _commit_group(self, group: list[Waiting]) -> None:
         run, watch = self._writer.execute, self._watch
         tx = _Transaction(self._writer)
-        run("BEGIN IMMEDIATE")
+        if self._writer.in_transaction:  # an interrupt may have kept its rollback from being made
+            run("ROLLBACK")
         try:
+            run("BEGIN IMMEDIATE")
             if len(group) == 1:
                 group[0].result = group[0].work(tx)  # whatever it raises undoes the whole transaction
             else:
@@ -278,11 +282,12 @@ class SqliteStore(Store):
 
     def seal(self) -> Seal | None:
         seal = self.write(lambda tx: next_seal(tx, self))
-        self._lock.take_turn()
-        try:
-            self.anchor(seal)
-        finally:
-            self._lock.end_turn()
+        with self._turn:
+            self._lock.take_turn()
+            try:
+                self.anchor(seal)
+            finally:
+                self._lock.end_turn()
         return seal
 
     # Reading
@@ -293,11 +298,12 @@ class SqliteStore(Store):
             if reader is None:
                 reader = self._of_thread.reader = self._connect()
                 self._readers.append(reader)
-            reader.execute("BEGIN")
             try:
+                reader.execute("BEGIN")  # within: an interrupt just after it must not leave it open
                 return work(_Transaction(reader))
             finally:
-                reader.execute("COMMIT")
+                if reader.in_transaction:
+                    reader.execute("COMMIT")
 
     def history(self, tx: Transaction) -> Iterator[Raw]:
         return cast(Iterator[Raw], tx.stream("SELECT seq, body, digest FROM entries ORDER BY seq"))

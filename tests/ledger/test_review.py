@@ -278,15 +278,14 @@ home.open().close()
 
 
 def test_interrupts_leave_nobody_waiting(tmp_path: Path) -> None:
-    """Ctrl-C again and again in the main thread, at any step of a commit that threads share."""
+    """Ctrl-C again and again in the main thread, at any step of a commit that threads share.
+
+    Threads whose commit was interrupted hear that its outcome is unknown, and end.
+    """
     tests = str(Path(__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": tests}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    told = [
-        line for line in done.stderr.splitlines() if "Unavailable" in line and "interrupted" not in line
-    ]
     assert done.stdout.split() == ["True", "0", "()"], done.stderr[-2000:]
     assert done.returncode == 0
-    assert not told

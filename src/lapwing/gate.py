@@ -100,7 +100,9 @@ class Gate:
             with suppress(Unavailable):
                 charging.store_failure(self._ledger, receipt)
             if isinstance(error, Exception):
-                raise WorkEnded from error  # why it failed may be private: the reply never varies
+                # Why it failed may be private: the reply never varies, and no traceback or log prints the
+                # cause. Whoever holds the data finds it in `__context__`.
+                raise WorkEnded from None
             raise
         self._watch(Point.RAN)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -132,11 +133,23 @@ class TestTheSameKey:
         gate = Gate(ledger, principal="analyst")
         with pytest.raises(WorkEnded) as first:
             gate.release(Plan(spending("0.1"), fail), key="k")
-        assert isinstance(first.value.__cause__, ZeroDivisionError)
+        assert isinstance(first.value.__context__, ZeroDivisionError)
         with pytest.raises(WorkEnded, match="charge stays") as again:
             release(ledger, "0.1", key="k")
         assert str(again.value) == str(first.value)
         assert spent(ledger) == 100_000_000
+
+    def test_after_the_work_failed_prints_nothing_of_why(self, file_home: Home) -> None:
+        """A log with its traceback would tell what the data made of it."""
+        ledger = file_home.create()
+        open_account(ledger)
+
+        def fail() -> bytes:
+            raise ValueError("patient 7 tested positive")
+
+        with pytest.raises(WorkEnded) as ended:
+            Gate(ledger, principal="analyst").release(Plan(spending("0.1"), fail))
+        assert "patient 7" not in "".join(traceback.format_exception(ended.value))
 
     def test_after_a_crash_says_so(self, home: Home) -> None:
         ledger = home.create()

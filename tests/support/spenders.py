@@ -84,7 +84,7 @@ class Diary:
         except tuple(OUTCOMES) as error:
             # A subclass would be an outcome that nobody has thought of.
             outcome = OUTCOMES[type(error)]
-            if isinstance(error.__cause__, ZeroDivisionError):
+            if isinstance(error.__context__, ZeroDivisionError):
                 outcome = "failed"  # just now, and in our own hands
             self._note(number=self._number, outcome=outcome, why=str(error))
             if isinstance(error, Unavailable):

@@ -112,6 +112,10 @@ class TestBlocks:
         with pytest.raises(BadParameter):
             ledger.open_blocks("visits", names)
 
+    def test_those_in_no_block_are_charged_only_with_everyone(self) -> None:
+        with pytest.raises(BadParameter, match="everyone"):
+            Target("visits", ["b0", "*"])
+
     def test_an_account_without_slices_has_none(self, file_home: Home) -> None:
         ledger = file_home.create()
         open_account(ledger)

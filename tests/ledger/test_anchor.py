@@ -271,6 +271,28 @@ class TestFile:
                     anchor.read()
         assert not path.exists()
 
+    def test_that_a_guarded_file_is_gone_is_noticed_with_the_next_head(self, path: Path) -> None:
+        anchor = FileAnchor(path)
+        anchor.write([mark(1)])
+        anchor.is_guarded = True
+        path.unlink()
+        anchor.write([mark(2)])
+        with pytest.raises(Unavailable, match="removed while in use"):
+            anchor.write([mark(3)], head(1, 2))
+        assert not path.exists()
+
+    def test_a_guarded_one_sees_that_another_replaced_the_file(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one, other = FileAnchor(path), FileAnchor(path)
+        one.is_guarded = other.is_guarded = True
+        one.write([mark(1)])
+        other.write([mark(2)])
+        monkeypatch.setattr(anchor_file, "COMPACT_ABOVE", 10)
+        other.write([mark(3)], head(1, 2))
+        one.write([mark(4)])
+        assert FileAnchor(path).read() == (head(1, 2), mark(3), mark(4))
+
     def test_a_large_file_becomes_its_newest_head_and_the_marks_after_it(self, path: Path) -> None:
         anchor, other = FileAnchor(path), FileAnchor(path)
         other.write([mark(0)])

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable
 from lapwing.gate import Gate, Target, Work
 from lapwing.ledger import Ledger
 from lapwing.privacy import FixedRun, GaussianNoise, Loss, Pure, Repeated
@@ -186,6 +186,26 @@ def test_its_answer_is_stored_and_given_again(home: Home) -> None:
     lapse(work)
     assert done.answer == b"model"
     assert done.receipt.position == work.number
+
+
+def test_so_many_at_once_that_sums_would_not_fit_are_refused(home: Home) -> None:
+    """Each holds cap + 1 in the filters that it does not rely on: with a large δ, a large number."""
+    ledger = home.create()
+    open_account(ledger, delta="0.99", epsilon=10)
+    tiny = GaussianNoise(Fraction(10**6), Fraction(1), 1)
+    gate, works = Gate(ledger, principal="trainer"), []
+
+    def reserve_many() -> None:
+        works.extend(gate.reserve(spending(tiny)) for _ in range(300))
+
+    with pytest.raises(Unavailable, match="settle some"):
+        reserve_many()
+    [block] = ledger.blocks("visits")
+    assert max(block.held) < 1 << 63
+    for work in works:
+        lapse(work)
+    gate.reserve(spending(tiny))
+    assert not ledger.verify().findings
 
 
 def test_there_is_no_answer_without_a_step(home: Home) -> None:

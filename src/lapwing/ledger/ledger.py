@@ -18,12 +18,7 @@ from typing import Self
 from lapwing.errors import BadParameter, Tampered
 from lapwing.exact import Number
 from lapwing.ledger import places
-from lapwing.ledger.accounts import (
-    EVERYONE,
-    Account,
-    Slices,
-    Unit,
-)
+from lapwing.ledger.accounts import EVERYONE, Account, Slices, Unit
 from lapwing.ledger.check import Report, check
 from lapwing.ledger.entry import FORMAT, Name, checked_label, encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
@@ -36,7 +31,6 @@ from lapwing.noise import random_bytes
 from lapwing.privacy import Relation, Terms
 
 MOST_BLOCKS_TO_AN_ENTRY = 10_000
-FEW = 500
 
 
 class Ledger(Known):

@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lapwing.errors import BadParameter, OverBudget, WorkEnded
+from lapwing.errors import BadParameter, OverBudget, Unavailable, WorkEnded
 from lapwing.ledger.charging import Request
 from lapwing.ledger.entry import Costs, Ranges, encode, now
 from lapwing.ledger.ledger import Ledger
@@ -28,8 +28,7 @@ from lapwing.privacy.describe import describe, parts
 
 _HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
 _FITS = holds(lambda k: f"spent_{k} + held_{k} + ?")
-# Two of the costs stand twice in no place: the filter names each of them once, in this order.
-_ROOM = " AND ".join(f"held_{k} <= {CEILING}" for k in COSTS)
+_FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +115,17 @@ def _hold(tx: Transaction, debit: Debit) -> None:
     held = sum(
         tx.run(
             f"UPDATE blocks SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
-            f"AND {_ROOM} AND {_FITS}",
+            f"AND NOT ({_FULL}) AND {_FITS}",
             *debit.costs, first, last, debit.account, *debit.costs,
         )
         for first, last in debit.ranges
     )  # fmt: skip
-    if held != wanted:
-        raise DoesNotFit
+    if held == wanted:
+        return
+    for first, last in debit.ranges:
+        if tx.rows(f"SELECT 1 FROM blocks WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
+            raise Unavailable("too many reservations are open at once. Nothing is held; settle some first")
+    raise DoesNotFit
 
 
 def find(ledger: Ledger, number: int, *, principal: str) -> Reservation:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.accounts import Account, Unit
+from lapwing.ledger.accounts import EVERYONE, Account, Unit
 from lapwing.ledger.entry import Costs, checked_label, text_of
 from lapwing.privacy import Loss, Relation, SampledGaussian, Worst
 from lapwing.privacy.describe import describe, parts
@@ -38,6 +38,8 @@ class Target:
             raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
             raise BadParameter("blocks", "everyone is charged in all blocks: name none")
+        if EVERYONE in self.blocks:  # who is in no block may be in one by the time that data is read
+            raise BadParameter("blocks", '"*" is charged with everyone, not by itself')
         if len(set(self.blocks)) < len(self.blocks):
             raise BadParameter("blocks", "must name each block once")
 

@@ -1,0 +1,60 @@
+"""An older ledger is brought up to date in place; a newer one is left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from lapwing.errors import Unavailable
+from lapwing.ledger import ledger as module
+from lapwing.ledger.stores import schema
+from support.ledgers import Home, open_account, release
+
+
+def _second(_: schema.Dialect) -> tuple[str, ...]:
+    return ("CREATE TABLE added (number INTEGER PRIMARY KEY)", "INSERT INTO added VALUES (7)")
+
+
+def _broken(_: schema.Dialect) -> tuple[str, ...]:
+    return ("CREATE TABLE added (number INTEGER PRIMARY KEY)", "INSERT INTO nowhere VALUES (7)")
+
+
+def tables(home: Home) -> list[int]:
+    with home.open() as ledger:
+        return [
+            row[0] for row in ledger.store.read(lambda tx: tx.rows("SELECT version FROM schema_version"))
+        ]
+
+
+def test_history_and_budgets_outlive_a_new_schema(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    release(ledger, "0.4", key="k", answer=b"before")
+    ledger.close()
+    monkeypatch.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
+    assert tables(home) == [1, 2]
+    assert tables(home) == [1, 2]  # once only
+    ledger = home.open()
+    assert ledger.store.read(lambda tx: tx.rows("SELECT number FROM added")) == [(7,)]
+    assert release(ledger, "0.4", key="k").answer == b"before"
+    assert ledger.blocks("visits")[0].spent[1] == 400_000_000
+    assert not ledger.verify().findings
+
+
+def test_a_step_that_fails_changes_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.create().close()
+    with monkeypatch.context() as newer:
+        newer.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _broken))
+        with pytest.raises(Unavailable):
+            home.open()
+    assert tables(home) == [1]
+    monkeypatch.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
+    assert tables(home) == [1, 2]
+
+
+def test_a_newer_ledger_is_not_touched(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.create().close()
+    with monkeypatch.context() as newer:
+        newer.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
+        home.open().close()
+    with pytest.raises(Unavailable, match="newer Lapwing"):
+        home.open()

@@ -193,7 +193,8 @@ def test_so_many_at_once_that_sums_would_not_fit_are_refused(home: Home) -> None
     ledger = home.create()
     open_account(ledger, delta="0.99", epsilon=10)
     tiny = GaussianNoise(Fraction(10**6), Fraction(1), 1)
-    gate, works = Gate(ledger, principal="trainer"), []
+    gate = Gate(ledger, principal="trainer")
+    works: list[Work] = []
 
     def reserve_many() -> None:
         works.extend(gate.reserve(spending(tiny)) for _ in range(300))

@@ -2,6 +2,8 @@
 
 LapwingError
 ├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable
+│   ├── BadPolicy      a policy file has mistakes
+│   └── Refused        a question cannot be answered privately (lapwing.query.refused)
 ├── BadValue           data handed to a mechanism is not of the promised form
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn
 ├── Undecided          a random comparison stayed open beyond the documented bound
@@ -9,8 +11,10 @@ LapwingError
 ├── KeyReused          an idempotency key came again with another request
 ├── InProgress         a request with this key is still being worked on
 ├── WorkEnded          a request was charged, but its work ended without an answer
+├── Held               a question failed after its charge, and waits for the curator
 ├── Tampered           a ledger or statement is not what it was: edited, truncated or restored
 ├── Unavailable        a ledger could not be reached or written
+│   └── EngineFailed   an engine gave no answer (lapwing.engines.engine)
 ├── SessionOver        an interactive mechanism has ended, or it or a budget was copied or revived
 └── MissingExtra       an optional dependency is not installed
 
@@ -33,6 +37,17 @@ class BadParameter(LapwingError, ValueError):
         super().__init__(f"{name}: {why}")
         self.name = name
         self.why = why
+
+
+class BadPolicy(BadParameter):
+    """A policy file has mistakes. `mistakes` has one line for each: file, line, key, what to write."""
+
+    def __init__(self, mistakes: Sequence[str]) -> None:
+        super().__init__("policy", "; ".join(mistakes))
+        self.mistakes = tuple(mistakes)
+
+    def __str__(self) -> str:
+        return "\n".join(self.mistakes)
 
 
 class BadValue(LapwingError, ValueError):
@@ -86,6 +101,20 @@ class WorkEnded(LapwingError):
             "a request with this key was charged, but its work ended without an answer. "
             "The charge stays; ask with a new key to pay again"
         )
+
+
+class Held(LapwingError):
+    """A question of this analyst failed after it was charged. It waits until the curator has looked.
+
+    The reply never varies: why it failed may depend on one person's rows.
+    """
+
+    def __init__(self, position: int) -> None:
+        super().__init__(
+            f"this question was charged, but could not be answered (receipt {position}). The charge stays, "
+            "and the question waits until the curator has looked at it: lapwing looked POLICY RECEIPT"
+        )
+        self.position = position
 
 
 class Tampered(LapwingError):

@@ -20,11 +20,23 @@ from lapwing.ledger import Ledger, Receipt, Slices, charging
 from lapwing.ledger import data as data_sets
 from lapwing.ledger import reservation as holding
 from lapwing.ledger.charging import Replayed
+from lapwing.ledger.earlier import Earlier, State, earlier
 from lapwing.ledger.spending import Spending, Target
 from lapwing.noise import random_bytes
 from lapwing.privacy import Loss
 
-__all__ = ["Gate", "Plan", "Point", "Release", "Spending", "Target", "Work", "targets"]
+__all__ = [
+    "Earlier",
+    "Gate",
+    "Plan",
+    "Point",
+    "Release",
+    "Spending",
+    "State",
+    "Target",
+    "Work",
+    "targets",
+]
 
 
 class Point(Enum):
@@ -127,6 +139,10 @@ class Gate:
             held = holding.find(self._ledger, before.receipt.position, principal=self._principal)
             return Work(self, held, Release(before.answer, before.receipt, is_replay=True))
         return Work(self, held)
+
+    def find(self, key: str) -> Earlier | None:
+        """What became of an earlier request of this principal under this key. It costs nothing."""
+        return earlier(self._ledger, principal=self._principal, key=key)
 
     def resume(self, number: int) -> Work:
         """Work that was reserved before, by this principal."""

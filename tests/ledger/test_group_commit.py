@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from lapwing.gate import Target
+from lapwing.ledger.anchors import FileAnchor, Mark
+from lapwing.ledger.charging import Request
+from lapwing.ledger.entry import encode
 from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
+from lapwing.ledger.stores.sqlite import SqliteStore
+from lapwing.ledger.stores.store import DoesNotFit, KeyTaken, Posting
+from support.ledgers import SQLITE, Home, open_sliced, spending
 
 
 def give(value: int, _: object) -> int:
@@ -101,3 +111,59 @@ def test_a_transaction_within_a_transaction_is_refused() -> None:
     with pytest.raises(RuntimeError, match="within"):
         commits.do(lambda _: commits.do(print))
     assert commits.do(partial(give, 7)) == 7
+
+
+def alone(store: SqliteStore, posting: Posting) -> int:
+    return store.charge(posting)
+
+
+def in_a_transaction(store: SqliteStore, posting: Posting) -> int:
+    return store.write(lambda tx: tx.debit(posting))
+
+
+def in_a_group(store: SqliteStore, posting: Posting) -> int:
+    """Beside one that fails, so that both have a savepoint of their own."""
+    group = [Waiting(), Waiting()]
+    group[0].work, group[1].work = partial(give, 0), posting
+    store._commit(group)
+    if group[1].error is not None:
+        raise group[1].error
+    result: int = group[1].result
+    return result
+
+
+@pytest.mark.parametrize("blocks", [("b1",), ("b1", "b2", "b3"), ("b0", "b2", "b3", "b5")])
+def test_a_charge_alone_leaves_what_one_in_a_group_leaves(tmp_path: Path, blocks: tuple[str, ...]) -> None:
+    """One block, a run of them, and several runs: the same entry, sums and mark, and the same no."""
+    home = Home.of(SQLITE, tmp_path)
+    ledger = home.create()
+    root = open_sliced(ledger, 6)
+    store = ledger.store
+    assert isinstance(store, SqliteStore)
+    newest = "SELECT key, body, digest FROM entries ORDER BY seq DESC LIMIT 1"
+    left: list[Any] = []
+    for number, way in enumerate((alone, in_a_transaction, in_a_group)):
+        plan = spending("0.01", Target("visits", blocks))  # far from every cap
+        request = Request.of(ledger, plan, principal="me", key=f"{number}", kind="charge")
+        debits = request._debits(None)
+        body = request.body(debits)
+        assert body == encode(json.loads(body))
+        before = [block.spent for _, block in ledger.look_at(root, blocks)]
+        posting = Posting.of(body, request.key, debits)
+        seq = way(store, posting)
+        [entry] = store.read(lambda tx: tx.rows(newest))
+        assert entry == (posting.key, posting.body, posting.digest)
+        assert FileAnchor(home.anchor).read()[-1] == Mark(seq, posting.digest)
+        after = [block.spent for _, block in ledger.look_at(root, blocks)]
+        pairs = zip(before, after, strict=True)
+        left.append([[b - a for a, b in zip(*pair, strict=True)] for pair in pairs])
+        with pytest.raises(KeyTaken):
+            way(store, posting)
+        elsewhere = tuple(debit._replace(account=99) for debit in debits)
+        with pytest.raises(DoesNotFit):
+            way(store, posting._replace(key=b"other", debits=elsewhere))
+        assert [block.spent for _, block in ledger.look_at(root, blocks)] == after
+    assert left[0] == left[1] == left[2]
+    assert any(map(any, left[0]))
+    assert ledger.verify().findings == ()
+    home.close()

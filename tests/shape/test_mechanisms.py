@@ -19,8 +19,8 @@ ALL = [
 ]
 
 
-def test_there_are_nine_mechanisms() -> None:
-    assert len(ALL) == 9
+def test_there_are_ten_mechanisms() -> None:
+    assert len(ALL) == 10
 
 
 @pytest.mark.parametrize("mechanism", ALL)

@@ -14,6 +14,7 @@ from lapwing.audit.attack import Case, Draw
 from lapwing.mechanisms import (
     AboveThreshold,
     Exponential,
+    Extreme,
     Gaussian,
     Laplace,
     NoisyMax,
@@ -69,7 +70,7 @@ def _course(mechanism: AboveThreshold, values: list[int]) -> Draw:
     return draw
 
 
-def _quantile(mechanism: Quantile, values: list[int]) -> Draw:
+def _ranked(mechanism: Quantile | Extreme, values: list[int]) -> Draw:
     def draw(size: int) -> NDArray[np.int64]:
         return np.array([mechanism.sample(np.array(values, dtype=np.int64)) for _ in range(size)])
 
@@ -100,6 +101,7 @@ def cases() -> list[Case]:
     winner = NoisyMax.for_epsilon(1, sensitivity=1)
     above = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
     median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
+    top = Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1)
     keys = PartitionSelection.for_budget(1, DELTA, keys=1)
     coins, wheel = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=5)
     return [
@@ -124,7 +126,8 @@ def cases() -> list[Case]:
             _course(above, [0, 0, 1]),
             _course(above, [1, 1, 0]),
         ),
-        Case("median", Quantile, ONE, NONE, _quantile(median, [2, 3]), _quantile(median, [2, 3, 8])),
+        Case("median", Quantile, ONE, NONE, _ranked(median, [2, 3]), _ranked(median, [2, 3, 8])),
+        Case("greatest", Extreme, ONE, NONE, _ranked(top, [2] * 9), _ranked(top, [2] * 10)),
         Case("first unit of a key", PartitionSelection, ONE, DELTA, _kept(keys, 0), _kept(keys, 1)),
         Case("one more unit", PartitionSelection, ONE, DELTA, _kept(keys, 3), _kept(keys, 4)),
         Case(

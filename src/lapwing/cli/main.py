@@ -15,8 +15,11 @@ from typing import Annotated, Any
 import typer
 
 from lapwing.cli import ledger as ledger_commands
+from lapwing.cli import query as query_commands
 from lapwing.cli.budget import budget
-from lapwing.errors import BadParameter, BadValue, LapwingError, OverBudget, Tampered
+from lapwing.cli.example import example
+from lapwing.cli.init import init
+from lapwing.errors import BadParameter, BadPolicy, BadValue, LapwingError, OverBudget, Tampered
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
 NOT_WHAT_IT_WAS = "this is not what it was:"
@@ -80,7 +83,18 @@ def demo() -> None:
     show_demo(demo_story.tell())
 
 
-app.command()(budget)
+for command in (
+    example,
+    init,
+    query_commands.prepare,
+    query_commands.plan,
+    query_commands.ask,
+    query_commands.bounds,
+    query_commands.dropped,
+    query_commands.looked,
+    budget,
+):
+    app.command()(command)
 app.add_typer(ledger_commands.app, name="ledger")
 
 
@@ -127,6 +141,11 @@ def run(arguments: list[str] | None = None) -> None:
             print(f"  - {' '.join(found.split())}", file=sys.stderr)
         print(f"  {WHAT_NOW}", file=sys.stderr)
         sys.exit(FAILED)
+    except BadPolicy as error:
+        _complain("the policy has mistakes:")
+        for mistake in error.mistakes:
+            print(f"  {mistake}", file=sys.stderr)
+        sys.exit(BAD_INPUT)
     except LapwingError as error:
         _complain(str(error))
         sys.exit(_exit_code(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from lapwing.mechanisms.above_threshold import AboveThreshold
 from lapwing.mechanisms.exponential import Exponential
+from lapwing.mechanisms.extreme import Extreme
 from lapwing.mechanisms.gaussian import Gaussian
 from lapwing.mechanisms.laplace import Laplace
 from lapwing.mechanisms.noisy_max import NoisyMax
@@ -17,6 +18,7 @@ from lapwing.mechanisms.values import Grid
 __all__ = [
     "AboveThreshold",
     "Exponential",
+    "Extreme",
     "Gaussian",
     "Grid",
     "Laplace",

@@ -20,6 +20,61 @@ _MOST_ROWS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of grid points that hold the same ranks: where each starts, its size, the rows around it.
+
+    Every value is a run of its own; the gaps between the values are the others.
+    """
+
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    below: NDArray[np.int64]
+    equal: NDArray[np.int64]
+    above: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, points: ArrayLike, counts: ArrayLike, first: int, last: int) -> Runs:
+        """The runs of first..last, for points that stand in so many rows. Outer ones count at the ends."""
+        values, rows = _counted(np.clip(whole_numbers(points), first, last), whole_numbers(counts))
+        before = np.concatenate([[first], values + 1])
+        gap_sizes = np.concatenate([values, [last + 1]]) - before
+        under = np.concatenate([[0], np.cumsum(rows)])
+        starts = np.concatenate([values, before])
+        sizes = np.concatenate([np.ones_like(values), gap_sizes])
+        below = np.concatenate([under[:-1], under])
+        equal = np.concatenate([rows, np.zeros_like(under)])
+        held = sizes > 0
+        starts, sizes, below, equal = starts[held], sizes[held], below[held], equal[held]
+        return cls(starts, sizes, below, equal, under[-1] - below - equal)
+
+    def choose(self, scores: NDArray[np.int64], rate: Fraction) -> int:
+        """A grid point by the exponential choice: first its run, then uniformly inside it."""
+        chosen = int(exponential_choice(scores, rate, counts=self.sizes)[0])
+        start = int(self.starts[chosen])
+        return int(uniform_int(start, start + int(self.sizes[chosen]), 1)[0])
+
+
+def _counted(
+    points: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Distinct points in order, with the rows of each."""
+    if points.shape != counts.shape:
+        raise BadValue("counts must be one whole number per point")
+    if len(counts) and int(counts.min()) < 0:
+        raise BadValue("counts must not be negative")
+    # Each is checked as well: a sum of huge counts could wrap round.
+    if len(counts) and (int(counts.max()) > _MOST_ROWS or float(counts.sum(dtype=float)) > _MOST_ROWS):
+        raise BadValue("a rank is found among at most 2^40 rows")
+    if np.any(points[1:] <= points[:-1]):
+        order = np.argsort(points, kind="stable")
+        points, counts = points[order], counts[order]
+        begins = np.flatnonzero(np.concatenate([[True], points[1:] != points[:-1]]))
+        points, counts = points[begins], np.add.reduceat(counts, begins)
+    held = counts > 0
+    return (points, counts) if held.all() else (points[held], counts[held])
+
+
+@dataclass(frozen=True, slots=True)
 class Quantile:
     """A whole number from first..last near the `fraction` quantile of whole values.
 
@@ -84,33 +139,17 @@ class Quantile:
         No values at all give a uniform point: an error would tell that there are none.
         """
         array = whole_numbers(values)
-        if array.size > _MOST_ROWS:
-            raise BadValue("a quantile takes at most 2^40 rows")
-        starts, sizes, scores = self._segments(np.clip(array, self.first, self.last))
-        rate = self.epsilon / (2 * self.sensitivity * self.fraction.denominator)
-        chosen = int(exponential_choice(scores, rate, counts=sizes)[0])
-        start = int(starts[chosen])
-        return int(uniform_int(start, start + int(sizes[chosen]), 1)[0])
+        return self.sample_counts(array, np.ones_like(array))
 
-    def _segments(
-        self, values: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Runs of grid points with equal score: their starts, sizes, and scores times denominator."""
-        points, equal = np.unique(values, return_counts=True)
-        # Every value is a run of its own; the gaps around the values are the others.
-        before = np.concatenate([[self.first], points + 1])
-        gap_sizes = np.concatenate([points, [self.last + 1]]) - before
-        below = np.concatenate([[0], np.cumsum(equal)])
-        starts = np.concatenate([points, before])
-        sizes = np.concatenate([np.ones_like(points), gap_sizes])
-        low = np.concatenate([below[:-1], below])
-        same = np.concatenate([equal, np.zeros(len(below), dtype=np.int64)])
-        high = len(values) - low - same
+    def sample_counts(self, points: ArrayLike, counts: ArrayLike) -> int:
+        """The same for values that are already counted: each of `points` stands in so many rows."""
+        runs = Runs.of(points, counts, self.first, self.last)
         f, all_ = self.fraction.numerator, self.fraction.denominator
         g = all_ - f
-        miss = np.maximum(g * low - f * (same + high), f * high - g * (low + same))
-        held = sizes > 0
-        return starts[held], sizes[held], -np.maximum(miss, 0)[held]
+        miss = np.maximum(
+            g * runs.below - f * (runs.equal + runs.above), f * runs.above - g * (runs.below + runs.equal)
+        )
+        return runs.choose(-np.maximum(miss, 0), self.epsilon / (2 * self.sensitivity * all_))
 
     def spread(self, confidence: Number) -> Fraction:
         """With this confidence the answer's rank is at most so far from the wanted one (any data)."""

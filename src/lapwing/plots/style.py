@@ -69,11 +69,13 @@ def new_figure(
     size: tuple[float, float] = (9.0, 5.4),
     left: float = 1.25,
     right: float = 0.96,
+    one_scale: bool = True,
 ) -> tuple[Figure, list[Axes]]:
     """A figure whose title is a sentence that says what to see, with a note below it.
 
     `left` (inches) is room for the labels of the y axis; `right` (a share of the width) is where the
-    panels end, and what lies beyond is room for labels at the ends of lines.
+    panels end, and what lies beyond is room for labels at the ends of lines. With `one_scale` panels share
+    their x axis.
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 (an extra)
 
@@ -87,7 +89,7 @@ def new_figure(
     top -= (headline.count("\n") + 1) * 1.4 * _TITLE_SIZE / _POINTS / height + 0.04 / height
     figure.text(edge, top, remark, size=_NOTE_SIZE, color=GREY, va="top", linespacing=1.3)
     top -= (remark.count("\n") + 1) * 1.4 * _NOTE_SIZE / _POINTS / height
-    axes = figure.subplots(1, panels, sharex=True, sharey=True, squeeze=False)[0]
+    axes = figure.subplots(1, panels, sharex=one_scale, sharey=True, squeeze=False)[0]
     figure.subplots_adjust(
         left=left / width,
         right=right,

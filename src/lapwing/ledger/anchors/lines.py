@@ -16,6 +16,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from lapwing.errors import BadParameter, Tampered
 
@@ -26,6 +27,7 @@ _DIGEST = rb"([0-9a-f]{64})"
 _MARK = re.compile(rb"m %b %b" % (_NUMBER, _DIGEST))
 _HEAD = re.compile(rb"h %b %b %b %b %b ([0-9a-f]{128})" % (_NUMBER, _NUMBER, _NUMBER, _DIGEST, _DIGEST))
 
+_MARK_LINE = "m %d %s"
 _BEGUN = re.compile(rb"([mh]( [0-9a-f ]*)?)?")
 _LONGEST_LINE = 2 + 3 * 20 + 2 * 65 + 128
 
@@ -40,15 +42,17 @@ def _require_bytes(value: bytes, name: str, length: int) -> None:
         raise BadParameter(name, f"must be {length} bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """Entry number `seq` exists, and has this digest."""
-
+class _Mark(NamedTuple):
     seq: int
     digest: bytes
 
-    def __post_init__(self) -> None:
-        seq, digest = self.seq, self.digest
+
+class Mark(_Mark):
+    """Entry number `seq` exists, and has this digest. Every charge makes one, so it is made in one call."""
+
+    __slots__ = ()
+
+    def __new__(cls, seq: int, digest: bytes) -> Self:
         if (
             type(seq) is not int
             or type(digest) is not bytes
@@ -57,11 +61,12 @@ class Mark:
         ):
             _require_number(seq, "seq")
             _require_bytes(digest, "digest", 32)
+        return tuple.__new__(cls, (seq, digest))
 
     @property
     def line(self) -> str:
         """Its text, without the end of the line."""
-        return f"m {self.seq} {self.digest.hex()}"
+        return _MARK_LINE % (self[0], self[1].hex())
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +205,7 @@ def newest(lines: Iterable[Mark | Head]) -> tuple[Mark | Head, ...]:
 
 def text_of(lines: Iterable[Mark | Head]) -> bytes:
     """The lines as they stand in an anchor, each with its end."""
-    return "".join([f"{line.line}\n" for line in lines]).encode("ascii")
+    text = ""
+    for line in lines:  # every charge writes a mark, so that is done without a further call
+        text += f"{_MARK_LINE % (line[0], line[1].hex()) if type(line) is Mark else line.line}\n"
+    return text.encode("ascii")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from lapwing.errors import Unavailable
@@ -16,14 +17,11 @@ _UNKNOWN = "a commit was interrupted. What became of it is unknown, and counts a
 class Waiting:
     """Work that waits for a commit, and then its outcome."""
 
-    __slots__ = ("done", "error", "result", "woken", "work")
-
-    def __init__(self, work: Callable[[Any], Any]) -> None:
-        self.work = work
-        self.woken: threading.Lock | None = None  # only who waits needs to be woken
-        self.done = False
-        self.result: Any = None
-        self.error: BaseException | None = None
+    work: Any  # whatever `commit` knows how to do
+    woken: threading.Lock | None = None  # only who waits needs to be woken
+    done = False
+    result: Any = None
+    error: BaseException | None = None
 
     def wake(self) -> None:
         """Let it look whether it is done, or leads."""
@@ -47,25 +45,28 @@ class GroupCommit:
         self._thread = 0  # in which the leader runs
         self._group: list[Waiting] = []
 
-    def do(self, work: Callable[[Any], Any]) -> Any:
+    def do(self, work: Any) -> Any:
         """The result of the work, once it is committed."""
-        waiting = Waiting(work)
+        waiting = Waiting()
+        waiting.work = work
         try:
             with self._turn:
-                if self._leader is None:
-                    self._queue.append(waiting)
-                    self._leader = waiting
-                elif self._thread == threading.get_ident():
+                if self._leader is None:  # then nobody waits either
+                    self._leader, self._thread, self._group = waiting, get_ident(), [waiting]
+                elif self._thread == get_ident():
                     raise RuntimeError("a transaction within a transaction would wait for itself for ever")
                 else:
                     waiting.woken = threading.Lock()
                     waiting.woken.acquire()
                     self._queue.append(waiting)
             if waiting.woken is not None:
-                while not (waiting.done or self._leader is waiting):
-                    waiting.woken.acquire(timeout=_LOOK_AGAIN)
+                self._wait(waiting, waiting.woken)
             if not waiting.done:
-                self._lead(waiting)
+                try:
+                    self._commit(self._group)
+                except BaseException as error:  # nobody of the group may be left without an outcome
+                    self._blame(error, waiting)
+                self._hand_over(waiting)
         except BaseException:
             self._leave(waiting)
             raise
@@ -73,18 +74,20 @@ class GroupCommit:
             raise waiting.error
         return waiting.result
 
-    def _lead(self, leader: Waiting) -> None:
-        self._thread = threading.get_ident()
-        with self._turn:
-            self._group = group = [waiting for waiting in self._queue if not waiting.done]
-            self._queue = []
-        try:
-            self._commit(group)
-        except BaseException as error:  # nobody of the group may be left without an outcome
-            for waiting in group:
-                own = isinstance(error, Exception) or waiting is leader  # an interrupt is for its thread
-                waiting.error = waiting.error or (error if own else Unavailable(_UNKNOWN))
-        self._hand_over(leader)
+    def _wait(self, waiting: Waiting, woken: threading.Lock) -> None:
+        """Until it is done, or leads: then it leads all that wait by now."""
+        while not (waiting.done or self._leader is waiting):
+            woken.acquire(timeout=_LOOK_AGAIN)
+        if not waiting.done:
+            self._thread = get_ident()
+            with self._turn:
+                self._group = [waiting for waiting in self._queue if not waiting.done]
+                self._queue = []
+
+    def _blame(self, error: BaseException, leader: Waiting) -> None:
+        for waiting in self._group:
+            own = isinstance(error, Exception) or waiting is leader  # an interrupt is for its thread
+            waiting.error = waiting.error or (error if own else Unavailable(_UNKNOWN))
 
     def _hand_over(self, leader: Waiting) -> None:
         """Give everybody of the group their outcome, and the lead to the first who waits now."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import weakref
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from struct import pack
 
@@ -24,17 +26,11 @@ class LockFile:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.session = int.from_bytes(random_bytes(8), "big") >> 2
         fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _byte(self.session))
+        # Wait until no other process writes; let the next one write. Every charge does both, so they call
+        # the kernel without a method in between.
+        self.take_turn: Callable[[], None] = partial(fcntl.flock, self._file, fcntl.LOCK_EX)
+        self.end_turn: Callable[[], None] = partial(fcntl.flock, self._file, fcntl.LOCK_UN)
         _everywhere.add(self)
-
-    def take_turn(self) -> None:
-        """Wait until no other process writes."""
-        if self._file == _NO_FILE:
-            raise Unavailable("the ledger is closed, or was opened by another process. Nothing was changed")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def end_turn(self) -> None:
-        """Let the next one write."""
-        fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def is_alive(self, session: int) -> bool:
         """Whether some process holds this session open."""
@@ -45,9 +41,14 @@ class LockFile:
 
     def close(self) -> None:
         """End the session. In a forked child, leave it to the parent."""
+        self.take_turn = self.end_turn = _refuse  # first: the file's number may soon be another's
         file, self._file = self._file, _NO_FILE
         if file != _NO_FILE:
             os.close(file)
+
+
+def _refuse() -> None:
+    raise Unavailable("the ledger is closed, or was opened by another process. Nothing was changed")
 
 
 _NO_FILE = -1

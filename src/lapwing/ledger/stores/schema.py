@@ -157,6 +157,11 @@ def _postgres_keeps_sums(less: str) -> tuple[str, ...]:
     )
 
 
+# Whether a sum would shrink: the bits of all differences together have the sign of a negative one. It is
+# `less` below in three quarters of the time, which a charge over many blocks pays for each of them.
+_ONE_IS_NEGATIVE = f"({' | '.join(f'(NEW.spent_{k} - OLD.spent_{k})' for k in COSTS)}) < 0"
+
+
 def _guards(d: Dialect) -> tuple[str, ...]:
     guards: list[str] = []
     if d is POSTGRES:
@@ -178,7 +183,7 @@ def _guards(d: Dialect) -> tuple[str, ...]:
         (f"block, account, root, name, label, salt, {columns('cap')}", ""),
         (columns("held"), " OR ".join(f"NEW.held_{k} < 0" for k in COSTS)),
         ("state", "NEW.state < OLD.state"),
-        *(() if d is POSTGRES else ((columns("spent"), less),)),
+        *(() if d is POSTGRES else ((columns("spent"), _ONE_IS_NEGATIVE),)),
     ):
         guards.extend(d.refuse("blocks", f"UPDATE OF {names}", condition, "spent is spent"))
     if d is POSTGRES:

@@ -25,7 +25,6 @@ from lapwing.ledger.stores.lock_file import LockFile
 from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, up_to_cap
 from lapwing.ledger.stores.store import (
     SEAL_EVERY,
-    Debit,
     DoesNotFit,
     KeyTaken,
     Posting,
@@ -49,10 +48,39 @@ def _debit_sql(which: str) -> str:
     return f"UPDATE blocks SET {sums} WHERE {which} AND account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
 
 
+_DEBIT_ONE = _debit_sql("block = ?10")  # SQLite makes no list of one row before it changes it
 _DEBIT_RANGE = _debit_sql("block BETWEEN ?10 AND ?11")
 _DEBIT_MANY = _debit_sql("block IN (SELECT value FROM json_each(?10))")
 _BY_KEY = "SELECT 1 FROM entries WHERE key = ?"
-_APPEND = "INSERT INTO entries (key, body, digest) VALUES (?, ?, ?)"
+_APPEND = "INSERT INTO entries (seq, key, body, digest) VALUES (?, ?, ?, ?)"  # without seq: the next
+
+
+def _post(run: Callable[..., Any], posting: Posting, seq: int | None = None) -> int:
+    """Debit and append: the number of rows that the filter lets through decides."""
+    body, digest, key, debits = posting
+    for account, ranges, costs in debits:
+        blocks: tuple[Any, ...]
+        first, last = ranges[0]
+        if len(ranges) > 1:
+            numbers = list(numbers_in(ranges))
+            sql, blocks, wanted = _DEBIT_MANY, (json.dumps(numbers),), len(numbers)
+        elif first < last:
+            sql, blocks, wanted = _DEBIT_RANGE, (first, last), last - first + 1
+        else:
+            sql, blocks, wanted = _DEBIT_ONE, (first,), 1
+        if run(sql, (*costs, account, *blocks)).rowcount != wanted:
+            raise KeyTaken if _has(run, key) else DoesNotFit
+    try:
+        number: int = run(_APPEND, (seq, key, body, digest)).lastrowid
+    except sqlite3.IntegrityError:
+        if _has(run, key):
+            raise KeyTaken from None
+        raise
+    return number
+
+
+def _has(run: Callable[..., Any], key: bytes | None) -> bool:
+    return key is not None and run(_BY_KEY, (key,)).fetchone() is not None
 
 
 class _Transaction(Transaction):
@@ -60,7 +88,7 @@ class _Transaction(Transaction):
         self._run = connection.execute
         self._many = connection.executemany
         self.marks: list[Mark] = []
-        self._skipped = 0
+        self._next: int | None = None
 
     def rows(self, sql: str, *parameters: Any) -> list[Row]:
         return self._run(sql, parameters).fetchall()
@@ -75,48 +103,23 @@ class _Transaction(Transaction):
         self._many(sql, rows)
 
     def append(self, body: bytes, key: bytes | None = None) -> int:
-        return self.append_digested(body, digest_of(body), key)
-
-    def append_digested(self, body: bytes, digest: bytes, key: bytes | None) -> int:
-        if self._skipped:
-            seq, self._skipped = self._skipped + 1, 0
-            self._run(
-                "INSERT INTO entries (seq, key, body, digest) VALUES (?, ?, ?, ?)", (seq, key, body, digest)
-            )
-        else:
-            seq = cast(int, self._run(_APPEND, (key, body, digest)).lastrowid)
-        self.marks.append(Mark(seq, digest))
-        return seq
+        digest = digest_of(body)
+        done = self._run(_APPEND, (self._next, key, body, digest))
+        return self._marked(cast(int, done.lastrowid), digest)
 
     def skip(self, last: int) -> None:
-        self._skipped = last
+        self._next = last + 1
 
     def lock(self, blocks: Sequence[int]) -> None:
         pass  # there is one writer
 
     def debit(self, posting: Posting) -> int:
-        """Decide by the number of rows that the filter lets through."""
-        for debit in posting.debits:
-            if not self._debit(debit):
-                raise KeyTaken if self._has(posting.key) else DoesNotFit
-        try:
-            return self.append_digested(posting.body, posting.digest, posting.key)
-        except sqlite3.IntegrityError:
-            if self._has(posting.key):
-                raise KeyTaken from None
-            raise
+        return self._marked(_post(self._run, posting, self._next), posting.digest)
 
-    def _debit(self, debit: Debit) -> bool:
-        if len(debit.ranges) == 1:
-            first, last = debit.ranges[0]
-            changed = self._run(_DEBIT_RANGE, (*debit.costs, debit.account, first, last)).rowcount
-            return bool(changed == last - first + 1)
-        numbers = list(numbers_in(debit.ranges))
-        changed = self._run(_DEBIT_MANY, (*debit.costs, debit.account, json.dumps(numbers))).rowcount
-        return bool(changed == len(numbers))
-
-    def _has(self, key: bytes | None) -> bool:
-        return key is not None and self._run(_BY_KEY, (key,)).fetchone() is not None
+    def _marked(self, seq: int, digest: bytes) -> int:
+        self._next = None
+        self.marks.append(Mark(seq, digest))
+        return seq
 
 
 class _Inherited:
@@ -143,6 +146,7 @@ class SqliteStore(Store):
     """One file. `watch` is told each step of a commit, so that tests can crash there."""
 
     dialect = SQLITE
+    session = 0  # until the lock file is open
 
     def __init__(self, path: Path, *, create: bool, watch: Watch | None = None) -> None:
         super().__init__()
@@ -166,6 +170,7 @@ class SqliteStore(Store):
             if create:  # stored answers and hashes of people are nobody else's business
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             self._lock = LockFile(Path(f"{self.path}.lock"))  # the same by whatever link
+            self.session = self._lock.session
             self._writer = self._connect()
         _INHERITED.open.add(self)
 
@@ -206,10 +211,6 @@ class SqliteStore(Store):
             if isinstance(one, FileAnchor):
                 one.is_guarded = True  # marks are written in this store's turn
 
-    @property
-    def session(self) -> int:
-        return self._lock.session
-
     def is_alive(self, session: int) -> bool:
         return self._lock.is_alive(session)
 
@@ -219,56 +220,63 @@ class SqliteStore(Store):
         return cast(T, self._commits.do(work))
 
     def charge(self, posting: Posting) -> int:
-        return cast(int, self._commits.do(lambda tx: tx.debit(posting)))
+        seq: int = self._commits.do(posting)
+        return seq
 
     def _commit(self, group: list[Waiting]) -> None:
-        """Commit the work of all that wait. No other thread or process writes meanwhile."""
+        """Commit the work of all that wait. No other thread or process writes meanwhile.
+
+        One function: a lone client runs it on a processor that just waited for the disk, where calls cost.
+        """
+        writer, run, watch, work = self._writer, self._writer.execute, self._watch, group[0].work
         try:
             with self._turn:
                 self._lock.take_turn()
                 try:
-                    self._commit_group(group)
+                    if writer.in_transaction:  # an interrupt may have kept its rollback from being made
+                        run("ROLLBACK")
+                    try:
+                        run("BEGIN IMMEDIATE")
+                        if len(group) == 1 and type(work) is Posting:
+                            seq = group[0].result = _post(run, work)
+                            marks = [Mark(seq, work.digest)]
+                        else:
+                            marks = self._do_all(group)
+                        if watch and marks:
+                            watch("written")
+                        crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
+                        seal = next_seal(_Transaction(writer), self) if crossed else None
+                        run("COMMIT")
+                    except BaseException:
+                        if writer.in_transaction:
+                            run("ROLLBACK")
+                        raise
+                    if marks:
+                        if watch:
+                            watch("committed")
+                        self.mark(marks, seal.head if seal else None)
+                        if watch:
+                            watch("marked")
                 finally:
                     self._lock.end_turn()
         except (sqlite3.Error, OSError) as error:
             raise self._unavailable(error) from None
 
-    def _commit_group(self, group: list[Waiting]) -> None:
-        run, watch = self._writer.execute, self._watch
+    def _do_all(self, group: list[Waiting]) -> list[Mark]:
         tx = _Transaction(self._writer)
-        if self._writer.in_transaction:  # an interrupt may have kept its rollback from being made
-            run("ROLLBACK")
-        try:
-            run("BEGIN IMMEDIATE")
-            if len(group) == 1:
-                group[0].result = group[0].work(tx)  # whatever it raises undoes the whole transaction
-            else:
-                for waiting in group:
-                    self._try(waiting, tx)
-            marks = tx.marks
-            if watch and marks:
-                watch("written")
-            crossed = bool(marks) and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
-            seal = next_seal(tx, self) if crossed else None
-            run("COMMIT")
-        except BaseException:
-            if self._writer.in_transaction:
-                run("ROLLBACK")
-            raise
-        if marks:
-            if watch:
-                watch("committed")
-            self.mark(marks, seal.head if seal else None)
-            if watch:
-                watch("marked")
+        if len(group) == 1:
+            group[0].result = group[0].work(tx)  # whatever it raises undoes the whole transaction
+        else:
+            for waiting in group:
+                self._try(waiting, tx)
+        return tx.marks
 
     def _try(self, waiting: Waiting, tx: _Transaction) -> None:
         """Run one piece of work; if it raises, the others of its group still commit."""
-        run = self._writer.execute
-        before = len(tx.marks)
+        run, work, before = self._writer.execute, waiting.work, len(tx.marks)
         run("SAVEPOINT work")
         try:
-            waiting.result = waiting.work(tx)
+            waiting.result = tx.debit(work) if type(work) is Posting else work(tx)
         except sqlite3.IntegrityError as error:  # a guard of the schema said no to this one
             waiting.error = Unavailable(f"the ledger {self.where} refused: {error}")
         except sqlite3.Error:

@@ -1,0 +1,74 @@
+"""`lapwing example`: an invented data set and its policy, to try things on."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lapwing.errors import BadParameter
+
+PEOPLE = 4000
+# Digits of a hash of a person's or a visit's number: the same on every machine, and looking like chance.
+_CHANCE = "(hash({what}, '{salt}') % 10000) / 10000.0"
+_WARDS = (
+    ("surgery", "north", 60),
+    ("cardiology", "south", 40),
+    ("maternity", "north", 30),
+    ("emergency", "south", 90),
+)
+_DIAGNOSES = ("fracture", "asthma", "infarction", "birth", "migraine", "burn", "pneumonia", "diabetes")
+
+
+def _chance(what: str, salt: str) -> str:
+    return _CHANCE.format(what=what, salt=salt)
+
+
+def _visits_sql() -> str:
+    diagnoses = "[" + ", ".join(f"'{name}'" for name in _DIAGNOSES) + "]"
+    return f"""
+        SELECT p AS patient_id,
+            CASE WHEN {_chance("v", "ward")} < 0.35 THEN 'emergency'
+                WHEN {_chance("v", "ward")} < 0.6 THEN 'surgery'
+                WHEN {_chance("v", "ward")} < 0.85 THEN 'cardiology' ELSE 'maternity' END AS ward,
+            DATE '2025-01-01' + CAST(floor(680 * {_chance("v", "day")}) AS INTEGER) AS admitted,
+            CAST(floor(-6 * ln(1.0001 - {_chance("v", "stay")})) AS INTEGER) AS stay,
+            round(250 + 3000 * {_chance("v", "cost")} * {_chance("v", "more")}, 2) AS cost,
+            {_chance("v", "urgent")} < 0.3 AS urgent,
+            {diagnoses}[CAST(1 + floor(8 * {_chance("v", "what")} * {_chance("v", "rare")}) AS INTEGER)]
+                AS diagnosis
+        FROM (SELECT p, 100 * p + k AS v FROM range({PEOPLE}) AS people(p), range(12) AS rows(k)
+              WHERE k < 1 + floor(-1.8 * ln(1.0001 - {_chance("p", "visits")})))
+        ORDER BY hash(v)"""  # noqa: S608 (all of it is ours)
+
+
+def _patients_sql() -> str:
+    return f"""
+        SELECT p AS patient_id, CASE WHEN {_chance("p", "sex")} < 0.53 THEN 'f' ELSE 'm' END AS sex,
+            2020 - CAST(floor(90 * {_chance("p", "born")}) AS INTEGER) AS born
+        FROM range({PEOPLE}) AS people(p)"""  # noqa: S608
+
+
+def example(
+    folder: Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")] = Path("."),
+) -> None:
+    """Write an invented data set (visits to a hospital) and its policy, to try things on."""
+    import duckdb  # noqa: PLC0415
+
+    names = ("visits.toml", "visits.parquet", "patients.parquet", "wards.csv")
+    there = [name for name in names if (folder / name).exists()]
+    if there:
+        raise BadParameter("folder", f"{folder / there[0]} exists: nothing is written over")
+    folder.mkdir(parents=True, exist_ok=True)
+    with duckdb.connect() as connection:
+        for name, sql in (("visits", _visits_sql()), ("patients", _patients_sql())):
+            connection.sql(sql).write_parquet(str(folder / f"{name}.parquet"))
+    lines = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
+    (folder / "wards.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    policy = files("lapwing.cli").joinpath("data", "visits.toml").read_text(encoding="utf-8")
+    (folder / "visits.toml").write_text(policy, encoding="utf-8")
+    question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
+    print(f"Wrote {', '.join(names)}. Next:")
+    print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')

@@ -1,0 +1,217 @@
+"""`lapwing plan`, `ask`, `prepare` and what belongs to them: private SQL on a policy's tables.
+
+The library is imported where it is used: `lapwing --help` must not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.errors import BadParameter
+
+if TYPE_CHECKING:
+    from lapwing.query.answer import Answer
+    from lapwing.query.dataset import Dataset
+    from lapwing.query.plan import Plan
+
+PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
+Sql = Annotated[str, typer.Argument(metavar="SQL", help='Such as "SELECT COUNT(*) FROM visits".')]
+Epsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
+Within = Annotated[
+    str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
+]
+Confidence = Annotated[str, typer.Option(help="How sure each interval is.")]
+Delta = Annotated[str | None, typer.Option(help="The δ to spend; else the policy's delta_per_query.")]
+Noise = Annotated[
+    Literal["auto", "laplace", "gaussian"], typer.Option(help="auto: whichever has the smaller error.")
+]
+RowsOfAPerson = Annotated[
+    int | None, typer.Option("--rows", help="Count fewer rows of a person than the policy allows.")
+]
+Size = Annotated[
+    int | None, typer.Option("--n", help="A public number of rows, for the error of averages.")
+]
+Analyst = Annotated[
+    str | None, typer.Option("--as", envvar="LAPWING_ANALYST", help="Who asks; else your user name.")
+]
+Threads = Annotated[int | None, typer.Option(help="How many cores an embedded engine may use.")]
+
+
+@contextmanager
+def _dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
+    from lapwing.query.dataset import open as open_dataset  # noqa: PLC0415
+
+    with plainly(), open_dataset(policy, analyst=analyst, threads=threads) as found:
+        yield found
+
+
+def plan(
+    policy: PolicyFile,
+    sql: Sql,
+    *,
+    epsilon: Epsilon = None,
+    within: Within = None,
+    confidence: Confidence = "0.95",
+    delta: Delta = None,
+    noise: Noise = "auto",
+    rows: RowsOfAPerson = None,
+    n: Size = None,
+    analyst: Analyst = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a question would compute, cost and be off by. It is free and reads no private row."""
+    from lapwing.cli.show_query import show_plan  # noqa: PLC0415
+
+    with _dataset(policy, analyst) as found:
+        made = found.plan(
+            sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
+            rows=rows, n=n,
+        )  # fmt: skip
+        if as_json:
+            print_json(made.to_json())
+        else:
+            show_plan(made)
+
+
+def ask(
+    policy: PolicyFile,
+    sql: Sql,
+    *,
+    epsilon: Epsilon = None,
+    within: Within = None,
+    confidence: Confidence = "0.95",
+    delta: Delta = None,
+    noise: Noise = "auto",
+    rows: RowsOfAPerson = None,
+    n: Size = None,
+    two_stage: Annotated[
+        bool,
+        typer.Option("--two-stage", help="With --within: buy a count first, to know what averages need."),
+    ] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Spend again, and combine with earlier answers.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Answer from generated rows: costs nothing, means nothing.")
+    ] = False,
+    sampling: Annotated[
+        bool, typer.Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
+    ] = False,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the answer into this .svg, .png or .pdf file.")
+    ] = None,
+    analyst: Analyst = None,
+    threads: Threads = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
+    if plot is not None:
+        from lapwing.plots.style import checked_path  # noqa: PLC0415
+
+        checked_path(plot)
+    with _dataset(policy, analyst, threads) as found:
+        if two_stage:
+            if within is None:
+                raise BadParameter("two-stage", "needs --within: with --epsilon the price is known")
+            made, first = found.two_stage(
+                sql, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows
+            )
+        else:
+            first = None
+            made = found.plan(
+                sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
+                rows=rows, n=n, sampling=sampling,
+            )  # fmt: skip
+        answer = made.dry_run() if dry_run else made.release(fresh=fresh)
+        _show(made, answer, first, plot=plot, as_json=as_json)
+
+
+def _show(made: Plan, answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
+    from lapwing.cli.show_query import show_answer  # noqa: PLC0415
+
+    if plot is not None:
+        try:
+            answer.plot(plot)
+        except OSError as error:
+            raise BadParameter("plot", f"{plot} cannot be written ({error.strerror})") from None
+    if as_json:
+        both = {"first": first.to_json()} if first is not None else {}
+        print_json({**answer.to_json(), **both})
+        return
+    if first is not None:
+        show_answer(first)
+    show_answer(answer)
+    if plot is not None:
+        print(f"\nThe picture is in {plot}")
+
+
+def prepare(policy: PolicyFile, *, threads: Threads = None) -> None:
+    """Register the source as it is now and store every row's rank once: then answers are fast."""
+    from lapwing.cli.show_ledger import working  # noqa: PLC0415
+
+    with _dataset(policy, "curator", threads) as found, working("preparing") as report:
+        found.prepare(lambda share: report(round(1000 * share), 1000))
+        print(f"{found.policy.name} is prepared: version {found.version()}. The source was not changed.")
+
+
+def bounds(
+    policy: PolicyFile,
+    column: Annotated[str, typer.Argument(metavar="TABLE.COLUMN", help="A numeric column.")],
+    *,
+    epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
+    step: Annotated[str, typer.Option(help="How finely the column is measured, such as 1 or 0.01.")],
+    analyst: Analyst = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search bounds for a column privately. It is charged like any other answer."""
+    table, _, name = column.partition(".")
+    if not table or not name:
+        raise BadParameter("column", "must be TABLE.COLUMN, such as visits.cost")
+    with _dataset(policy, analyst) as found:
+        low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
+        if as_json:
+            print_json({"low": low, "high": high, "cost": answer.cost, "left": answer.left})
+            return
+        print(f"[tables.{table}.columns.{name}]\nlow = {low:g}\nhigh = {high:g}\nstep = {step}\n")
+        print(f"Charged {answer.cost}. Left: {answer.left}. Rows beyond these bounds are few, or none.")
+
+
+def dropped(
+    policy: PolicyFile,
+    table: Annotated[str, typer.Argument(help="A private table.")],
+    *,
+    epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
+    analyst: Analyst = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate privately how many people have more rows than count."""
+    with _dataset(policy, analyst) as found:
+        _show_dropped(found.dropped(table, epsilon=epsilon), as_json=as_json)
+
+
+def _show_dropped(answer: Answer, *, as_json: bool) -> None:
+    from lapwing.cli.show_query import show_answer  # noqa: PLC0415
+
+    if as_json:
+        print_json(answer.to_json())
+    else:
+        show_answer(answer)
+
+
+def looked(
+    policy: PolicyFile,
+    receipt: Annotated[int, typer.Argument(help="The receipt of a question that failed.")],
+) -> None:
+    """Let a question that failed be asked again. The curator's decision: why it failed may be private."""
+    from lapwing.query import registered  # noqa: PLC0415
+    from lapwing.query.policy_file import load  # noqa: PLC0415
+
+    with plainly():
+        registered.look_at(load(policy), receipt)
+    print(f"The question of receipt {receipt} may be asked again. Its charge stays.")

@@ -1,0 +1,1 @@
+"""Engines: SQL in, Arrow out. Nothing in here knows about privacy."""

@@ -1,0 +1,329 @@
+"""What all dialects spell alike, given a few words of each.
+
+`case when a then b end` stands where other forms are shorter: all engines evaluate b only where a holds.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+
+from lapwing.engines.calendar import ISO, ISO_WITH_ZONE, PARTS, Calendar, seconds_of_parts
+from lapwing.engines.shape import Ends, Family, Shape, coarser, float_ends
+from lapwing.engines.spelling import Spelling
+
+PRIME = (1 << 31) - 1
+NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,2})?"
+NUMBER_LENGTH = 200  # 200 digits and an exponent of two are far from where floats end
+TEXT_BYTES = 1 << 20
+_LOWER = "abcdefghijklmnopqrstuvwxyz"
+_MOST_PLACES = 1 << 30
+_TRUE, _FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
+
+
+class CommonSpelling(Spelling):
+    """A dialect by its words."""
+
+    int_type: str
+    big_type: str
+    wide_type: str
+    float_type: str
+    text_type: str
+    small_types: Sequence[tuple[int, str]]  # bits and name, narrower than int_type, to be stored
+    total_type = "decimal(38, 0)"
+    byte_length = "octet_length"
+
+    @abstractmethod
+    def shape(self, type_name: str) -> Shape:
+        """What a type of this engine is to us."""
+
+    @abstractmethod
+    def divide(self, sql: str, by: int) -> str:
+        """Of whole numbers, rounded towards 0."""
+
+    @abstractmethod
+    def matches(self, sql: str, pattern: str) -> str:
+        """Whether the whole text matches a regular expression of the plainest kind."""
+
+    @abstractmethod
+    def units(self, column: str, shape: Shape, reach: int) -> str:
+        """A decimal times 10^scale, as a whole number of at most this size."""
+
+    @abstractmethod
+    def moment(self, column: str, shape: Shape) -> str:
+        """Seconds since 1970 of a date or timestamp; NULL for infinities and what is out of range."""
+
+    @abstractmethod
+    def formatted(self, column: str, shape: Shape) -> str:
+        """Text of a type that is no text, truth, whole number or float."""
+
+    def source_text(self, column: str) -> str:
+        """A column of any type of text as plain text."""
+        return self.cast(column, self.text_type)
+
+    def not_tiny(self, value: str, width: float) -> str:
+        """Something that is rounded alike, and whose quotient by the width is no underflow."""
+        return value
+
+    def is_nan(self, sql: str) -> str:
+        return f"isnan({sql})"
+
+    def cast(self, sql: str, type_name: str) -> str:
+        """A cast that cannot fail where it stands."""
+        return f"CAST({sql} AS {type_name})"
+
+    def number(self, value: int) -> str:
+        return f"({value})" if value < 0 else str(value)
+
+    def double(self, value: float) -> str:
+        return f"CAST('{repr(value).replace('inf', 'Infinity')}' AS {self.float_type})"
+
+    def type_for(self, reach: int) -> str:
+        return self.int_type if reach < 1 << 31 else self.big_type if reach < 1 << 63 else self.wide_type
+
+    # Whole numbers
+
+    def whole(self, sql: str, reach: int) -> str:
+        return self.cast(sql, self.type_for(reach))
+
+    def stored(self, sql: str, first: int, last: int) -> str:
+        reach = max(last, -1 - first)
+        names = (*self.small_types, (32, self.int_type), (64, self.big_type))
+        narrowest = next((name for bits, name in names if reach < 1 << bits - 1), self.wide_type)
+        return self.cast(sql, narrowest)
+
+    def floor_divide(self, sql: str, by: int) -> str:
+        return f"({self.divide(f'({sql})', by)} - CASE WHEN ({sql}) % {by} < 0 THEN 1 ELSE 0 END)"
+
+    def modulo(self, sql: str, by: int) -> str:
+        wide = self.cast(str(by), self.type_for(2 * by))  # twice of it must fit
+        return f"((({sql}) % {wide} + {wide}) % {wide})"
+
+    def least(self, args: Sequence[str]) -> str:
+        return f"least({', '.join(args)})" if len(args) > 1 else f"({args[0]})"
+
+    def greatest(self, args: Sequence[str]) -> str:
+        return f"greatest({', '.join(args)})" if len(args) > 1 else f"({args[0]})"
+
+    # Text
+
+    def compared_text(self, sql: str) -> str:
+        return sql
+
+    def lower(self, sql: str) -> str:
+        return f"translate({sql}, '{_LOWER.upper()}', '{_LOWER}')"
+
+    def upper(self, sql: str) -> str:
+        return f"translate({sql}, '{_LOWER}', '{_LOWER.upper()}')"
+
+    def trim(self, sql: str) -> str:
+        return f"trim(BOTH ' ' FROM {sql})"
+
+    def substring(self, sql: str, start: int, length: int) -> str:
+        end = min(start + length, _MOST_PLACES)
+        start = min(max(start, 1), _MOST_PLACES)
+        return f"substring({sql}, {start}, {max(end - start, 0)})"
+
+    def length(self, sql: str) -> str:
+        return f"length({sql})"
+
+    def concat(self, args: Sequence[str]) -> str:
+        return f"({' || '.join(args)})"
+
+    # Time
+
+    def month_of(self, days: str) -> str:
+        return Calendar(self.cast(days, self.int_type), self.divide, in_days=True).months()
+
+    def part_of(self, seconds_or_days: str, part: str, *, in_days: bool) -> str:
+        type_name = self.int_type if in_days else self.big_type
+        moment = self.cast(seconds_or_days, type_name)
+        return self.cast(PARTS[part](Calendar(moment, self.divide, in_days=in_days)), self.int_type)
+
+    def seconds(self, column: str, type_name: str) -> str:
+        shape = self.shape(type_name)
+        if shape.family in (Family.DATE, Family.TIMESTAMP, Family.ZONED):
+            return self.moment(column, shape)
+        if shape.family is not Family.TEXT:
+            return self.cast("NULL", self.big_type)
+        text = self.trim(self.source_text(column))
+
+        def piece(start: int, length: int, of: str = text) -> str:
+            return self.cast(self.substring(of, start, length), self.int_type)
+
+        def behind(length_at_least: int, start: int) -> str:  # what is not written is 0
+            number = piece(start, 2)
+            return f"CASE WHEN {self.length(text)} >= {length_at_least} THEN {number} ELSE 0 END"
+
+        hour = self.cast(behind(13, 12), self.big_type)
+        date, time = (piece(1, 4), piece(6, 2), piece(9, 2)), (hour, behind(16, 15), behind(19, 18))
+        local = seconds_of_parts(date, time, self.divide)
+        zone = f"right(replace({text}, ':', ''), 5)"
+        minutes = f"({piece(2, 2, zone)} * 60 + {piece(4, 2, zone)})"
+        sign = f"CASE WHEN {self.substring(zone, 1, 1)} = '-' THEN -60 ELSE 60 END"
+        offset = f"CASE WHEN {self.matches(text, ISO_WITH_ZONE)} THEN {minutes} * {sign} ELSE 0 END"
+        return f"CASE WHEN {self.matches(text, ISO)} THEN {local} - {offset} END"
+
+    # Numbers of the source
+
+    def clamped_steps(self, column: str, type_name: str, *, step: Fraction, first: int, last: int) -> str:
+        shape, result = self.shape(type_name), self.type_for(max(abs(first), abs(last)))
+        match shape.family:
+            case Family.TRUTH:
+                one, zero = (
+                    self.number(min(max(math.floor(value / step + Fraction(1, 2)), first), last))
+                    for value in (1, 0)
+                )
+                found = f"CASE WHEN {column} THEN {one} WHEN NOT {column} THEN {zero} END"
+            case Family.WHOLE:
+                found = self._whole_steps(column, shape, step, first, last)
+            case Family.DECIMAL:
+                found = self.decimal_steps(column, shape, step, first, last)
+            case Family.FLOAT:
+                found = self.float_steps(self._as_double(column, type_name), step, first, last)
+            case Family.TEXT:
+                text = self.trim(self.source_text(column))
+                steps = self.float_steps(self.cast(text, self.float_type), step, first, last)
+                fits = f"{self.length(text)} <= {NUMBER_LENGTH}"
+                found = f"CASE WHEN {fits} AND {self.matches(text, NUMBER)} THEN {steps} END"
+            case _:
+                found = "NULL"
+        return self.cast(found, result)
+
+    def _as_double(self, column: str, type_name: str) -> str:
+        return column if type_name == self.float_type else self.cast(column, self.float_type)
+
+    def _whole_steps(self, column: str, shape: Shape, step: Fraction, first: int, last: int) -> str:
+        def to_type(reach: int) -> str:
+            return self.cast(column, self.type_for(reach))
+
+        return self._exact_steps(
+            column, shape, units=to_type, literal=self.number, step=step, first=first, last=last
+        )
+
+    def decimal_steps(self, column: str, shape: Shape, step: Fraction, first: int, last: int) -> str:
+        def literal(units: int) -> str:
+            digits = f"{abs(units):0{shape.scale + 1}d}"
+            point = len(digits) - shape.scale
+            width = max(len(digits), 1)
+            text = f"{'-' if units < 0 else ''}{digits[:point]}{'.' if shape.scale else ''}{digits[point:]}"
+            return f"CAST('{text}' AS decimal({min(width, 38)}, {shape.scale}))"
+
+        def units(reach: int) -> str:
+            return self.units(column, shape, reach)
+
+        grown = step * 10**shape.scale
+        return self._exact_steps(
+            column, shape, units=units, literal=literal, step=grown, first=first, last=last
+        )
+
+    def _exact_steps(
+        self, column: str, shape: Shape, *, units: Callable[[int], str], literal: Callable[[int], str],
+        step: Fraction, first: int, last: int,
+    ) -> str:  # fmt: skip
+        """Clamp first and compute then: what is computed is of a size known beforehand."""
+        ends = Ends.of(step, first, last)
+        if ends.low >= shape.last or ends.high <= shape.first:  # all that the type can hold is clamped
+            constant = self.number(first if ends.low >= shape.last else last)
+            return f"CASE WHEN {column} IS NOT NULL THEN {constant} END"
+        clamps = ""
+        if ends.low >= shape.first:
+            clamps += f" WHEN {column} <= {literal(ends.low)} THEN {self.number(first)}"
+        if ends.high <= shape.last:
+            clamps += f" WHEN {column} >= {literal(ends.high)} THEN {self.number(last)}"
+        size = max(abs(max(ends.low, shape.first)), abs(min(ends.high, shape.last)))
+        inside = self._inside(units, size, step, first)
+        return f"CASE{clamps} ELSE {inside} END" if clamps else f"({inside})"
+
+    def _inside(self, units: Callable[[int], str], size: int, step: Fraction, first: int) -> str:
+        """The step of what is not clamped, and so of at most this size."""
+        coarse = coarser(step) if size * step.denominator >= 1 << 60 else 1
+        value, step = units, step / coarse
+        if coarse > 1:  # these digits are beyond where the halves of steps lie: they decide nothing
+            digits = self.floor_divide(units(size), coarse)
+            size = size // coarse + 1
+
+            def value(reach: int) -> str:
+                return self.cast(digits, self.type_for(reach))
+
+        top, bottom = step.numerator, step.denominator
+        if top == 1:
+            steps = value(size * bottom)
+            return steps if bottom == 1 else f"{steps} * {bottom}"
+        shift = top - 2 * top * first  # up by `first`, so that it is positive
+        reach = 2 * bottom * size + abs(shift)
+        moved = f"({value(reach)} * {2 * bottom} + {self.cast(self.number(shift), self.type_for(reach))})"
+        return f"{self.divide(moved, 2 * top)} + {self.number(first)}"
+
+    def float_steps(self, value: str, step: Fraction, first: int, last: int) -> str:
+        """Most values are within the bounds: they are looked at first.
+
+        Engines know NaN as the greatest number, but some also drop comparisons that hold by statistics
+        in which no NaN was counted: so it is asked for by name, and a cast of it is NULL.
+        """
+        width = float(step)
+        low, high = float_ends(width, first, last)
+        ratio = value if width == 1 else f"{self.not_tiny(value, width)} / {self.double(width)}"
+        whole = self.cast(f"floor({ratio} + {self.double(0.5)})", self.type_for(max(abs(first), abs(last))))
+        return (
+            f"CASE WHEN {value} < {self.double(high)} AND {value} > {self.double(low)} THEN {whole} "
+            f"WHEN {value} <= {self.double(low)} THEN {self.number(first)} "
+            f"WHEN {value} >= {self.double(high)} AND NOT {self.is_nan(value)} THEN {self.number(last)} END"
+        )
+
+    def truth(self, column: str, type_name: str) -> str:
+        match self.shape(type_name).family:
+            case Family.TRUTH:
+                return column
+            case Family.WHOLE | Family.DECIMAL:
+                return f"({column} <> 0)"
+            case Family.FLOAT:
+                value = self._as_double(column, type_name)
+                return f"CASE WHEN NOT {self.is_nan(value)} THEN {value} <> 0 END"
+            case Family.TEXT:
+                text = self.compared_text(self.lower(self.trim(self.source_text(column))))
+                yes, no = (", ".join(self.text(word) for word in words) for words in (_TRUE, _FALSE))
+                return f"CASE WHEN {text} IN ({yes}) THEN TRUE WHEN {text} IN ({no}) THEN FALSE END"
+            case _:
+                return self.cast("NULL", "boolean")
+
+    # Text of the source
+
+    def plain_text(self, column: str, type_name: str) -> str:
+        shape = self.shape(type_name)
+        match shape.family:
+            case Family.TEXT:
+                return self._cut(self.source_text(column))
+            case Family.WHOLE:
+                return self.cast(column, self.text_type)
+            case Family.TRUTH:
+                return f"CASE WHEN {column} THEN 'true' WHEN NOT {column} THEN 'false' END"
+            case Family.FLOAT:
+                return self._float_text(self._as_double(column, type_name))
+            case _:
+                return self._cut(self.formatted(column, shape))
+
+    def without_zeros(self, sql: str) -> str:
+        """A decimal with a point, without zeros at its end, and without the point if nothing is behind."""
+        return f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {sql}))"
+
+    def _cut(self, text: str) -> str:
+        cut = f"substring({text}, 1, {TEXT_BYTES // 4})"
+        return f"CASE WHEN {self.byte_length}({text}) <= {TEXT_BYTES} THEN {text} ELSE {cut} END"
+
+    def _float_text(self, value: str) -> str:
+        whole = self.cast(self.cast(value, self.big_type), self.text_type)
+        millionths = self.cast(f"floor({value} * {self.double(1e6)} + {self.double(0.5)})", self.big_type)
+        size = f"abs({millionths})"
+        sign = f"CASE WHEN {millionths} < 0 THEN '-' ELSE '' END"
+        front = self.cast(self.divide(size, 10**6), self.text_type)
+        behind = f"lpad({self.cast(f'{size} % {10**6}', self.text_type)}, 6, '0')"
+        text = self.without_zeros(f"{sign} || {front} || '.' || {behind}")
+        small = self.double(1e9)
+        exact = self.double(2.0**53)
+        return (
+            f"CASE WHEN {value} = floor({value}) AND abs({value}) <= {exact} THEN {whole} "
+            f"WHEN abs({value}) < {small} THEN {text} END"
+        )

@@ -1,0 +1,288 @@
+"""A PostgreSQL server. Questions are asked in read-only transactions; only aggregates come back.
+
+What the role of the URL may not read, nobody reads here: give it SELECT on the declared tables and no more.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self
+
+import pyarrow as pa
+from pyarrow import csv
+
+from lapwing.engines.engine import Engine, EngineFailed, Progress, failing_alike
+from lapwing.engines.postgres_spelling import PostgresSpelling
+from lapwing.errors import BadParameter, MissingExtra
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError:
+    raise MissingExtra("postgres", "Data in PostgreSQL") from None
+
+OLDEST_SERVER = 14
+LOCK_SECONDS = 10
+_DEFAULTS: dict[str, Any] = {
+    "connect_timeout": 10,
+    "application_name": "lapwing",
+    "client_encoding": "UTF8",
+}
+_SETTINGS = {
+    "default_transaction_read_only": "on",
+    "search_path": "pg_catalog",  # all names are qualified; tables that were shipped are found before it
+    "standard_conforming_strings": "on",
+    "DateStyle": "ISO, YMD",
+    "IntervalStyle": "iso_8601",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "lock_timeout": f"{LOCK_SECONDS}s",
+    "statement_timeout": "0",
+    "jit": "off",  # compiling takes longer than most questions
+    "client_min_messages": "error",
+}
+_NAMES = "SELECT format_type(oid, nullif(modifier, -1)), typtype FROM unnest(%s::oid[], %s::int[]) \
+WITH ORDINALITY AS asked(id, modifier, place) JOIN pg_type ON oid = id ORDER BY place"
+_TYPES: dict[int, pa.DataType] = {
+    16: pa.bool_(), 20: pa.int64(), 21: pa.int16(), 23: pa.int32(), 700: pa.float32(), 701: pa.float64(),
+    1082: pa.date32(), 1114: pa.timestamp("us"),
+}  # fmt: skip
+_NUMERIC = 1700
+_SHIPPED = {pa.bool_(): "boolean", pa.float32(): "real", pa.float64(): "double precision"}
+_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_WRITE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    name: str
+    type: int
+    modifier: int
+
+    @property
+    def arrow(self) -> pa.DataType:
+        if self.type == _NUMERIC and self.modifier >= 0:  # numeric(width, scale)
+            return pa.decimal128(38, (self.modifier - 4) & 0x7FF)
+        return _TYPES.get(self.type, pa.string())
+
+
+class PostgresEngine(Engine):
+    """One connection. With `writable`, `execute` may write, in transactions of its own."""
+
+    name = "postgres"
+    spelling: PostgresSpelling
+
+    def __init__(self, url: str, *, writable: bool = False) -> None:
+        self.spelling = PostgresSpelling()
+        self._writable = writable
+        self._inlined: dict[str, str] = {}  # tables that were shipped to a server that keeps none
+        try:
+            parameters = conninfo_to_dict(url.partition("#")[0])
+        except psycopg.Error:  # its message may quote a piece of the password
+            raise BadParameter("source", "is not a PostgreSQL URL") from None
+        with failing_alike():
+            self._connection = psycopg.connect(autocommit=True, **{**_DEFAULTS, **parameters})
+        try:
+            with failing_alike():
+                for name, value in _SETTINGS.items():
+                    self._connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+                version, encoding = self._one("SELECT current_setting('server_version_num')::int / 10000,"
+                                              " current_setting('server_encoding')")  # fmt: skip
+            if version < OLDEST_SERVER:
+                raise BadParameter("source", f"the server is older than PostgreSQL {OLDEST_SERVER}")
+            if encoding != "UTF8":
+                raise BadParameter("source", "the database's encoding is not UTF8")
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def relation_of(self, table: str) -> str:
+        """A FROM item: a table with its schema; `public` without one."""
+        parts = table.split(".")
+        return ".".join(
+            self.spelling.name(part) for part in (["public", *parts] if len(parts) == 1 else parts)
+        )
+
+    def _one(self, sql: str) -> tuple[Any, ...]:
+        found: tuple[Any, ...] | None = self._connection.execute(sql.encode()).fetchone()
+        assert found is not None
+        return found
+
+    def columns(self, relation: str) -> Mapping[str, str]:
+        with failing_alike(), self._transaction(_READ):
+            found = self._described(self._whole_of(f"SELECT * FROM {relation} LIMIT 0"))  # noqa: S608
+            asked = [one.type for one in found], [one.modifier for one in found]
+            names = self._connection.execute(_NAMES, asked).fetchall()
+            return {
+                one.name: "enum" if kind == "e" else type_name.lower()
+                for one, (type_name, kind) in zip(found, names, strict=True)
+            }
+
+    def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
+        late = threading.Event()
+        with failing_alike(late.is_set), self._transaction(_READ, timeout, late):
+            sql = self._whole_of(sql)
+            columns = self._described(sql)
+            return _table_of(b"".join(self._copied(sql)), columns)
+
+    def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
+        with failing_alike(), self._transaction(_READ):
+            sql = self._whole_of(sql)
+            columns = self._described(sql)
+            for part in _cut(self._copied(sql)):
+                yield from _table_of(part, columns).to_batches()
+
+    def ship(self, name: str, table: pa.Table) -> None:
+        named, self._inlined = self.spelling.name(name), {**self._inlined}
+        self._inlined.pop(name, None)
+        types = [_shipped_type(field.type) for field in table.schema]
+        columns = ", ".join(
+            f"{self.spelling.name(column)} {type_}"
+            for column, type_ in zip(table.column_names, types, strict=True)
+        )
+        with failing_alike():
+            try:
+                with self._transaction(_WRITE):
+                    self._connection.execute(f"DROP TABLE IF EXISTS pg_temp.{named}".encode())
+                    self._connection.execute(f"CREATE TEMP TABLE {named} ({columns})".encode())
+                    with self._connection.cursor().copy(
+                        f"COPY pg_temp.{named} FROM STDIN".encode()
+                    ) as copy:
+                        for row in zip(*(column.to_pylist() for column in table.columns), strict=True):
+                            copy.write_row(row)
+                    self._connection.execute(f"ANALYZE pg_temp.{named}".encode())
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.ReadOnlySqlTransaction,
+                    psycopg.errors.FeatureNotSupported):  # fmt: skip
+                self._inlined[name] = self._values_of(
+                    table, types
+                )  # no right to temporary tables, a standby
+
+    def _values_of(self, table: pa.Table, types: list[str]) -> str:
+        def literal(value: Any) -> str:
+            return "NULL" if value is None else self.spelling.text(str(value))
+
+        rows = ", ".join(
+            f"({', '.join(map(literal, row))})"
+            for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+        ) or f"({', '.join('NULL' for _ in types)})"  # fmt: skip
+        names = [self.spelling.name(name) for name in table.column_names]
+        cast = ", ".join(
+            f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True)
+        )
+        given = f"SELECT {cast} FROM (VALUES {rows}) AS given ({', '.join(names)})"  # noqa: S608
+        return given if table.num_rows else f"{given} LIMIT 0"
+
+    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+        if not self._writable:
+            raise EngineFailed
+        report = progress or (lambda _: None)
+        report(0.0)
+        with failing_alike(), self._transaction(_WRITE):
+            self._connection.execute(sql.encode(), prepare=True)  # so that it is one statement
+        report(1.0)
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _transaction(
+        self, begin: str, timeout: float | None = None, late: threading.Event | None = None
+    ) -> Iterator[None]:
+        connection = self._connection
+        connection.execute(begin.encode())
+        try:
+            if timeout is not None:
+                connection.execute(f"SET LOCAL statement_timeout = {max(int(timeout * 1000), 1)}".encode())
+            yield
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if late is not None and isinstance(error, psycopg.errors.QueryCanceled):
+                late.set()
+            with suppress(psycopg.Error):
+                connection.execute("ROLLBACK")
+            raise
+
+    def _whole_of(self, sql: str) -> str:
+        """With the tables that were shipped, if the server keeps none."""
+        if not self._inlined:
+            return sql
+        given = ", ".join(
+            f"{self.spelling.name(name)} AS ({values})" for name, values in self._inlined.items()
+        )
+        return f"WITH {given} SELECT * FROM (\n{sql}\n) AS asked"  # noqa: S608
+
+    def _described(self, sql: str) -> list[_Column]:
+        """The columns of a question. A text of more than one statement is an error here, and not run."""
+        link = self._connection.pgconn
+        for found in (link.prepare(b"", sql.encode()), link.describe_prepared(b"")):
+            if found.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                raise psycopg.ProgrammingError(found.error_message.decode(errors="replace"))
+        return [
+            _Column((found.fname(place) or b"").decode(), found.ftype(place), found.fmod(place))
+            for place in range(found.nfields)
+        ]
+
+    def _copied(self, sql: str) -> Iterator[bytes]:
+        with self._connection.cursor().copy(f"COPY (\n{sql}\n) TO STDOUT (FORMAT csv)".encode()) as copy:
+            for part in copy:
+                yield bytes(part)
+
+
+def _table_of(content: bytes, columns: list[_Column]) -> pa.Table:
+    """What COPY sent. Columns are known by number: names may be there twice."""
+    keys = [str(place) for place in range(len(columns))]
+    types = dict(zip(keys, (one.arrow for one in columns), strict=True))
+    if not content:
+        return _tidy(pa.schema(types.items()).empty_table(), columns)
+    options: dict[str, Any] = {
+        "read_options": csv.ReadOptions(column_names=keys, use_threads=False),
+        "parse_options": csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+        "convert_options": csv.ConvertOptions(  # only what is not in quotes is NULL
+            column_types=types,
+            null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False,
+            true_values=["t"], false_values=["f"],
+        ),
+    }  # fmt: skip
+    return _tidy(csv.read_csv(io.BytesIO(content), **options), columns)
+
+
+def _tidy(table: pa.Table, columns: list[_Column]) -> pa.Table:
+    for place, one in enumerate(columns):
+        if one.type == _NUMERIC and one.modifier < 0:  # of any scale: as few decimals as are there
+            values = [
+                None if value is None else Decimal(value) for value in table.column(place).to_pylist()
+            ]
+            if all(value is None or value.is_finite() for value in values):
+                whole = all(value is None or value == value.to_integral_value() for value in values)
+                array = pa.array(values, pa.decimal128(38, 0) if whole else None)
+                table = table.set_column(place, str(place), array)
+    return table.rename_columns([one.name for one in columns])
+
+
+def _cut(parts: Iterable[bytes], size: int = 1 << 22) -> Iterator[bytes]:
+    """Rows, put together to pieces that are worth being read. PostgreSQL sends a row at a time."""
+    rows = iter(parts)
+    while batch := list(itertools.islice(rows, size >> 6)):
+        yield b"".join(batch)
+
+
+def _shipped_type(kind: pa.DataType) -> str:
+    if pa.types.is_integer(kind):
+        return "integer" if kind.bit_width <= 32 and pa.types.is_signed_integer(kind) else "bigint"
+    if pa.types.is_decimal(kind):
+        return "numeric"
+    return _SHIPPED.get(kind, "date" if pa.types.is_date(kind) else "text")

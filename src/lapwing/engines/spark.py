@@ -1,0 +1,199 @@
+"""Spark, in this machine or on a cluster. Only what a question gives comes back from it.
+
+Files are known by names only: `SELECT ... FROM parquet.path` is off, and so are the functions that call
+any Java method. On a cluster, what executors log is the cluster's business.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from lapwing.engines.engine import Engine, EngineFailed, Progress, beside, failing_alike, private_folder
+from lapwing.engines.java import java_found
+from lapwing.engines.spark_spelling import SparkSpelling
+from lapwing.errors import BadParameter, MissingExtra
+
+try:
+    from pyspark.sql import DataFrame, SparkSession
+except ImportError:
+    raise MissingExtra("spark", "Data in Spark") from None
+
+# PySpark prints what the engine says of an error, and that may show data.
+logging.getLogger("SQLQueryContextLogger").disabled = True
+
+HERE = "local[2]"
+ROWS_AT_ONCE = 1 << 16
+# Static: only a session that is made here has them. Logs would show data: tasks that fail print it.
+_STATIC = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.app.name": "lapwing",
+}
+_HERE = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "4",
+}
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "false",  # with it, overflows and divisions by 0 raise errors
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",  # ${...} in a text is a text
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+}
+_REFUSED = ("reflect", "java_method", "try_reflect")  # any static method of any class
+_QUIET = """rootLogger.level = off
+rootLogger.appenderRef.nothing.ref = nothing
+appender.nothing.type = Null
+appender.nothing.name = nothing
+logger.start.name = org.apache.spark.api.python.PythonGatewayServer
+logger.start.level = off
+"""
+
+
+class SparkEngine(Engine):
+    """A session of its own. The Spark that it is in is made if there is none, and stopped by whoever made
+    it. With `writable`, `execute` may write."""
+
+    name = "spark"
+    spelling: SparkSpelling
+
+    def __init__(self, master: str = "", *, writable: bool = False) -> None:
+        self.spelling = SparkSpelling()
+        self._writable = writable
+        self._names = itertools.count(1)
+        folder, self._remove = private_folder("spark")
+        self._folder = Path(folder)
+        try:
+            with failing_alike(), _without_warnings():
+                running = SparkSession.getActiveSession()
+                self._is_ours = running is None
+                self._session = (running or self._started(master or HERE)).newSession()
+                for name, value in _SETTINGS.items():
+                    self._session.conf.set(name, value)
+                self._forget_functions()
+        except BaseException:
+            self._remove()
+            raise
+
+    def _started(self, master: str) -> SparkSession:
+        quiet = self._folder / "log4j2.properties"
+        quiet.write_text(_QUIET)
+        builder = SparkSession.builder.master(master)
+        settings = {**_STATIC, "spark.sql.warehouse.dir": str(self._folder / "warehouse")}
+        settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{quiet}"
+        if master.startswith("local"):
+            settings |= _HERE
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        with java_found(self._folder):
+            return builder.getOrCreate()
+
+    @property
+    def _state(self) -> Any:
+        return self._session._jsparkSession.sessionState()
+
+    def _forget_functions(self) -> None:
+        registry = self._state.functionRegistry()
+        known = registry.listFunction().iterator()
+        refused = []
+        while known.hasNext():
+            identifier = known.next()
+            if identifier.funcName() in _REFUSED:
+                refused.append(identifier)
+        for identifier in refused:
+            registry.dropFunction(identifier)
+
+    def relation_of(self, form: str, location: str) -> str:
+        """A FROM item: of Parquet files (form `spark-parquet`), or of a table (form `spark`)."""
+        if form == "spark":
+            return ".".join(self.spelling.name(part) for part in location.split("."))
+        if form != "spark-parquet":
+            raise BadParameter("form", "must be spark or spark-parquet")
+        name = f"lapwing_files_{next(self._names)}"
+        with failing_alike():
+            self._session.read.option("mergeSchema", "true").parquet(location).createOrReplaceTempView(name)
+        return self.spelling.name(name)
+
+    def columns(self, relation: str) -> Mapping[str, str]:
+        with failing_alike():
+            found = self._asked(f"SELECT * FROM {relation}").dtypes  # noqa: S608
+            return {name: kind.lower() for name, kind in found}
+
+    def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
+        with self._limited(timeout), _without_warnings():
+            return self._asked(sql).toArrow()
+
+    def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
+        with failing_alike():
+            with _without_warnings():
+                asked = self._asked(sql)
+                schema = asked.limit(0).toArrow().schema
+            rows = asked.toLocalIterator()
+            while some := list(itertools.islice(rows, ROWS_AT_ONCE)):
+                columns = [
+                    pa.array(column, field.type)
+                    for column, field in zip(zip(*some, strict=True), schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def ship(self, name: str, table: pa.Table) -> None:
+        with failing_alike(), _without_warnings():
+            self._session.createDataFrame(table).createOrReplaceTempView(self.spelling.name(name))
+
+    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+        if not self._writable:
+            raise EngineFailed
+        report = progress or (lambda _: None)
+        report(0.0)
+        with failing_alike():
+            self._session.sql(sql).collect()
+        report(1.0)
+
+    def close(self) -> None:
+        if self._is_ours:
+            with suppress(Exception):
+                self._session.stop()
+        self._remove()
+
+    def _asked(self, sql: str) -> DataFrame:
+        self._state.sqlParser().parseQuery(sql)  # one query, and no command: those run at once
+        return self._session.sql(sql)
+
+    @contextmanager
+    def _limited(self, timeout: float | None) -> Iterator[None]:
+        late = threading.Event()
+        context, group = self._session.sparkContext, uuid4().hex
+
+        def cancel() -> None:
+            late.set()
+            context.cancelJobGroup(group)
+
+        with failing_alike(late.is_set):
+            context.setJobGroup(group, "lapwing", interruptOnCancel=True)
+            if timeout is None:
+                yield
+                return
+            with beside(cancel, first=timeout):
+                yield
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """PySpark warns of the versions of libraries that it finds."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

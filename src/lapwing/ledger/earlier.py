@@ -1,0 +1,72 @@
+"""What became of an earlier request of a principal, by its key alone. Nothing is charged or changed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from enum import Enum
+
+from lapwing.errors import Tampered
+from lapwing.ledger.entry import checked_label, digest_of
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.receipt import Receipt
+
+
+class State(Enum):
+    """How far it came."""
+
+    ANSWERED = "answered"
+    ENDED = "ended"  # charged, and there will be no answer: it failed, or its process is gone
+    OPEN = "open"  # charged, and under way
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A request that was charged under a key. `answer` are its stored bytes."""
+
+    state: State
+    receipt: Receipt
+    answer: bytes = b""
+
+
+def hashed_key(by: str, key: str) -> bytes:
+    """How a principal's key stands in the ledger."""
+    return hashlib.sha256(f"{by}\n{key}".encode()).digest()
+
+
+def earlier(ledger: Ledger, *, principal: str, key: str) -> Earlier | None:
+    """The request of this principal under this key, or None."""
+    return found_under(
+        ledger, hashed_key(ledger.principal(principal), checked_label(key, "key")), principal
+    )
+
+
+def found_under(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
+    """The request under a hashed key, checked against its entry and the digest of its answer."""
+    rows = ledger.store.read(
+        lambda tx: tx.rows(
+            "SELECT asked.seq, asked.body, asked.digest, done.body, answers.bytes FROM entries AS asked "
+            "LEFT JOIN answers ON answers.charge = asked.seq "
+            "LEFT JOIN entries AS done ON done.seq = answers.entry WHERE asked.key = ?",
+            hashed,
+        )
+    )
+    if not rows:
+        return None
+    seq, body, digest, done, answer = rows[0]
+    receipt = Receipt(ledger.id, seq, principal, bytes(body))
+    if digest_of(bytes(body)) != bytes(digest) or receipt.record["key"] != hashed.hex():
+        raise Tampered([f"entry {seq} was changed"])
+    if done is None:
+        session = int(receipt.record["session"])
+        # In this process we know better than by its session: a charge of unknown outcome was never run.
+        own = session == ledger.store.session
+        alive = hashed in ledger.running if own else ledger.store.is_alive(session)
+        return Earlier(State.OPEN if alive else State.ENDED, receipt)
+    if answer is None:
+        return Earlier(State.ENDED, receipt)
+    stored = hashlib.sha256(answer).hexdigest()
+    if json.loads(bytes(done)).get("digest") != stored:
+        raise Tampered([f"the answer to charge {seq} was changed"])
+    return Earlier(State.ANSWERED, receipt._replace(answer=stored), bytes(answer))

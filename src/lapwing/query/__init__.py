@@ -1,0 +1,1 @@
+"""Curator SQL: policy, parse, bind, check, price, run. One pass per file."""

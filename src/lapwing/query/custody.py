@@ -1,0 +1,185 @@
+"""A policy's data set in the ledger: its account, blocks, quotas and versions.
+
+Claim    whoever opens the policy spends from the same account, whose terms are those of the policy when it
+         was first used; a policy that says otherwise now is refused.
+Because  the ledger never changes an account, and what it holds is compared with the policy here.
+Test     tests/query/test_custody.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from lapwing.errors import BadParameter
+from lapwing.exact import exact
+from lapwing.gate import Target, targets
+from lapwing.ledger import Account, DataSet, Ledger, Slices, Unit, append, register
+from lapwing.ledger import data as data_sets
+from lapwing.ledger.places import is_postgres
+from lapwing.privacy import Relation
+from lapwing.query.blocks import block_label, block_labels, rule_of
+from lapwing.query.policy import Policy
+from lapwing.query.policy_check import period_of
+
+UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
+EVERYBODY_ELSE = "*"
+Ids = Iterable[str | int | float | bytes | None]
+
+
+def unit_of(policy: Policy) -> Unit:
+    """What the policy protects."""
+    return UNITS[policy.protects]
+
+
+def account_label(policy: Policy) -> str:
+    """The account's name: data sets about the same people may share one."""
+    return policy.population or policy.name
+
+
+def _slices(policy: Policy) -> Slices:
+    if policy.blocks is None:
+        return Slices.NONE
+    if policy.blocks.by == "row":
+        return Slices.PERIODS
+    return Slices.IDENTITIES if policy.blocks.cohorts else Slices.UNITS
+
+
+def has_ledger(policy: Policy) -> bool:
+    """Whether the policy was used before. A ledger in a server is made by `lapwing ledger init`."""
+    return is_postgres(policy.ledger) or Path(policy.ledger).exists()
+
+
+def open_ledger(policy: Policy) -> Ledger:
+    """The policy's ledger, made at its first use, with the account, blocks and quotas of the policy."""
+    where = policy.ledger
+    keys = Path(policy.ledger_keys) if policy.ledger_keys else None
+    anchor = policy.ledger_anchor or None
+    make = Ledger.open if has_ledger(policy) else Ledger.create
+    ledger = make(where, keys=keys, anchor=anchor)
+    try:
+        _require_accounts(ledger, policy)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _require_accounts(ledger: Ledger, policy: Policy) -> None:
+    label = account_label(policy)
+    known = {account.label for account in ledger.accounts()}
+    rule = rule_of(policy.blocks)
+    if label not in known:
+        ledger.open_account(
+            label,
+            epsilon=policy.epsilon,
+            delta=policy.delta,
+            unit=unit_of(policy),
+            relation=Relation.ADD_REMOVE,
+            slices=_slices(policy),
+            rule=rule,
+        )
+    account = ledger.account(label)
+    _require_same(account, policy, rule)
+    if policy.blocks is not None:
+        there = {block.label for block in ledger.blocks(label)}
+        missing = [name for name in block_labels(policy.blocks) if name not in there]
+        if missing:
+            ledger.open_blocks(label, missing)
+    for analyst, (epsilon, delta) in policy.quotas.items():
+        if quota_label(policy, analyst) not in known:
+            ledger.open_account(
+                quota_label(policy, analyst),
+                epsilon=epsilon,
+                delta=delta,
+                unit=unit_of(policy),
+                relation=Relation.ADD_REMOVE,
+            )
+
+
+def _require_same(account: Account, policy: Policy, rule: str) -> None:
+    """An account is for life: a policy that was edited does not change it."""
+    terms = account.terms
+    if (terms.epsilon, terms.delta) != (exact(policy.epsilon), exact(policy.delta)):
+        raise BadParameter(
+            "budget",
+            f"the account has ε {float(terms.epsilon):g} and δ {float(terms.delta):g} for life. "
+            "Write these into the policy, or raise the budget with `lapwing ledger raise`",
+        )
+    if (account.unit, account.slices, account.rule) != (unit_of(policy), _slices(policy), rule):
+        raise BadParameter("blocks", "or what is protected differs from what the account was opened with")
+
+
+def quota_label(policy: Policy, analyst: str) -> str:
+    """The account of one analyst's share."""
+    return f"{account_label(policy)}: quota of {analyst}"
+
+
+def quota_of(policy: Policy, analyst: str) -> str | None:
+    """The account that an analyst's questions are charged to as well."""
+    if not policy.quotas:
+        return None
+    if analyst in policy.quotas:
+        return quota_label(policy, analyst)
+    if EVERYBODY_ELSE in policy.quotas:
+        return quota_label(policy, EVERYBODY_ELSE)
+    raise BadParameter("analyst", "has no quota in the policy: ask the curator for one")
+
+
+def find_data(ledger: Ledger, policy: Policy) -> DataSet | None:
+    """The data set, if it was registered."""
+    try:
+        return data_sets.find(ledger, policy.name)
+    except BadParameter:
+        return None
+
+
+def new_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
+    """Register the data, or count one version more: after every preparation and every append."""
+    if find_data(ledger, policy) is not None:
+        return append(ledger, policy.name, units=units)
+    return register(
+        ledger,
+        policy.name,
+        origin=_origin(policy),
+        account=account_label(policy),
+        units=units,
+        rule=rule_of(policy.blocks),
+    )
+
+
+def open_arrivals(ledger: Ledger, policy: Policy, today: date | None = None) -> None:
+    """Where blocks are periods in which units arrive: the block of those who arrive now."""
+    blocks = policy.blocks
+    if blocks is None or blocks.by != "unit" or blocks.cohorts:
+        return
+    day = (today or datetime.now(UTC).date()) - date(1970, 1, 1)
+    label = block_label(blocks, period_of(blocks.every, day.days))
+    if all(block.label != label for block in ledger.blocks(account_label(policy))):
+        ledger.open_blocks(account_label(policy), [label])
+
+
+def _origin(policy: Policy) -> str:
+    """Where the data says it comes from: the private tables' places, without secrets."""
+    places = sorted(
+        f"{table.source.form}:{_without_password(table.source.location)}#{table.source.table}"
+        for table in policy.tables.values()
+        if not table.is_public
+    )
+    text = " ".join(places)
+    return text if len(text) <= 200 else f"{text[:150]}… {len(places)} tables"
+
+
+def _without_password(location: str) -> str:
+    if "://" not in location:
+        return location
+    scheme, rest = location.split("://", 1)
+    return f"{scheme}://{rest.rsplit('@', 1)[-1]}"
+
+
+def targets_of(ledger: Ledger, policy: Policy, analyst: str, blocks: Sequence[str]) -> tuple[Target, ...]:
+    """Whom a question is charged to: the data's accounts, and the analyst's quota."""
+    found = targets(ledger, policy.name, blocks)
+    quota = quota_of(policy, analyst)
+    return found if quota is None else (*found, Target(quota))

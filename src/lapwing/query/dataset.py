@@ -1,0 +1,283 @@
+"""A data set under a policy: plan questions for nothing, release answers for a price.
+
+Claim    an answer is charged before any private row is read for it, is stored before it is returned, and
+         is computed from bounded tables of the version that the charge names.
+Because  all spending goes through the gate; the engine is asked inside `run`, which the gate calls after
+         the charge is on disk; and the source is compared with the one that the ledger knows before that.
+Test     tests/query/test_dataset.py, tests/faults/test_query_faults.py
+"""
+
+from __future__ import annotations
+
+import getpass
+from fractions import Fraction
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from lapwing.engines.engine import Progress
+from lapwing.errors import BadParameter
+from lapwing.exact import Number
+from lapwing.ledger import Ledger
+from lapwing.mechanisms.spread import checked_confidence
+from lapwing.query import custody, prepared, registered
+from lapwing.query.answer import Answer
+from lapwing.query.bind_question import bind, normal_form
+from lapwing.query.catalog import Catalog
+from lapwing.query.estimate import estimate
+from lapwing.query.fake import fake_reader
+from lapwing.query.noising import Record, noise
+from lapwing.query.plan import Plan
+from lapwing.query.policy import Policy
+from lapwing.query.policy_file import load
+from lapwing.query.prepare import prepare
+from lapwing.query.public import PublicTable
+from lapwing.query.question import Question
+from lapwing.query.reader import Reader, read_public, row_key, shown_statements, unit_ids
+from lapwing.query.releasing import Releasing
+from lapwing.query.render import Statements
+from lapwing.query.search import (
+    SIZES,
+    bounds_question,
+    dropped_question,
+    least_size,
+    read_bounds,
+    searched_policy,
+    sizes_question,
+)
+from lapwing.query.stored import Asked
+from lapwing.query.wish import Wish
+
+
+def open(path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Dataset:  # noqa: A001
+    """The data set of a policy file, for one analyst (else: the user of this computer)."""
+    return Dataset(load(Path(path)), analyst=analyst or getpass.getuser(), threads=threads)
+
+
+class Dataset:
+    """Everything that one analyst may ask of a policy's tables."""
+
+    def __init__(
+        self, policy: Policy, *, analyst: str, threads: int | None = None, record: Record | None = None
+    ) -> None:
+        self.policy = policy
+        self.analyst = analyst
+        self._threads = threads
+        self.record = record  # told what reaches each mechanism: for tests that replay neighbours
+        self._ledger: Ledger | None = None
+        self._reader: Reader | None = None
+        self._public: dict[str, PublicTable] | None = None
+
+    # Planning
+
+    def plan(
+        self,
+        question: Any,
+        *,
+        epsilon: Number | None = None,
+        within: Number | None = None,
+        confidence: Number = "0.95",
+        delta: Number | None = None,
+        noise: str = "auto",
+        rows: int | None = None,
+        n: int | None = None,
+        sampling: bool = False,
+    ) -> Plan:
+        """What a question would give, and cost. Ask with ε, or with the width that answers must have.
+
+        `rows` lowers how many rows of a person count. `n` is a public or released size, for averages.
+        """
+        sql = text_of(question)
+        bound = bind(sql, Catalog(self.policy, self.public, _checked_rows(rows)))
+        size = n if n is not None else self._declared_size(bound)
+        wish = Wish(epsilon, within, checked_confidence(confidence), delta, noise, size)
+        return self._planned(bound, normal_form(sql), wish, rows=rows, sampling=sampling)
+
+    def _planned(
+        self, question: Question, name: str, wish: Wish, *, rows: int | None = None, sampling: bool = False
+    ) -> Plan:
+        shares = wish.shares(question, self.policy.delta_per_query)
+        asked = Asked(name, 0, shares.epsilon, shares.delta, shares.noise, rows)
+        return Plan(self, asked, question, shares, wish.confidence, wish.n, sampling, wish.why)
+
+    def two_stage(
+        self,
+        question: Any,
+        *,
+        within: Number,
+        first: Number = "0.05",
+        confidence: Number = "0.95",
+        delta: Number | None = None,
+        noise: str = "auto",
+        rows: int | None = None,
+    ) -> tuple[Plan, Answer]:
+        """Buy a count for `first`, then plan the question for the size that it shows."""
+        sql = text_of(question)
+        level = checked_confidence(confidence)
+        bound = bind(sql, Catalog(self.policy, self.public, _checked_rows(rows)))
+        wish = Wish(first, None, level, delta, "laplace", None)
+        counted = self._planned(
+            sizes_question(bound), f"{SIZES} {normal_form(sql)}", wish, rows=rows
+        ).release()
+        size = least_size(counted)
+        return self.plan(
+            question, within=within, confidence=level, delta=delta, noise=noise, rows=rows, n=size
+        ), counted
+
+    def search_bounds(
+        self, table: str, column: str, *, epsilon: Number, step: Number
+    ) -> tuple[float, float, Answer]:
+        """Bounds of a column that the policy does not declare, bought like any other answer."""
+        policy = searched_policy(self.policy, table, column, step)
+        other = Dataset(policy, analyst=self.analyst, threads=self._threads, record=self.record)
+        other._ledger = self.ledger
+        try:
+            wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+            question = bounds_question(policy, table, column)
+            plan = other._planned(question, f"bounds of {table}.{column} in steps of {step}", wish)
+            answer = plan.release()
+        finally:
+            other._ledger = None
+            other.close()
+        low, high = read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind)
+        return low, high, answer
+
+    def dropped(self, table: str, *, epsilon: Number) -> Answer:
+        """How many people have more rows than count."""
+        wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+        question = dropped_question(self.policy, table)
+        return self._planned(question, f"people with more rows in {table}", wish).release()
+
+    def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
+        """Plan and release in one step."""
+        return self.plan(question, **options).release(fresh=fresh)
+
+    @property
+    def public(self) -> dict[str, PublicTable]:
+        """The rows of the public tables."""
+        if self._public is None:
+            self._public = read_public(self.policy)
+        return self._public
+
+    def _declared_size(self, question: Question) -> int | None:
+        """The public size of the table, where it is the whole table that is asked about."""
+        scan = question.source
+        return self.policy.tables[scan.table].rows if hasattr(scan, "table") and not question.keys else None
+
+    # The ledger and the copy
+
+    @property
+    def ledger(self) -> Ledger:
+        """The policy's ledger, made at its first use."""
+        if self._ledger is None:
+            self._ledger = custody.open_ledger(self.policy)
+        return self._ledger
+
+    def all_blocks(self) -> list[str]:
+        """The names of all blocks there are now."""
+        label = custody.account_label(self.policy)
+        return [block.label for block in self.ledger.blocks(label) if block.is_open and block.label != "*"]
+
+    def statements(self, question: Question) -> Statements:
+        """The SQL of a question. Looking at a plan makes no ledger."""
+        if self._ledger is None and not custody.has_ledger(self.policy):
+            return shown_statements(self.policy, question)
+        return self.reader().statements(question)
+
+    def reader(self) -> Reader:
+        """The bounded tables."""
+        if self._reader is None:
+            self._reader = Reader.open(
+                self.policy, row_key(self.ledger), self.public, threads=self._threads
+            )
+        return self._reader
+
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Register the source as it is now, and store the rank of every row: then answers are fast."""
+        self.register()
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        files = prepared.files_of(self.policy)
+        made = prepare(self.policy, row_key(self.ledger), progress=progress, threads=self._threads)
+        known = registered.registered(self.policy)
+        if known is None or known.files != files or made.files != files:
+            raise BadParameter("source", "changed while it was prepared. Prepare again")
+
+    def register(self) -> int:
+        """Tell the ledger who is in the data now: one version more."""
+        registered.make_folder(self.policy)
+        files = prepared.files_of(self.policy)
+        custody.open_arrivals(self.ledger, self.policy)
+        version = custody.new_version(self.ledger, self.policy, unit_ids(self.policy)).version
+        registered.remember(self.policy, version, files)
+        return version
+
+    def version(self) -> int:
+        """The version that will be asked. Data that the ledger has never seen is registered first."""
+        found = custody.find_data(self.ledger, self.policy)
+        if found is None:
+            return self.register()
+        if not registered.is_current(self.policy, found.version):
+            raise BadParameter(
+                "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
+            )
+        return found.version
+
+    def left(self) -> str:
+        """What is left of the account, in words."""
+        label = custody.account_label(self.policy)
+        account = self.ledger.account(label)
+        blocks = [block for block in self.ledger.blocks(label) if block.is_open]
+        least = min(
+            (block.left(self.ledger.numbered(block.account).terms) for block in blocks), default=Fraction(0)
+        )
+        return f"ε {float(least):.6g} of {float(account.terms.epsilon):g} for one more answer without δ"
+
+    # Releasing: called by plans
+
+    def release(self, plan: Plan, *, fresh: bool) -> Answer:
+        """Charge, compute, add noise, store, return."""
+        return Releasing(self, plan).release(fresh=fresh)
+
+    def dry_run(self, plan: Plan) -> Answer:
+        """An answer from generated rows."""
+        reader = fake_reader(self.policy, self.public)
+        try:
+            noisy = noise(plan.shares, reader.exact(plan.question))
+        finally:
+            reader.close()
+        rows = estimate(plan.shares, noisy, confidence=plan.confidence, agree=True, sampling=plan.sampling)
+        return Answer(rows, str(plan.cost), float(plan.confidence), None, is_fake=True)
+
+    def close(self) -> None:
+        """Let go of the engine and the ledger."""
+        for one in (self._reader, self._ledger):
+            if one is not None:
+                one.close()
+        self._reader = self._ledger = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def text_of(question: Any) -> str:
+    """SQL as it is, or what an ibis expression compiles to."""
+    if isinstance(question, str):
+        return question
+    if type(question).__module__.split(".")[0] == "ibis":
+        import ibis  # noqa: PLC0415 (only who has it passes one)
+
+        return str(ibis.to_sql(question, dialect="duckdb"))
+    raise BadParameter("question", "must be SQL, or an ibis expression")
+
+
+def _checked_rows(rows: int | None) -> int | None:
+    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
+        raise BadParameter("rows", "must be a whole number of at least 1")
+    return rows

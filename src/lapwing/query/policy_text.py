@@ -1,0 +1,200 @@
+"""The text of a policy file: its values, the line of every key, and the list of its mistakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from lapwing.errors import BadPolicy
+
+Key = tuple[str, ...]
+
+BYTES_AT_MOST = 1 << 20
+MISTAKES_AT_MOST = 100
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,80}")
+_TOKEN = re.compile(
+    r'''(?P<text>"""(?:\\[\s\S]|[^\\])*?"{3,5}|\'\'\'[\s\S]*?\'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*')'''
+    r"|(?P<comment>\#[^\n]*)|(?P<end>\n)|(?P<mark>[\[\]{}=,])"
+    r"""|(?P<bare>[^\s\[\]{}=,.\#"']+)|(?P<other>.)"""
+)
+_LINE = re.compile(r"\s*\(at line (\d+), column \d+\)$")
+_AT_END = re.compile(r"\s*\(at end of document\)$")
+
+
+@dataclass(slots=True)
+class Mistakes:
+    """What is wrong with a file, collected: whoever mends it sees everything at once."""
+
+    file: str
+    lines: Mapping[Key, int] = field(default_factory=dict)
+    _found: list[tuple[int, str]] = field(default_factory=list)
+
+    def add(self, key: Key, what: str) -> None:
+        """Something is wrong at a key, or a key that should be there is not."""
+        self._found.append((self._line(key), f"{dotted(key)}: {what}"))
+
+    def complain(self) -> None:
+        """Raise them all, in the order of the file."""
+        if not self._found:
+            return
+        known = dict.fromkeys(sorted(self._found, key=lambda found: found[0]))
+        texts = [f"{self.file}:{line}: {what}" for line, what in known]
+        if len(texts) > MISTAKES_AT_MOST:
+            more = len(texts) - MISTAKES_AT_MOST
+            texts = [*texts[:MISTAKES_AT_MOST], f"{self.file}: and {more} more mistakes"]
+        raise BadPolicy(texts)
+
+    def _line(self, key: Key) -> int:
+        for length in range(len(key), 0, -1):  # what is missing is missed where its table begins
+            if key[:length] in self.lines:
+                return self.lines[key[:length]]
+        return 1
+
+
+def read(path: Path) -> tuple[Mapping[str, object], Mistakes]:
+    """The values of a TOML file, and where to note mistakes. Decimal numbers keep all their digits."""
+    shown = str(path) if str(path).isprintable() else quoted(str(path))
+    text = _text(path, shown)
+    try:
+        values = tomllib.loads(text, parse_float=_decimal)
+    except RecursionError:
+        raise BadPolicy([f"{shown}: is nested too deeply to be a policy"]) from None
+    except ValueError as error:  # also numbers with thousands of digits
+        line, what = _place(str(error), text)
+        raise BadPolicy([f"{shown}:{line}: is not TOML here: {what}. See https://toml.io"]) from None
+    return values, Mistakes(shown, lines_of(text))
+
+
+def dotted(key: Key) -> str:
+    """A key as it may be written in TOML, on one line and not too long."""
+    return ".".join([part if _PLAIN_KEY.fullmatch(part) else quoted(part, at_most=80) for part in key])
+
+
+def quoted(text: str, *, at_most: int | None = None) -> str:
+    """A text as it is written in TOML. Whatever it holds, it stays on one line and in its quotes."""
+    if at_most is not None and len(text) > at_most:
+        text = text[:at_most] + "…"
+    written = json.dumps(text, ensure_ascii=False)
+    return "".join([letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in written])
+
+
+def _text(path: Path, shown: str) -> str:
+    # Those of os.path never raise, whatever the name holds.
+    if os.path.isdir(path):
+        raise BadPolicy([f"{shown}: is a folder. Name the policy file in it, such as visits.toml"])
+    if not os.path.exists(path):
+        raise BadPolicy([f"{shown}: there is no such file. `lapwing init DATA` drafts one"])
+    if not os.path.isfile(path):  # a pipe would wait for ever
+        raise BadPolicy([f"{shown}: is not a file"])
+    try:
+        with path.open("rb") as file:
+            raw = file.read(BYTES_AT_MOST + 1)
+    except OSError as error:
+        raise BadPolicy([f"{shown}: cannot be read ({error.strerror})"]) from None
+    if len(raw) > BYTES_AT_MOST:
+        raise BadPolicy([f"{shown}: is larger than 1 MiB. A policy holds declarations, not data"])
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise BadPolicy([f"{shown}:{line}: is not UTF-8 here. Save the file as UTF-8"]) from None
+
+
+def _place(message: str, text: str) -> tuple[int, str]:
+    if found := _LINE.search(message):
+        return int(found[1]), message[: found.start()]
+    what = _AT_END.sub("", message).split(":")[0]
+    return text.count("\n", 0, len(text.rstrip())) + 1, what
+
+
+def _decimal(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except ArithmeticError:  # an exponent beyond all that Decimal can hold
+        return Decimal("inf")
+
+
+def lines_of(text: str) -> dict[Key, int]:
+    """The line on which each key of a valid TOML text stands first; of a table, its own heading."""
+    return _Scan().run(text)
+
+
+class _Scan:
+    """Walks over the tokens of valid TOML. It need not know values, only where they end."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Key, int] = {}
+        self.headings: set[Key] = set()
+        self.line = 1
+        self.table: Key = ()  # the heading that we are under
+        self.at: Key = ()  # the key whose value is being read
+        self.opened: list[tuple[str, Key]] = []  # brackets of that value, and the keys they stand for
+        self.parts: list[str] = []  # of the key that is being read
+        self.in_key = True
+        self.in_heading = False
+
+    def run(self, text: str) -> dict[Key, int]:
+        for token in _TOKEN.finditer(text):
+            match token.lastgroup:
+                case "end":
+                    self._end_line()
+                case "mark":
+                    self._mark(token[0])
+                case "text" | "bare" if self.in_key:
+                    self.parts.append(_named(token[0]))
+                case "text":
+                    self.line += token[0].count("\n")
+                case _:
+                    pass
+        return self.lines
+
+    def _end_line(self) -> None:
+        self.line += 1
+        if not self.opened:
+            self._expect_key()
+
+    def _expect_key(self) -> None:
+        self.in_key, self.parts = True, []
+
+    def _mark(self, mark: str) -> None:
+        if mark == "=":
+            above = self.opened[-1][1] if self.opened else self.table
+            self.at, self.in_key = above + tuple(self.parts), False
+            self._note(self.at)
+        elif self.in_key and not self.opened:
+            self._heading(mark)
+        elif mark in "[{":
+            self.opened.append((mark, self.at))
+            if mark == "{":
+                self._expect_key()
+        elif mark in "]}":
+            self.in_key = False
+            self.at = self.opened.pop()[1]
+        elif self.opened[-1][0] == "{":
+            self._expect_key()
+
+    def _heading(self, mark: str) -> None:
+        if mark == "[":
+            self.in_heading = True
+        elif self.in_heading:  # `]`; the second one of `]]` finds it done
+            self.in_heading = False
+            self.table = tuple(self.parts)
+            self._note(self.table)
+            if self.table not in self.headings:  # it may have been implied by a longer one before
+                self.headings.add(self.table)
+                self.lines[self.table] = self.line
+
+    def _note(self, key: Key) -> None:
+        for length in range(1, len(key) + 1):
+            self.lines.setdefault(key[:length], self.line)
+
+
+def _named(token: str) -> str:
+    return str(tomllib.loads(f"key = {token}")["key"]) if token[0] in "\"'" else token

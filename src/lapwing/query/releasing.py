@@ -1,0 +1,146 @@
+"""The release of one plan: charge, compute, add noise, store, return; or what was stored before.
+
+Answers of one *shape* (question, version of the data, rows of a person; not the price) are numbered, and
+the number is the idempotency key of its charge. So the same question finds its stored answer, another
+price finds the earlier ones to combine with, and one that failed is found, too, and held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from lapwing import gate as gates
+from lapwing.errors import BadParameter, Held, InProgress, WorkEnded
+from lapwing.gate import Gate, State
+from lapwing.ledger import Receipt
+from lapwing.privacy import Relation
+from lapwing.query import custody, registered
+from lapwing.query.answer import Answer
+from lapwing.query.combine import can_be_combined, combined
+from lapwing.query.estimate import estimate
+from lapwing.query.noising import Noisy, noise
+from lapwing.query.plan import Plan
+from lapwing.query.shares import Shares, share_out
+from lapwing.query.stored import Asked, from_bytes, to_bytes
+
+if TYPE_CHECKING:
+    from lapwing.query.dataset import Dataset
+
+MOST_REPEATS = 10_000
+SLOW = "Slower than it could be: run `lapwing prepare` once."
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """An earlier answer of the same shape."""
+
+    asked: Asked
+    noisy: list[Noisy]
+    receipt: Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Releasing:
+    """One plan on its way."""
+
+    dataset: Dataset
+    plan: Plan
+
+    def release(self, *, fresh: bool) -> Answer:
+        """The stored answer, or a new one."""
+        dataset, plan = self.dataset, self.plan
+        asked = replace(plan.asked, version=dataset.version())
+        gate = Gate(dataset.ledger, principal=dataset.analyst)
+        earlier, key = self._earlier(gate, asked)
+        same = [one for one in earlier if one.asked == asked]
+        if same and not fresh:
+            return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
+        try:
+            done = gate.release(gates.Plan(self._spending(asked), self._run(asked)), key=key)
+        except WorkEnded:
+            found = gate.find(key)
+            raise Held(found.receipt.position if found else 0) from None
+        _, noisy = from_bytes(done.answer)
+        answer = self._answer(noisy, done.receipt, plan.shares, is_replay=done.is_replay)
+        return self._beside(answer, earlier, noisy)
+
+    def _beside(self, answer: Answer, earlier: list[Before], noisy: list[Noisy]) -> Answer:
+        """Combined with earlier answers where that is possible, else with them at its side."""
+        if not earlier:
+            return answer
+        shares = [self._shares(one.asked) for one in earlier]
+        if can_be_combined(self.plan.question):
+            before = [(own, one.noisy[0]) for own, one in zip(shares, earlier, strict=True)]
+            releases = [*before, (self.plan.shares, noisy[0])]
+            rows = combined(releases, answer.rows, self.plan.confidence)
+            return replace(answer, rows=rows, of=len(releases))
+        beside = [
+            self._answer(one.noisy, one.receipt, own, is_replay=True)
+            for own, one in zip(shares, earlier, strict=True)
+        ]
+        return replace(answer, earlier=tuple(beside))
+
+    def _spending(self, asked: Asked) -> gates.Spending:
+        dataset, plan = self.dataset, self.plan
+        blocks = plan.blocks
+        if blocks == []:
+            raise BadParameter("WHERE", "reaches no block: there is nothing to ask about")
+        return gates.Spending(
+            targets=custody.targets_of(dataset.ledger, dataset.policy, dataset.analyst, blocks or ()),
+            loss=plan.shares.loss,
+            unit=custody.unit_of(dataset.policy),
+            relation=Relation.ADD_REMOVE,
+            mechanism="private SQL",
+            parameters={
+                "noise": plan.shares.noise,
+                "epsilon": str(plan.shares.epsilon),
+                "delta": str(plan.cost.delta),
+                "rows of a unit": plan.question.rows,
+                "releases": len(plan.steps),
+            },
+            request=to_bytes(asked, ()),
+        )
+
+    def _run(self, asked: Asked) -> Callable[[], bytes]:
+        def run() -> bytes:
+            exact = self.dataset.reader().exact(self.plan.question)
+            return to_bytes(asked, noise(self.plan.shares, exact, record=self.dataset.record))
+
+        return run
+
+    def _earlier(self, gate: Gate, asked: Asked) -> tuple[list[Before], str]:
+        """Earlier answers of the same shape, and the key of the next one."""
+        shape = hashlib.sha256(asked.shape.encode()).hexdigest()
+        answers: list[Before] = []
+        for repeat in range(MOST_REPEATS):
+            key = f"{shape}:{repeat}"
+            found = gate.find(key)
+            if found is None:
+                return answers, key
+            if found.state is State.OPEN:
+                raise InProgress
+            if found.state is State.ANSWERED:
+                answers.append(Before(*from_bytes(found.answer), found.receipt))
+            elif found.receipt.position not in registered.looked_at(self.dataset.policy):
+                raise Held(found.receipt.position)
+        raise BadParameter("question", f"was asked {MOST_REPEATS:,} times: ask another one")
+
+    def _shares(self, asked: Asked) -> Shares:
+        question = self.plan.question
+        return share_out(question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
+
+    def _answer(self, noisy: list[Noisy], receipt: Receipt, shares: Shares, *, is_replay: bool) -> Answer:
+        plan = self.plan
+        rows = estimate(shares, noisy, confidence=plan.confidence, agree=True, sampling=plan.sampling)
+        return Answer(
+            rows,
+            str(replace(plan, shares=shares).cost),
+            float(plan.confidence),
+            receipt,
+            is_replay,
+            left=self.dataset.left(),
+            notes=() if self.dataset.reader().is_prepared else (SLOW,),
+        )

@@ -1,0 +1,129 @@
+"""What may be bought before asking: bounds of a column, sizes of groups, who has more rows than count.
+
+All are questions like any other, charged and answered by the same mechanisms; here they are only built,
+and read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+from lapwing.errors import BadParameter
+from lapwing.exact import Number, positive
+from lapwing.mechanisms import Laplace
+from lapwing.query.answer import Answer
+from lapwing.query.build import apply
+from lapwing.query.expression import Apply, Constant, Expression, Op, Reference
+from lapwing.query.kinds import Kind
+from lapwing.query.kinds import Number as NumberKind
+from lapwing.query.policy import Column, Policy, Table
+from lapwing.query.question import Key, KeyValue, Output, Part, Question, Statistic, Sum
+from lapwing.query.relation import RANK, Filter, Scan
+from lapwing.query.shares import Shares
+
+DOUBLINGS = 50  # a searched number has at most 2^50 steps
+_WIDEST = 1 << DOUBLINGS
+SIZES = "sizes of the groups of"
+
+
+def searched_policy(policy: Policy, table: str, column: str, step: Number) -> Policy:
+    """The policy with one more column, wide enough for any number."""
+    own = _private(policy, table)
+    kind = NumberKind(positive(step, "step"), -_WIDEST, _WIDEST)
+    columns = {**own.columns, column: Column(column, kind)}
+    return replace(policy, tables={**policy.tables, table: replace(own, columns=columns)})
+
+
+def _private(policy: Policy, table: str) -> Table:
+    own = policy.tables.get(table)
+    if own is None or own.is_public:
+        raise BadParameter("table", f"there is no private table {table!r}"[:80])
+    return own
+
+
+def magnitude(column: Expression) -> Apply:
+    """0 for 0; k for sizes of 2^(k-1) to 2^k - 1 steps; negative for negative numbers."""
+    kind = NumberKind(Fraction(1), -DOUBLINGS - 1, DOUBLINGS + 1)
+    args: list[Expression] = []
+    for power in range(DOUBLINGS, -1, -1):
+        args += [apply(Op.LE, column, Constant(-(1 << power), column.kind)), Constant(-power - 1, kind)]
+    args += [apply(Op.LT, column, Constant(1, column.kind)), Constant(0, kind)]
+    for power in range(DOUBLINGS):
+        args += [apply(Op.LT, column, Constant(1 << (power + 1), column.kind)), Constant(power + 1, kind)]
+    known = Constant(DOUBLINGS + 1, kind)
+    return apply(Op.CASE, apply(Op.IS_NULL, column), Constant(None, kind), *args, known, kind=kind)
+
+
+def bounds_question(policy: Policy, table: str, column: str) -> Question:
+    """How many rows there are of each magnitude."""
+    own = _private(policy, table)
+    kind = own.columns[column].kind
+    scan = Scan(table, tuple((name, one.kind) for name, one in own.columns.items()), own.rows_per_unit)
+    rows = own.rows_per_unit
+    codes = range(-DOUBLINGS - 1, DOUBLINGS + 2)
+    key = Key("magnitude", magnitude(Reference(column, kind)), codes)
+    part = Part("rows of each magnitude", ((1, 0),), rows, rows * rows)
+    outputs = (Output("magnitude", KeyValue(0)), Output("rows", Statistic("count", (0,))))
+    return Question(scan, (key,), ((0,),), (Sum("rows"),), (part,), (), outputs, rows)
+
+
+def read_bounds(answer: Answer, shares: Shares, kind: Kind, *, miss: float = 0.05) -> tuple[float, float]:
+    """The smallest range outside of which no magnitude has more rows than noise alone would give.
+
+    With probability 1 - `miss` no empty magnitude is taken for one that has rows.
+    """
+    assert isinstance(kind, NumberKind)
+    mechanism = shares.mechanism(0, 0)
+    assert isinstance(mechanism, Laplace)
+    magnitudes, rows = (column.values for column in answer.columns)
+    threshold = float(mechanism.scale) * math.log(len(rows) / miss)
+    seen = [int(code) for code, count in zip(magnitudes, rows, strict=True) if count > threshold]
+    if not seen:
+        raise BadParameter("epsilon", "was too small to see any values. Ask with more of it")
+    low, high = min(seen), max(seen)
+    bottom = 0 if low >= 0 else -(1 << -low)
+    top = 0 if high <= 0 else 1 << high
+    return float(bottom * kind.step), float(top * kind.step)
+
+
+def sizes_question(question: Question) -> Question:
+    """How many rows the groups of a question have."""
+    rows = question.rows
+    part = Part("rows", ((1, 0),), rows, rows * rows)
+    keys = [Output(key.name, KeyValue(place)) for place, key in enumerate(question.keys)]
+    return replace(
+        question,
+        sums=(Sum("rows"),),
+        parts=(part,),
+        spectra=(),
+        outputs=(*keys, Output("rows", Statistic("count", (0,)))),
+        having=None,
+        order=(),
+        limit=None,
+        offset=0,
+    )
+
+
+def least_size(answer: Answer) -> int:
+    """A size that every group with rows has, as far as the intervals say."""
+    low = answer.columns[-1].low
+    sizes = [int(value) for value in ([] if low is None else low) if value > 0]
+    if not sizes:
+        raise BadParameter(
+            "within", "cannot be planned: the first stage saw too few rows. Ask with epsilon"
+        )
+    return min(sizes)
+
+
+def dropped_question(policy: Policy, table: str) -> Question:
+    """How many people have more rows than count. A person is one row of rank K + 1, or none."""
+    own = _private(policy, table)
+    over = own.rows_per_unit + 1
+    rank = NumberKind(Fraction(1), 1, over)
+    scan = Scan(table, ((RANK, rank),), over)
+    source = Filter(scan, apply(Op.EQ, Reference(RANK, rank), Constant(over, rank)))
+    part = Part("people with more rows", ((1, 0),), 1, 1)
+    outputs = (Output("people_with_more_rows", Statistic("count", (0,))),)
+    return Question(source, (), ((),), (Sum("rows"),), (part,), (), outputs, 1)

@@ -1,0 +1,144 @@
+"""`lapwing example`, `plan`, `ask`, `prepare`, `bounds`, `dropped`, `looked`: as a newcomer types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lapwing.query.reader import Reader
+from support.shell import Shell
+
+BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay) AS days FROM visits GROUP BY ward"
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+
+
+@pytest.fixture
+def policy(shell: Shell, tmp_path: Path) -> Path:
+    assert shell("example", tmp_path).code == 0
+    return tmp_path / "visits.toml"
+
+
+def test_the_example_can_be_asked_at_once(shell: Shell, policy: Path) -> None:
+    done = shell("ask", policy, BY_WARD, "--epsilon", "0.5")
+    assert done.code == 0
+    assert "emergency" in done.out
+    assert "charged ε 0.5" in done.out
+    assert "Left: ε 2.5 of 3" in done.out
+    assert "run `lapwing prepare` once" in done.out
+    again = shell("ask", policy, BY_WARD, "--epsilon", "0.5")
+    assert "nothing was charged" in again.out
+
+
+def test_the_example_is_not_written_over_anything(shell: Shell, policy: Path) -> None:
+    done = shell("example", policy.parent)
+    assert done.code == 2
+    assert "nothing is written over" in done.error
+
+
+def test_prepared_answers_say_nothing_of_slowness(shell: Shell, policy: Path) -> None:
+    assert "version 1" in shell("prepare", policy).out
+    done = shell("ask", policy, COUNT, "--epsilon", "0.1", "--json")
+    assert done.code == 0
+    assert done.json["notes"] == []
+    assert done.json["columns"][0]["low"] < done.json["columns"][0]["values"]
+    assert done.json["receipt"]["mechanism"] == "private SQL"
+
+
+def test_a_plan_shows_price_error_mechanisms_and_sql(shell: Shell, policy: Path) -> None:
+    done = shell("plan", policy, BY_WARD, "--epsilon", "0.5")
+    assert done.code == 0
+    for text in ("Would cost ε 0.5", "±", "Laplace noise", "rows of a person", "SELECT", "GROUP BY"):
+        assert text in done.out
+    found = shell("plan", policy, COUNT, "--within", "50", "--json").json
+    assert found["columns"]["n"]["half"] <= 50
+    assert "least for" in found["why"]
+    assert not list(policy.parent.glob("*.ledger*"))
+
+
+def test_undeclared_keys_say_from_how_many_people_on_they_are_shown(shell: Shell, policy: Path) -> None:
+    done = shell("plan", policy, "SELECT diagnosis, COUNT(*) FROM visits GROUP BY 1", "--epsilon", "1")
+    assert "partition selection" in done.out
+    assert "people is" in " ".join(done.out.split())
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("SELECT * FROM visits", "*"),
+        ("SELECT COUNT(*) FROM visit", 'Did you mean "visits"?'),
+        ("SELECT COUNT(*) FROM visits WHERE ward = 'x'", "not a declared value"),
+        ("DROP TABLE visits", "only SELECT"),
+        ("SELECT COUNT(*) FROM visits; SELECT 1", "several statements"),
+    ],
+)
+def test_refused_sql_exits_with_2_and_says_what_to_write(
+    shell: Shell, policy: Path, sql: str, says: str
+) -> None:
+    done = shell("ask", policy, sql, "--epsilon", "1")
+    assert done.code == 2
+    assert says in done.error
+    assert not list(policy.parent.glob("*.ledger*"))
+
+
+def test_over_budget_exits_with_3(shell: Shell, policy: Path) -> None:
+    done = shell("ask", policy, COUNT, "--epsilon", "4")
+    assert done.code == 3
+    assert "ε 3" in done.error
+
+
+def test_mistakes_in_a_policy_are_listed_line_by_line(shell: Shell, policy: Path) -> None:
+    policy.write_text(
+        policy.read_text().replace("high = 60", "hihg = 60").replace("public = true", "public = 7")
+    )
+    done = shell("plan", policy, COUNT, "--epsilon", "1")
+    assert done.code == 2
+    assert 'Did you mean "high"?' in done.error
+    assert len([line for line in done.error.splitlines() if "visits.toml:" in line]) >= 2
+
+
+def test_two_stages_show_both_prices(shell: Shell, policy: Path) -> None:
+    sql = "SELECT ward, AVG(stay) AS days FROM visits GROUP BY ward"
+    done = shell("ask", policy, sql, "--within", "3", "--two-stage")
+    assert done.code == 0
+    assert done.out.count("charged ε") == 2
+    assert shell("ask", policy, sql, "--epsilon", "1", "--two-stage").code == 2
+
+
+def test_bounds_and_dropped(shell: Shell, policy: Path) -> None:
+    done = shell("bounds", policy, "visits.cost", "--epsilon", "0.5", "--step", "1")
+    assert done.code == 0
+    assert "high = 4096" in done.out
+    assert shell("bounds", policy, "cost", "--epsilon", "0.5", "--step", "1").code == 2
+    more = shell("dropped", policy, "visits", "--epsilon", "0.5", "--json")
+    assert more.json["columns"][0]["name"] == "people_with_more_rows"
+
+
+def test_dry_runs_pictures_and_fresh_answers(shell: Shell, policy: Path) -> None:
+    done = shell("ask", policy, BY_WARD, "--epsilon", "1", "--dry-run")
+    assert "nothing was read or charged" in done.out
+    assert not list(policy.parent.glob("*.ledger*"))
+    picture = policy.parent / "a.png"
+    assert shell("ask", policy, BY_WARD, "--epsilon", "0.1", "--plot", picture).code == 0
+    assert picture.stat().st_size > 5_000
+    assert shell("ask", policy, BY_WARD, "--epsilon", "0.1", "--plot", "a.doc").code == 2
+    shell("ask", policy, COUNT, "--epsilon", "0.1")
+    assert "combines 2 releases" in shell("ask", policy, COUNT, "--epsilon", "0.1", "--fresh").out
+
+
+def test_a_failed_question_waits_for_the_curator(
+    shell: Shell, policy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("patient 17 has a secret")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Reader, "exact", fail)
+        failed = shell("ask", policy, COUNT, "--epsilon", "0.1")
+    assert failed.code == 1
+    assert "could not be answered (receipt" in failed.error
+    assert "secret" not in failed.error + failed.out
+    assert shell("ask", policy, COUNT, "--epsilon", "0.1").code == 1
+    receipt = failed.error.split("receipt ")[1].split(")")[0]
+    assert shell("looked", policy, receipt).code == 0
+    assert shell("ask", policy, COUNT, "--epsilon", "0.1").code == 0

@@ -1,0 +1,143 @@
+"""Consistency: the least squares of textbooks without solving anything; never worse than raw numbers."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lapwing.query.consistency import (
+    Measured,
+    adds_up,
+    agree,
+    agreeable,
+    counts_rows,
+    not_negative,
+    reconcile,
+)
+from lapwing.query.noising import Exact, noise
+from lapwing.query.shares import deviation, share_out
+from support.noisy_questions import declared, question, undeclared
+from support.streams import SeededStream
+
+Floats = NDArray[np.float64]
+SIZES = {0: 3, 1: 4, 2: 2}
+SETS = [(), (0,), (1,), (0, 1), (1, 0), (2, 1), (0, 1, 2)]
+
+
+def summing(keys: tuple[int, ...]) -> Floats:
+    """The matrix that sums the full table over all keys but these."""
+    cells = list(product(*(range(size) for size in SIZES.values())))
+    groups = list(product(*(range(SIZES[key]) for key in keys)))
+    matrix = np.zeros((len(groups), len(cells)))
+    for j, cell in enumerate(cells):
+        matrix[groups.index(tuple(cell[key] for key in keys)), j] = 1
+    return matrix
+
+
+def measured(sets: list[tuple[int, ...]], seed: int) -> list[Measured]:
+    generator = np.random.Generator(np.random.Philox(seed))
+    truth = generator.integers(0, 20, math.prod(SIZES.values()))
+    found = []
+    for keys in sets:
+        variance = float(generator.uniform(0.5, 9))
+        exact = summing(keys) @ truth
+        noisy = exact + generator.normal(0, math.sqrt(variance), len(exact))
+        found.append(Measured(keys, noisy.reshape([SIZES[key] for key in keys]), variance))
+    return found
+
+
+some_sets = st.lists(st.sampled_from(SETS), min_size=1, max_size=5)
+
+
+@given(some_sets, st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_it_is_the_weighted_least_squares_solution(sets: list[tuple[int, ...]], seed: int) -> None:
+    found = measured(sets, seed)
+    rows = np.concatenate([summing(one.keys) / math.sqrt(one.variance) for one in found])
+    goal = np.concatenate([one.values.ravel() / math.sqrt(one.variance) for one in found])
+    inverse = np.linalg.pinv(rows)
+    for one, (values, variance) in zip(found, reconcile(found, SIZES), strict=True):
+        matrix = summing(one.keys)
+        assert values.ravel() == pytest.approx(matrix @ inverse @ goal, abs=1e-6)
+        # The textbook's variance of each number: all alike, and never above the raw one.
+        spread = np.diag(matrix @ inverse @ inverse.T @ matrix.T)
+        assert np.full(len(matrix), variance) == pytest.approx(spread, rel=1e-6)
+        assert variance <= one.variance * (1 + 1e-9)
+
+
+@given(some_sets, st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_without_negative_cells_totals_still_are_the_sums(sets: list[tuple[int, ...]], seed: int) -> None:
+    found = measured(sets, seed)
+    lowered = [Measured(one.keys, one.values - 15, one.variance) for one in found]
+    values = not_negative(lowered, SIZES)
+    totals = [float(one.sum()) for one in values]
+    assert totals == pytest.approx([totals[0]] * len(totals), abs=1e-6)
+    assert all(one.min() >= 0 for one in values)
+    by_ward = [
+        one.sum(axis=m.keys.index(1)) for one, m in zip(values, found, strict=True) if m.keys[:2] == (0, 1)
+    ]
+    for one in by_ward[1:]:
+        assert one.reshape(3, -1).sum(axis=1) == pytest.approx(
+            by_ward[0].reshape(3, -1).sum(axis=1), abs=1e-6
+        )
+
+
+def test_the_table_without_negative_cells_is_nearly_the_nearest() -> None:
+    """Nothing is gained by many more rounds, and no small step that keeps to it comes nearer."""
+    found = [Measured(m.keys, m.values - 8, m.variance) for m in measured([(0, 1, 2), (0,), ()], 3)]
+    values = not_negative(found, SIZES)
+
+    def distance(table: Floats) -> float:
+        sums = [(summing(m.keys) @ table).reshape(m.values.shape) for m in found]
+        return sum(
+            float(((s - m.values) ** 2).sum()) / m.variance for s, m in zip(sums, found, strict=True)
+        )
+
+    table, best = values[0].ravel(), distance(values[0].ravel())
+    for i in range(len(table)):
+        for step in (-0.1, 0.1):
+            moved = table.copy()
+            moved[i] = max(moved[i] + step, 0)
+            assert distance(moved) >= best - 1e-3
+
+
+def test_errors_shrink_and_intervals_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over 60 releases (the stream is seeded): errors fall in each grouping, intervals hold 95 % or so."""
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(91))
+    keys = declared(8), declared(12, "sex")
+    asked = question(*keys, sets=((0, 1), (0,), (1,), ()), parts=1)
+    shares = share_out(asked, epsilon=1, delta=0, noise="laplace")
+    truth = np.arange(96).reshape(8, 12) % 17 * 3
+    sums = [truth.ravel(), truth.sum(axis=1), truth.sum(axis=0), np.array([truth.sum()])]
+    raw, better, covered = np.zeros(4), np.zeros(4), []
+    for _ in range(60):
+        noisy = noise(shares, [Exact(one.reshape(-1, 1)) for one in sums])
+        values = {s: one.parts[0] for s, one in enumerate(noisy)}
+        found = agree(shares, 0, values, Fraction(95, 100))
+        for s, one in found.items():
+            raw[s] += np.mean((values[s] - sums[s]) ** 2)
+            better[s] += np.mean((one.values - sums[s]) ** 2)
+            covered.append(np.mean(np.abs(one.centre - sums[s]) <= one.half))
+            assert one.values.min() >= 0
+            assert float(one.values.sum()) == pytest.approx(float(found[3].values.sum()))
+    assert np.all(better < raw)
+    assert 0.93 <= float(np.mean(covered)) <= 0.99
+    assert deviation(shares.mechanism(0, 0)) == deviation(shares.mechanism(3, 0))
+
+
+def test_only_groupings_of_declared_keys_that_add_up_are_made_to_agree() -> None:
+    both = question(declared(2), undeclared(), sets=((0,), (1,), ()), parts=4)
+    assert agreeable(both) == [0, 2]
+    assert agreeable(question(declared(2))) == []
+    wide = question(declared(2000), declared(2000, "sex"), sets=((0,), (1,)))
+    assert agreeable(wide) == []
+    assert [adds_up(both, part) for part in range(4)] == [True, True, True, False]
+    assert [counts_rows(both, part) for part in range(4)] == [True, False, False, True]

@@ -1,0 +1,93 @@
+"""Bound questions for tests of shares, noise, intervals and estimates: no SQL, no engine."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+
+from lapwing.query.expression import Reference
+from lapwing.query.kinds import Choice, Kind, Number, Text
+from lapwing.query.noising import Exact
+from lapwing.query.question import (
+    Key,
+    KeyValue,
+    Order,
+    Output,
+    Part,
+    Question,
+    Released,
+    Spectrum,
+    Statistic,
+    Sum,
+)
+from lapwing.query.relation import Scan
+from lapwing.query.shares import cells_of, is_declared
+
+STAY = Number(Fraction(1), 0, 60)
+X = Reference("stay", STAY)
+SUMS = (Sum("rows"), Sum("sum", X), Sum("sum", X), Sum("units"))
+COUNT = Statistic("count", (0,))
+AVG = Statistic("avg", (1, 0), STAY, 30)
+VAR = Statistic("var_pop", (1, 0, 2), STAY, 30)
+
+
+def declared(size: int, name: str = "ward") -> Key:
+    """A key with so many declared values."""
+    return Key(name, Reference(name, Choice(tuple(f"{name}{i}" for i in range(size)))), range(size))
+
+
+def undeclared(name: str = "town") -> Key:
+    """A key whose values are selected."""
+    return Key(name, Reference(name, Text()), None)
+
+
+def parts_for(rows: int, count: int = 1) -> tuple[Part, ...]:
+    """Rows, the sum around 30, the sum of its squares, people: the first so many of them."""
+    every = (
+        Part("rows", ((1, 0),), rows, rows**2),
+        Part("sum of stay", ((1, 1),), 30 * rows, 900 * rows**2, Fraction(1, 2)),
+        Part("squares of stay", ((1, 2),), 900 * rows, 810_000 * rows**2, Fraction(1, 2)),
+        Part("people", ((1, 3),), rows, rows),
+    )
+    return every[:count]
+
+
+def question(
+    *keys: Key,
+    sets: tuple[tuple[int, ...], ...] | None = None,
+    parts: int = 1,
+    rows: int = 1,
+    outputs: tuple[Released, ...] = (COUNT,),
+    spectra: tuple[Kind, ...] = (),
+    having: Released | None = None,
+    order: tuple[Order, ...] = (),
+    limit: int | None = None,
+    offset: int = 0,
+) -> Question:
+    """All keys and the outputs, named c0, c1, …"""
+    shown = tuple(Output(key.name, KeyValue(i)) for i, key in enumerate(keys))
+    columns = tuple(Output(f"c{i}", value) for i, value in enumerate(outputs))
+    return Question(
+        source=Scan("visits", (("stay", STAY),), rows),
+        keys=keys,
+        sets=sets or (tuple(range(len(keys))),),
+        sums=SUMS,
+        parts=parts_for(rows, parts),
+        spectra=tuple(Spectrum("stay", X, kind, rows) for kind in spectra),
+        outputs=shown + columns,
+        rows=rows,
+        having=having,
+        order=order,
+        limit=limit,
+        offset=offset,
+    )
+
+
+def exact(asked: Question, value: int = 0) -> list[Exact]:
+    """The same value for every part in every group of declared keys."""
+    found = []
+    for s in range(len(asked.sets)):
+        assert is_declared(asked, s)
+        found.append(Exact(np.full((cells_of(asked, s), len(asked.parts)), value, dtype=np.int64)))
+    return found

@@ -1,0 +1,68 @@
+"""Small private tables, their policies, and their coded rows on DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lapwing.query.coded import coded
+from lapwing.query.kinds import Kind, Number
+from lapwing.query.policy import Blocks, Column, Policy, Source, Table, UnitBy
+from lapwing.query.sources import open_sources
+
+KEY = bytes(range(32))
+OTHER_KEY = bytes(range(1, 33))
+Row = tuple[Any, ...]
+
+
+def whole(first: int, last: int) -> Number:
+    return Number(Fraction(1), first, last)
+
+
+def store(path: Path, rows: Mapping[str, Sequence[object] | pa.Array]) -> Path:
+    pq.write_table(pa.table({name: pa.array(values) for name, values in rows.items()}), path)
+    return path
+
+
+def table_of(
+    location: Path | str, columns: Mapping[str, Kind], *,
+    name: str = "visits", unit: UnitBy | str = "who", rows: int = 5, form: str = "parquet",
+    inside: str = "", primary_key: tuple[str, ...] = (), missing: Mapping[str, int] | None = None,
+) -> Table:  # fmt: skip
+    declared = {
+        column: Column(column, kind, (missing or {}).get(column)) for column, kind in columns.items()
+    }
+    by = UnitBy(unit) if isinstance(unit, str) else unit
+    return Table(name, Source("duckdb", str(location), inside, form), declared, by, rows, primary_key)
+
+
+def policy_of(
+    folder: Path, *tables: Table, blocks: Blocks | None = None, protects: str = "person"
+) -> Policy:
+    return Policy(
+        folder / "clinic.toml", "clinic", Fraction(1), Fraction(0), Fraction(0),
+        {table.name: table for table in tables}, blocks, "", {}, protects,
+    )  # fmt: skip
+
+
+def coded_rows(
+    policy: Policy, *columns: str, table: str = "visits", key: bytes = KEY, threads: int | None = None
+) -> list[Row]:
+    """Units, ranks and some columns of the coded table, sorted."""
+    opened = open_sources(policy, threads=threads)
+    try:
+        sql = coded(policy, policy.tables[table], opened.engine, key, relations=opened.relations)
+        names = ", ".join(["lapwing_unit", "lapwing_rank", *columns])
+        found = opened.engine.run(f"SELECT {names} FROM ({sql}) AS b")
+    finally:
+        opened.engine.close()
+    return rows_of(found)
+
+
+def rows_of(table: pa.Table) -> list[Row]:
+    return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)

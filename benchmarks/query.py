@@ -48,14 +48,14 @@ from benchmarks.query_error import error_figures
 from benchmarks.query_peers import compare_peers
 
 from lapwing.ledger.charging import charge
+from lapwing.query.answering.estimate import estimate
+from lapwing.query.answering.noising import noise
+from lapwing.query.bounded.prepare import prepare
+from lapwing.query.bounded.prepared import folder_of
+from lapwing.query.bounded.reader import row_key
+from lapwing.query.bounded.sources import open_sources
 from lapwing.query.dataset import Dataset
-from lapwing.query.estimate import estimate
-from lapwing.query.noising import noise
-from lapwing.query.prepare import prepare
-from lapwing.query.prepared import folder_of
-from lapwing.query.reader import row_key
 from lapwing.query.releasing import Releasing
-from lapwing.query.sources import open_sources
 
 BOUND = 5
 ABOVE_ALL = 100  # more rows than any person has

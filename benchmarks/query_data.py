@@ -16,7 +16,7 @@ from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
 from lapwing.query.dataset import Dataset
 from lapwing.query.dataset import open as open_dataset
-from lapwing.query.question import Question
+from lapwing.query.language.question import Question
 
 WARDS = 100
 STREETS = 100_000

@@ -18,10 +18,10 @@ from benchmarks.query_data import (
     write_policy,
 )
 
+from lapwing.query.answering.estimate import estimate
+from lapwing.query.answering.noising import Exact, noise
+from lapwing.query.answering.shares import deviation
 from lapwing.query.dataset import Dataset
-from lapwing.query.estimate import estimate
-from lapwing.query.noising import Exact, noise
-from lapwing.query.shares import deviation
 
 ROWS = 5  # of a person
 DRAWS = 30_000  # of each interval

@@ -16,13 +16,13 @@ from random import Random
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.bind_question import bind
-from lapwing.query.catalog import Catalog
-from lapwing.query.estimate import estimate
-from lapwing.query.noising import noise
-from lapwing.query.reader import Reader
-from lapwing.query.refused import Refused
-from lapwing.query.shares import share_out
+from lapwing.query.answering.estimate import estimate
+from lapwing.query.answering.noising import noise
+from lapwing.query.answering.shares import share_out
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind
+from lapwing.query.binding.refused import Refused
+from lapwing.query.bounded.reader import Reader
 from query.test_neighbours import require_close
 from support.clinic import clinic_catalog, people, write_clinic
 from support.sql_grammar import question

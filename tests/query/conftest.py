@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from lapwing.query.dataset import Dataset
-from lapwing.query.policy_file import load
+from lapwing.query.policies.file import load
 
 POLICY = """
 [dataset]

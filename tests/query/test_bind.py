@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.query.bind_question import normal_form
-from lapwing.query.catalog import Catalog
-from lapwing.query.kinds import Choice, Number, Text
-from lapwing.query.policy import Column, UnitBy
-from lapwing.query.public import PublicTable
-from lapwing.query.question import Computed, Question, Statistic
-from lapwing.query.refused import Refused
-from lapwing.query.relation import UNIT
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import normal_form
+from lapwing.query.binding.public import PublicTable
+from lapwing.query.binding.refused import Refused
+from lapwing.query.language.kinds import Choice, Number, Text
+from lapwing.query.language.question import Computed, Question, Statistic
+from lapwing.query.language.relation import UNIT
+from lapwing.query.policies.policy import Column, UnitBy
 from support.clinic import asked, by_month, clinic_catalog
 from support.evaluated import evaluated
 

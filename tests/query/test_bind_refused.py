@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.question import Question
-from lapwing.query.refused import Refused
+from lapwing.query.binding.refused import Refused
+from lapwing.query.language.question import Question
 from support.clinic import asked, clinic_catalog
 from support.sql_grammar import question
 

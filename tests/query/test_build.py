@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.query.build import added, apply, number, with_kind
-from lapwing.query.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.kinds import Number, Truth
-from lapwing.query.refused import Refused
+from lapwing.query.binding.build import added, apply, number, with_kind
+from lapwing.query.binding.refused import Refused
+from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
+from lapwing.query.language.kinds import Number, Truth
 from support.arithmetic import Made, numbers, row_of
 from support.small_kinds import (
     KINDS,

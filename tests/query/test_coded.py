@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.query.keyed_hash import PRIME, Keys
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Period, Text, Truth
-from lapwing.query.policy import Blocks, Policy, UnitBy
+from lapwing.query.bounded.keyed_hash import PRIME, Keys
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth
+from lapwing.query.policies.policy import Blocks, Policy, UnitBy
 from support.private_tables import KEY, OTHER_KEY, coded_rows, policy_of, store, table_of, whole
 
 DAY = 86400

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lapwing.query.consistency import (
+from lapwing.query.answering.consistency import (
     Measured,
     adds_up,
     agree,
@@ -21,8 +21,8 @@ from lapwing.query.consistency import (
     not_negative,
     reconcile,
 )
-from lapwing.query.noising import Exact, noise
-from lapwing.query.shares import deviation, share_out
+from lapwing.query.answering.noising import Exact, noise
+from lapwing.query.answering.shares import deviation, share_out
 from support.noisy_questions import declared, question, undeclared
 from support.streams import SeededStream
 

@@ -13,9 +13,9 @@ import pytest
 import lapwing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, OverBudget, Tampered
-from lapwing.query import registered
+from lapwing.query.bounded import registered
+from lapwing.query.bounded.reader import Reader
 from lapwing.query.dataset import Dataset
-from lapwing.query.reader import Reader
 from query.conftest import POLICY, write_visits
 
 Open = Callable[..., Dataset]

@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 from lapwing.cli.init import init
 from lapwing.errors import BadParameter, BadPolicy, MissingExtra, Unavailable
-from lapwing.query.draft import draft
-from lapwing.query.draft_schema import schema_of, table_name
-from lapwing.query.kinds import Choice, Moment, Number, Truth
-from lapwing.query.policy_file import load
+from lapwing.query.language.kinds import Choice, Moment, Number, Truth
+from lapwing.query.policies.draft import draft
+from lapwing.query.policies.draft_schema import schema_of, table_name
+from lapwing.query.policies.file import load
 from support.postgres import server
 
 # Values that nothing else in a draft would show: texts, numbers, a date, a count.

@@ -11,13 +11,13 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.mechanisms import Laplace
-from lapwing.query.estimate import Rows, decoded, estimate
-from lapwing.query.estimate_spread import Spread, for_width, spread
-from lapwing.query.expression import Reference
-from lapwing.query.kinds import Moment, Number, Truth
-from lapwing.query.noising import Noisy, noise
-from lapwing.query.question import Computed, Key, KeyValue, Order, Plain, Question, Statistic
-from lapwing.query.shares import share_out, wanted_codes
+from lapwing.query.answering.estimate import Rows, decoded, estimate
+from lapwing.query.answering.estimate_spread import Spread, for_width, spread
+from lapwing.query.answering.noising import Noisy, noise
+from lapwing.query.answering.shares import share_out, wanted_codes
+from lapwing.query.language.expression import Reference
+from lapwing.query.language.kinds import Moment, Number, Truth
+from lapwing.query.language.question import Computed, Key, KeyValue, Order, Plain, Question, Statistic
 from support.noisy_questions import AVG, COUNT, STAY, VAR, declared, exact, question, undeclared
 
 SUM = Statistic("sum", (1,), Number(Fraction(1, 4), 0, 60))

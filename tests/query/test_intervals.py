@@ -12,10 +12,17 @@ from numpy.typing import NDArray
 from scipy.stats import laplace, norm
 
 from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.query.estimate_parts import Estimate, Parts, evaluate
-from lapwing.query.intervals import Noises, half_width, mixed_width, plane_width, ratio_bounds, table_width
-from lapwing.query.kinds import Number
-from lapwing.query.question import Statistic
+from lapwing.query.answering.estimate_parts import Estimate, Parts, evaluate
+from lapwing.query.answering.intervals import (
+    Noises,
+    half_width,
+    mixed_width,
+    plane_width,
+    ratio_bounds,
+    table_width,
+)
+from lapwing.query.language.kinds import Number
+from lapwing.query.language.question import Statistic
 from support.laws import between
 from support.streams import SeededStream
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.query.kinds import Moment
-from lapwing.query.narrow import period_of
-from lapwing.query.relation import blocks_of, scans_of
+from lapwing.query.binding.narrow import period_of
+from lapwing.query.language.kinds import Moment
+from lapwing.query.language.relation import blocks_of, scans_of
 from support.clinic import asked, by_month, clinic_catalog, day
 
 COHORTS = clinic_catalog()

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.query.bind_question import bind
-from lapwing.query.catalog import Catalog
-from lapwing.query.noising import Exact
-from lapwing.query.policy import Blocks, Policy
-from lapwing.query.prepare import prepare
-from lapwing.query.question import Question
-from lapwing.query.reader import Reader
+from lapwing.query.answering.noising import Exact
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind
+from lapwing.query.bounded.prepare import prepare
+from lapwing.query.bounded.reader import Reader
+from lapwing.query.language.question import Question
+from lapwing.query.policies.policy import Blocks, Policy
 from support.hospital import ENGINES, FIRST_DAY, QUESTIONS, WARDS, Hospital, invented, policy_for
 
 Found = list[tuple[Question, list[Exact]]]

@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadValue
-from lapwing.query.kinds import Number
-from lapwing.query.noising import Counted, Exact, noise
-from lapwing.query.question import Statistic
-from lapwing.query.shares import deviation, share_out
+from lapwing.query.answering.noising import Counted, Exact, noise
+from lapwing.query.answering.shares import deviation, share_out
+from lapwing.query.language.kinds import Number
+from lapwing.query.language.question import Statistic
 from support.noisy_questions import COUNT, STAY, declared, exact, question, undeclared
 from support.streams import SeededStream
 

@@ -16,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadPolicy
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policy import Blocks, Policy, Source, UnitBy
-from lapwing.query.policy_check import BLOCKS, period_of
-from lapwing.query.policy_columns import COLUMN
-from lapwing.query.policy_file import ROOT, load, nice_below
-from lapwing.query.policy_tables import TABLE as TABLE_KEYS
-from lapwing.query.policy_tables import UNIT
-from lapwing.query.policy_text import lines_of
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
+from lapwing.query.policies.check import BLOCKS, period_of
+from lapwing.query.policies.columns import COLUMN
+from lapwing.query.policies.file import ROOT, load, nice_below
+from lapwing.query.policies.policy import Blocks, Policy, Source, UnitBy
+from lapwing.query.policies.tables import TABLE as TABLE_KEYS
+from lapwing.query.policies.tables import UNIT
+from lapwing.query.policies.text import lines_of
 
 HEAD = """\
 [dataset]

@@ -12,12 +12,12 @@ import pytest
 
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import Unavailable
-from lapwing.query import prepare as preparing
-from lapwing.query.coded import Bounded
-from lapwing.query.kinds import Kind, Text
-from lapwing.query.policy import Blocks, Policy, UnitBy
-from lapwing.query.prepare import prepare
-from lapwing.query.prepared import Prepared, current, files_of, folder_of
+from lapwing.query.bounded import prepare as preparing
+from lapwing.query.bounded.coded import Bounded
+from lapwing.query.bounded.prepare import prepare
+from lapwing.query.bounded.prepared import Prepared, current, files_of, folder_of
+from lapwing.query.language.kinds import Kind, Text
+from lapwing.query.policies.policy import Blocks, Policy, UnitBy
 from support.private_tables import (
     KEY,
     OTHER_KEY,

@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policy import Blocks, Policy, Source
-from lapwing.query.prepare import prepare
-from lapwing.query.prepared import Prepared, current
-from lapwing.query.sources import open_sources
+from lapwing.query.bounded.prepare import prepare
+from lapwing.query.bounded.prepared import Prepared, current
+from lapwing.query.bounded.sources import open_sources
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
+from lapwing.query.policies.policy import Blocks, Policy, Source
 from support.postgres import server
 from support.private_tables import KEY, Row, coded_rows, policy_of, rows_of, table_of, whole
 from support.spark import spark

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.query import public
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
-from lapwing.query.public import PublicTable, can_be, code_of, kind_of
-from lapwing.query.relation import PublicScan
+from lapwing.query.binding import public
+from lapwing.query.binding.public import PublicTable, can_be, code_of, kind_of
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
+from lapwing.query.language.relation import PublicScan
 
 WHOLE = Number(Fraction(1), 0, 60)
 VALUES = st.one_of(

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.query.expression import Constant, Reference
-from lapwing.query.kinds import Kind, Number, Truth
-from lapwing.query.relation import (
+from lapwing.query.language.expression import Constant, Reference
+from lapwing.query.language.kinds import Kind, Number, Truth
+from lapwing.query.language.relation import (
     Filter,
     Join,
     PerUnit,

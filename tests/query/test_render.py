@@ -11,12 +11,14 @@ import pyarrow as pa
 import pytest
 
 from lapwing.engines.duckdb_spelling import DuckDbSpelling
-from lapwing.query.build import added, multiplied, number
-from lapwing.query.coded import coded
-from lapwing.query.expression import Apply, Expression, Op, Reference
-from lapwing.query.kinds import Choice, Kind, Number, Person, Text, Truth
-from lapwing.query.question import Key, Question, Spectrum, Sum
-from lapwing.query.relation import (
+from lapwing.query.binding.build import added, multiplied, number
+from lapwing.query.bounded.coded import coded
+from lapwing.query.bounded.render import bounded_name, render, shipped_name, with_bounded
+from lapwing.query.bounded.sources import open_sources
+from lapwing.query.language.expression import Apply, Expression, Op, Reference
+from lapwing.query.language.kinds import Choice, Kind, Number, Person, Text, Truth
+from lapwing.query.language.question import Key, Question, Spectrum, Sum
+from lapwing.query.language.relation import (
     UNIT,
     Filter,
     Join,
@@ -27,8 +29,6 @@ from lapwing.query.relation import (
     Scan,
     UnionAll,
 )
-from lapwing.query.render import bounded_name, render, shipped_name, with_bounded
-from lapwing.query.sources import open_sources
 from support.private_tables import KEY, policy_of, store, table_of, whole
 
 WARD, STAY, COST = Choice(("A", "B", "C")), whole(0, 60), Number(whole(0, 1).step, 0, 100_000)

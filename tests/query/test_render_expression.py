@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.duckdb_spelling import DuckDbSpelling
-from lapwing.query import build
-from lapwing.query.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.refused import Refused
-from lapwing.query.render_expression import LONGEST, WRITTEN, Writer
+from lapwing.query.binding import build
+from lapwing.query.binding.refused import Refused
+from lapwing.query.bounded.render_expression import LONGEST, WRITTEN, Writer
+from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
 from support.evaluated import PARTS, evaluated
 from support.private_tables import whole
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lapwing.errors import BadParameter
 from lapwing.mechanisms import Extreme, Gaussian, Laplace, Quantile
 from lapwing.privacy.convert import loss_to_epsilon, zcdp_cap, zcdp_to_epsilon
-from lapwing.query.question import Computed, Plain, Question, Statistic
-from lapwing.query.shares import Shares, deviation, most_rho, share_out
+from lapwing.query.answering.shares import Shares, deviation, most_rho, share_out
+from lapwing.query.language.question import Computed, Plain, Question, Statistic
 from support.noisy_questions import AVG, COUNT, STAY, VAR, declared, question, undeclared
 
 MEDIAN = Statistic("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.query.build import null_of
-from lapwing.query.expression import Constant, Expression, Op, Reference
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Person, Text, Truth
-from lapwing.query.refused import Refused
-from lapwing.query.unify import compared, is_in, joint_kind, seconds_of, unified
+from lapwing.query.binding.build import null_of
+from lapwing.query.binding.refused import Refused
+from lapwing.query.binding.unify import compared, is_in, joint_kind, seconds_of, unified
+from lapwing.query.language.expression import Constant, Expression, Op, Reference
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Person, Text, Truth
 from support.evaluated import evaluated
 from support.small_kinds import KINDS, bound, equal, meaning, require_within, rows_over
 

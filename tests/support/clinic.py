@@ -10,12 +10,12 @@ from random import Random
 
 import duckdb
 
-from lapwing.query.bind_question import bind
-from lapwing.query.catalog import Catalog
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policy import Blocks, Column, Policy, Source, Table, UnitBy
-from lapwing.query.public import PublicTable
-from lapwing.query.question import Question
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind
+from lapwing.query.binding.public import PublicTable
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
+from lapwing.query.language.question import Question
+from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table, UnitBy
 
 VISITS_PER_PERSON = 5
 COHORTS = Blocks("unit", 64)

@@ -14,9 +14,9 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lapwing.query.kinds import Choice, Moment, Number, Text, Truth
-from lapwing.query.policy import Blocks, Column, Policy, Source, Table, UnitBy
-from lapwing.query.public import PublicTable
+from lapwing.query.binding.public import PublicTable
+from lapwing.query.language.kinds import Choice, Moment, Number, Text, Truth
+from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table, UnitBy
 from support.postgres import server
 from support.spark import spark
 

@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from lapwing.query.expression import Reference
-from lapwing.query.kinds import Choice, Kind, Number, Text
-from lapwing.query.noising import Exact
-from lapwing.query.question import (
+from lapwing.query.answering.noising import Exact
+from lapwing.query.answering.shares import cells_of, is_declared
+from lapwing.query.language.expression import Reference
+from lapwing.query.language.kinds import Choice, Kind, Number, Text
+from lapwing.query.language.question import (
     Key,
     KeyValue,
     Order,
@@ -21,8 +22,7 @@ from lapwing.query.question import (
     Statistic,
     Sum,
 )
-from lapwing.query.relation import Scan
-from lapwing.query.shares import cells_of, is_declared
+from lapwing.query.language.relation import Scan
 
 STAY = Number(Fraction(1), 0, 60)
 X = Reference("stay", STAY)

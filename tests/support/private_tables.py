@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lapwing.query.coded import coded
-from lapwing.query.kinds import Kind, Number
-from lapwing.query.policy import Blocks, Column, Policy, Source, Table, UnitBy
-from lapwing.query.sources import open_sources
+from lapwing.query.bounded.coded import coded
+from lapwing.query.bounded.sources import open_sources
+from lapwing.query.language.kinds import Kind, Number
+from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table, UnitBy
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))

@@ -10,11 +10,11 @@ from typing import Any
 
 from sqlglot import exp, parse_one
 
-from lapwing.query.build import LARGEST
-from lapwing.query.expression import Apply, Constant, Expression, Reference
-from lapwing.query.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
-from lapwing.query.scalar import Binder
-from lapwing.query.scope import Scope, Source
+from lapwing.query.binding.build import LARGEST
+from lapwing.query.binding.scalar import Binder
+from lapwing.query.binding.scope import Scope, Source
+from lapwing.query.language.expression import Apply, Constant, Expression, Reference
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
 from support.evaluated import evaluated
 
 Row = Mapping[str, Any]

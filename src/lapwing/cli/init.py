@@ -12,7 +12,7 @@ import typer
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.query.draft_schema import Schema
+    from lapwing.query.policies.draft_schema import Schema
 
 
 def init(
@@ -31,8 +31,8 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
 ) -> None:
     """Draft a policy from the names and types of columns. No value of the data is copied."""
-    from lapwing.query.draft import draft_of  # noqa: PLC0415
-    from lapwing.query.draft_schema import schema_of  # noqa: PLC0415
+    from lapwing.query.policies.draft import draft_of  # noqa: PLC0415
+    from lapwing.query.policies.draft_schema import schema_of  # noqa: PLC0415
 
     schema = schema_of(source, folder=Path.cwd())
     target = output if output is not None else Path(f"{schema.table}.toml")
@@ -48,7 +48,7 @@ def init(
 
 
 def _ask(schema: Schema) -> str | None:
-    from lapwing.query.draft_schema import checked_unit  # noqa: PLC0415
+    from lapwing.query.policies.draft_schema import checked_unit  # noqa: PLC0415
 
     print("Which column says whom a row is about?")
     for name, kind in schema.columns:

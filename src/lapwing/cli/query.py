@@ -16,7 +16,7 @@ from lapwing.cli.opened import AsJson, plainly, print_json
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.query.answer import Answer
+    from lapwing.query.answering.answer import Answer
     from lapwing.query.dataset import Dataset
     from lapwing.query.plan import Plan
 
@@ -209,8 +209,8 @@ def looked(
     receipt: Annotated[int, typer.Argument(help="The receipt of a question that failed.")],
 ) -> None:
     """Let a question that failed be asked again. The curator's decision: why it failed may be private."""
-    from lapwing.query import registered  # noqa: PLC0415
-    from lapwing.query.policy_file import load  # noqa: PLC0415
+    from lapwing.query.bounded import registered  # noqa: PLC0415
+    from lapwing.query.policies.file import load  # noqa: PLC0415
 
     with plainly():
         registered.look_at(load(policy), receipt)

@@ -10,7 +10,7 @@ from lapwing.cli.show import console, heading, indented, points, table
 from lapwing.query.plan import described, listed
 
 if TYPE_CHECKING:
-    from lapwing.query.answer import Answer
+    from lapwing.query.answering.answer import Answer
     from lapwing.query.plan import Plan
 
 MOST_ROWS = 60

@@ -19,9 +19,9 @@ from lapwing.ledger import Account, DataSet, Ledger, Slices, Unit, append, regis
 from lapwing.ledger import data as data_sets
 from lapwing.ledger.places import is_postgres
 from lapwing.privacy import Relation
-from lapwing.query.blocks import block_label, block_labels, rule_of
-from lapwing.query.policy import Policy
-from lapwing.query.policy_check import period_of
+from lapwing.query.policies.blocks import block_label, block_labels, rule_of
+from lapwing.query.policies.check import period_of
+from lapwing.query.policies.policy import Policy
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
 EVERYBODY_ELSE = "*"

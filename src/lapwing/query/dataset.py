@@ -20,22 +20,24 @@ from lapwing.errors import BadParameter
 from lapwing.exact import Number
 from lapwing.ledger import Ledger
 from lapwing.mechanisms.spread import checked_confidence
-from lapwing.query import custody, prepared, registered
-from lapwing.query.answer import Answer
-from lapwing.query.bind_question import bind, normal_form
-from lapwing.query.catalog import Catalog
-from lapwing.query.estimate import estimate
-from lapwing.query.fake import fake_reader
-from lapwing.query.noising import Record, noise
+from lapwing.query import custody
+from lapwing.query.answering.answer import Answer
+from lapwing.query.answering.estimate import estimate
+from lapwing.query.answering.noising import Record, noise
+from lapwing.query.answering.stored import Asked
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind, normal_form
+from lapwing.query.binding.public import PublicTable
+from lapwing.query.bounded import prepared, registered
+from lapwing.query.bounded.fake import fake_reader
+from lapwing.query.bounded.prepare import prepare
+from lapwing.query.bounded.reader import Reader, read_public, row_key, shown_statements, unit_ids
+from lapwing.query.bounded.render import Statements
+from lapwing.query.language.question import Question
 from lapwing.query.plan import Plan
-from lapwing.query.policy import Policy
-from lapwing.query.policy_file import load
-from lapwing.query.prepare import prepare
-from lapwing.query.public import PublicTable
-from lapwing.query.question import Question
-from lapwing.query.reader import Reader, read_public, row_key, shown_statements, unit_ids
+from lapwing.query.policies.file import load
+from lapwing.query.policies.policy import Policy
 from lapwing.query.releasing import Releasing
-from lapwing.query.render import Statements
 from lapwing.query.search import (
     SIZES,
     bounds_question,
@@ -45,7 +47,6 @@ from lapwing.query.search import (
     searched_policy,
     sizes_question,
 )
-from lapwing.query.stored import Asked
 from lapwing.query.wish import Wish
 
 

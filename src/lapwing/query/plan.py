@@ -8,15 +8,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
-from lapwing.query.blocks import block_labels, codes_of_blocks
-from lapwing.query.estimate_spread import Spread, spread
-from lapwing.query.question import Question
-from lapwing.query.relation import blocks_of, scans_of
-from lapwing.query.shares import Shares
-from lapwing.query.stored import Asked
+from lapwing.query.answering.estimate_spread import Spread, spread
+from lapwing.query.answering.shares import Shares
+from lapwing.query.answering.stored import Asked
+from lapwing.query.language.question import Question
+from lapwing.query.language.relation import blocks_of, scans_of
+from lapwing.query.policies.blocks import block_labels, codes_of_blocks
 
 if TYPE_CHECKING:
-    from lapwing.query.answer import Answer
+    from lapwing.query.answering.answer import Answer
     from lapwing.query.dataset import Dataset
 
 CONFIDENCE_OF_THRESHOLD = Fraction(95, 100)

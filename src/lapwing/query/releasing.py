@@ -17,14 +17,15 @@ from lapwing.errors import BadParameter, Held, InProgress, WorkEnded
 from lapwing.gate import Gate, State
 from lapwing.ledger import Receipt
 from lapwing.privacy import Relation
-from lapwing.query import custody, registered
-from lapwing.query.answer import Answer
-from lapwing.query.combine import can_be_combined, combined
-from lapwing.query.estimate import estimate
-from lapwing.query.noising import Noisy, noise
+from lapwing.query import custody
+from lapwing.query.answering.answer import Answer
+from lapwing.query.answering.combine import can_be_combined, combined
+from lapwing.query.answering.estimate import estimate
+from lapwing.query.answering.noising import Noisy, noise
+from lapwing.query.answering.shares import Shares, share_out
+from lapwing.query.answering.stored import Asked, from_bytes, to_bytes
+from lapwing.query.bounded import registered
 from lapwing.query.plan import Plan
-from lapwing.query.shares import Shares, share_out
-from lapwing.query.stored import Asked, from_bytes, to_bytes
 
 if TYPE_CHECKING:
     from lapwing.query.dataset import Dataset

@@ -13,15 +13,15 @@ from fractions import Fraction
 from lapwing.errors import BadParameter
 from lapwing.exact import Number, positive
 from lapwing.mechanisms import Laplace
-from lapwing.query.answer import Answer
-from lapwing.query.build import apply
-from lapwing.query.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.kinds import Kind
-from lapwing.query.kinds import Number as NumberKind
-from lapwing.query.policy import Column, Policy, Table
-from lapwing.query.question import Key, KeyValue, Output, Part, Question, Statistic, Sum
-from lapwing.query.relation import RANK, Filter, Scan
-from lapwing.query.shares import Shares
+from lapwing.query.answering.answer import Answer
+from lapwing.query.answering.shares import Shares
+from lapwing.query.binding.build import apply
+from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
+from lapwing.query.language.kinds import Kind
+from lapwing.query.language.kinds import Number as NumberKind
+from lapwing.query.language.question import Key, KeyValue, Output, Part, Question, Statistic, Sum
+from lapwing.query.language.relation import RANK, Filter, Scan
+from lapwing.query.policies.policy import Column, Policy, Table
 
 DOUBLINGS = 50  # a searched number has at most 2^50 steps
 _WIDEST = 1 << DOUBLINGS

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 from lapwing.errors import BadParameter
 from lapwing.exact import Number
-from lapwing.query.estimate_spread import for_width
-from lapwing.query.question import Question
-from lapwing.query.shares import Shares, share_out
+from lapwing.query.answering.estimate_spread import for_width
+from lapwing.query.answering.shares import Shares, share_out
+from lapwing.query.language.question import Question
 
 
 @dataclass(frozen=True, slots=True)

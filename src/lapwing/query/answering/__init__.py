@@ -1,0 +1,1 @@
+"""From exact sums to noisy answers: shares, noise, estimates, intervals."""

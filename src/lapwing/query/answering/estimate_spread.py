@@ -1,0 +1,170 @@
+"""What a plan can say about accuracy before anything is released, and the ε that a wish for it costs.
+
+All from the question's text, the policy and the shares. Where an error depends on how many rows there are,
+it is a formula in n, or a number if n was declared or released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lapwing.errors import BadParameter
+from lapwing.exact import Number, positive
+from lapwing.mechanisms import Gaussian
+from lapwing.mechanisms.spread import checked_confidence
+from lapwing.privacy.charge import EPSILON_UNIT
+from lapwing.privacy.loss import LARGEST_EPSILON, SMALLEST_EPSILON
+from lapwing.query.answering.estimate_parts import scale_of
+from lapwing.query.answering.intervals import Noises, half_width
+from lapwing.query.answering.shares import CHOSEN, Shares, share_out, wanted_of
+from lapwing.query.language.kinds import Number as NumberKind
+from lapwing.query.language.question import Computed, Plain, Question, Released, Statistic
+
+DIGITS = 10**4  # ε for a width is found to four digits, rounded up
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How far off a column may be at a confidence: ± a number, a formula in n, or a distance in ranks.
+
+    All None: no statement is made (a key, a comparison, or several uncertain numbers at once).
+    """
+
+    half: float | None = None
+    formula: str | None = None
+    ranks: float | None = None
+
+
+NOTHING = Spread()
+_MIRRORS = ("neg", "abs")
+
+
+def spread(
+    question: Question, shares: Shares, confidence: Number, *, n: int | None = None
+) -> dict[str, Spread]:
+    """The spread of each output; the largest over all groupings. `n` is the size of a group, if known."""
+    level = checked_confidence(confidence)
+    return {output.name: _of(output.value, shares, level, n) for output in question.outputs}
+
+
+def for_width(
+    question: Question,
+    *,
+    within: Number,
+    confidence: Number,
+    delta: Number,
+    noise: str,
+    n: int | None = None,
+) -> Shares:
+    """The least ε (four digits, rounded up) at which every numeric column stays within ±`within`.
+
+    `within` is in each column's own unit. Averages and the like need `n`; quantiles have no such width.
+    """
+    wish, level = positive(within, "within"), checked_confidence(confidence)
+
+    def at(epsilon: Fraction) -> Shares:
+        return share_out(question, epsilon=epsilon, delta=delta, noise=noise)
+
+    def fits(epsilon: Fraction) -> bool:
+        try:
+            shares = at(epsilon)
+        except BadParameter:  # so little ε that some share of it, or the noise, is out of bounds
+            return False
+        return all(half <= wish for half in _halves(question, shares, level, n))
+
+    # What is wrong with δ, the noise's name or a missing n is wrong at every ε.
+    if not _halves(question, at(LARGEST_EPSILON), level, n):
+        raise BadParameter("within", "says nothing about these columns; ask with epsilon")
+    if not fits(LARGEST_EPSILON):
+        raise BadParameter("within", "cannot be reached with any ε up to 1000")
+    return at(_least(fits))
+
+
+def _least(fits: Callable[[Fraction], bool]) -> Fraction:
+    """The least ε that fits, between 1e-9 and 1000: first halving its logarithm, then itself."""
+    low, high = SMALLEST_EPSILON, LARGEST_EPSILON
+    if fits(low):
+        return low
+    while high - low > max(high / DIGITS, Fraction(1, EPSILON_UNIT)):
+        far = high > 4 * low
+        middle = _rounded(Fraction(math.sqrt(low * high)) if far else (low + high) / 2)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _rounded(epsilon: Fraction) -> Fraction:
+    return Fraction(math.ceil(epsilon * EPSILON_UNIT), EPSILON_UNIT)
+
+
+def _halves(question: Question, shares: Shares, level: Fraction, n: int | None) -> list[float]:
+    halves = []
+    for name, found in spread(question, shares, level, n=n).items():
+        if found.formula is not None:
+            why = f'depends on the number of rows for "{name}" (±{found.formula}): '
+            raise BadParameter("within", why + "give n, or ask with epsilon")
+        if found.half is not None:
+            halves.append(found.half)
+    return halves
+
+
+def _of(tree: Released, shares: Shares, level: Fraction, n: int | None) -> Spread:
+    if isinstance(tree, Statistic):
+        found = [_statistic(tree, shares, s, level, n) for s in range(len(shares.question.sets))]
+        return max(found, key=lambda x: (x.half or 0.0, x.ranks or 0.0))
+    if isinstance(tree, Computed):
+        return _computed(tree, shares, level, n)
+    return NOTHING
+
+
+def _computed(tree: Computed, shares: Shares, level: Fraction, n: int | None) -> Spread:
+    """Of one uncertain number and constants, where a straight line leads from one to the other."""
+    uncertain = [i for i, arg in enumerate(tree.args) if not isinstance(arg, Plain)]
+    constants = [arg.value for arg in tree.args if isinstance(arg, Plain)]
+    if len(uncertain) != 1 or not all(isinstance(value, int | float) for value in constants):
+        return NOTHING
+    inner = _of(tree.args[uncertain[0]], shares, level, n)
+    if tree.op in ("+", "-", *_MIRRORS):
+        factor = 1.0
+    elif tree.op == "*" or (tree.op == "/" and uncertain == [0] and constants[0]):
+        value = abs(float(constants[0] or 0))
+        factor = value if tree.op == "*" else 1 / value
+    else:
+        return NOTHING
+    half = None if inner.half is None else factor * inner.half
+    formula = inner.formula
+    if formula is not None and factor != 1:
+        formula = f"{factor:.4g} * {formula}"
+    return Spread(half, formula)
+
+
+def _statistic(s: Statistic, shares: Shares, grouping: int, level: Fraction, n: int | None) -> Spread:
+    if s.function in CHOSEN:
+        return Spread(ranks=float(shares.choice(grouping, wanted_of(s)).spread(level)))
+    mechanisms = [shares.mechanism(grouping, part) for part in s.parts]
+    if s.function in ("count", "sum"):
+        step = s.number.step if isinstance(s.number, NumberKind) and s.function == "sum" else Fraction(1)
+        return Spread(float(step * half_width(mechanisms[0], level)))
+    noises = Noises(shares.noise == "gaussian", level)
+    widths = [float(m.sigma if isinstance(m, Gaussian) else m.scale) for m in mechanisms]
+    one = scale_of(s.number, s.centre)
+    unit = float(one.step)
+    if s.function == "corr":
+        return NOTHING  # it depends on both variances, and 1 is always enough
+    if s.function == "avg":
+        factors = [1.0, float(one.reach)]
+    elif s.function.startswith("covar"):
+        assert s.second is not None
+        other = scale_of(s.second, s.second_centre)
+        both = one.half * other.half
+        factors = [float(other.reach), max(one.reach * other.reach, both), float(one.reach), 1.0]
+        unit *= float(other.step)
+    else:
+        factors = [2.0 * one.reach, max(float(one.reach) ** 2, one.half**2), 1.0]
+        unit **= 2
+    top = unit * float(noises.width([f * w for f, w in zip(factors, widths, strict=True)]))
+    if s.function.startswith("stddev"):  # |√a - √b| <= √|a - b|
+        return Spread(formula=f"sqrt({top:.4g} / n)") if n is None else Spread(math.sqrt(top / max(n, 1)))
+    return Spread(formula=f"{top:.4g} / n") if n is None else Spread(top / max(n, 1))

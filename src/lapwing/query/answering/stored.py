@@ -1,0 +1,103 @@
+"""How an answer lies in the ledger: the noisy numbers as they left the mechanisms, and what was asked.
+
+Everything that people see is computed from these for nothing, at any confidence, as often as they like.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.query.answering.noising import Noisy
+from lapwing.query.answering.shares import Wanted
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked, as far as it decides what is released. All of it is the analyst's own, or public."""
+
+    sql: str  # in one normal form
+    version: int
+    epsilon: Fraction
+    delta: Fraction
+    noise: str
+    rows: int | None
+
+    @property
+    def shape(self) -> str:
+        """The question without its price: answers of one shape can be combined."""
+        return json.dumps([FORMAT, self.sql, self.version, self.rows], ensure_ascii=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is stored and digested."""
+        return {
+            "sql": self.sql, "version": self.version, "epsilon": str(self.epsilon),
+            "delta": str(self.delta), "noise": self.noise, "rows": self.rows,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Asked:
+        """As it was stored."""
+        return cls(
+            found["sql"], found["version"], Fraction(found["epsilon"]), Fraction(found["delta"]),
+            found["noise"], found["rows"],
+        )  # fmt: skip
+
+
+def to_bytes(asked: Asked, noisy: Sequence[Noisy]) -> bytes:
+    """The bytes of an answer."""
+    groupings = [
+        {
+            "groups": one.groups,
+            "keys": one.keys,
+            "parts": [_packed(part) for part in one.parts],
+            "codes": [
+                [want.spectrum, want.function, _text(want.fraction), _packed(codes)]
+                for want, codes in one.codes.items()
+            ],
+        }
+        for one in noisy
+    ]
+    content = {"format": FORMAT, "asked": asked.to_json(), "groupings": groupings}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def from_bytes(content: bytes) -> tuple[Asked, list[Noisy]]:
+    """What `to_bytes` was given."""
+    found = json.loads(content)
+    noisy = [
+        Noisy(
+            tuple(_unpacked(part) for part in one["parts"]),
+            {
+                Wanted(spectrum, function, None if fraction is None else Fraction(fraction)): _unpacked(
+                    codes
+                )
+                for spectrum, function, fraction, codes in one["codes"]
+            },
+            None if one["keys"] is None else [tuple(key) for key in one["keys"]],
+            one["groups"],
+        )
+        for one in found["groupings"]
+    ]
+    return Asked.from_json(found["asked"]), noisy
+
+
+def _text(fraction: Fraction | None) -> str | None:
+    return None if fraction is None else str(fraction)
+
+
+def _packed(values: NDArray[np.int64]) -> str:
+    return base64.b64encode(values.astype("<i8").tobytes()).decode("ascii")
+
+
+def _unpacked(text: str) -> NDArray[np.int64]:
+    return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)

@@ -1,0 +1,229 @@
+"""A private table as engines compute with it: codes, the unit, and each row's rank among the unit's rows.
+
+Claim    a unit's rows and their ranks depend on nothing but the unit's own rows and the key.
+Because  every code comes from one row (or from it and a row that it refers to); a rank is found among rows
+         of one unit, in an order that no position, thread or file has a part in: a keyed hash of the
+         content, then the content. Rows that are alike in both are alike to every question.
+Test     tests/query/test_coded.py
+
+The order is alike on all engines: whole numbers modulo p = 2^31 - 1. The sum of keyed codes x would order
+the rows of every unit alike, and favour the same rows everywhere; x^5 is again one number for each x,
+since 5 does not divide p - 1, and orders them differently for each unit. docs/arguments/ranks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lapwing.engines.engine import Engine
+from lapwing.engines.spelling import Spelling
+from lapwing.errors import BadParameter
+from lapwing.query.bounded.coded_columns import Source, finished, hashed, text_term, whole_term
+from lapwing.query.bounded.keyed_hash import Keys, Term, fifth_power, square
+from lapwing.query.bounded.render_expression import LARGEST
+from lapwing.query.language.kinds import MONTHS, SECONDS, Person, Text
+from lapwing.query.language.relation import BLOCK, RANK, UNIT
+from lapwing.query.policies.policy import Column, Policy, Table, UnitBy
+
+HASH = "lapwing_hash"  # of a declared primary key, which is not itself in the copy
+
+
+def saturation_of(rows_per_unit: int) -> int:
+    """The rank that stands for all greater ones: what 1, 2 or 4 bytes hold on every engine."""
+    return next(most for most in (127, 32_767, 2_147_483_647) if rows_per_unit < most)
+
+
+def coded(
+    policy: Policy, table: Table, engine: Engine, key: bytes, *,
+    relations: Mapping[str, str], arrivals: str = "",
+) -> str:  # fmt: skip
+    """A SELECT over the source, with the key in it: never show it.
+
+    `relations` are FROM items, without an alias, of the private tables' sources, by the tables' names.
+    """
+    bounded = Bounded(policy, table, engine, key, relations, arrivals)
+    return bounded.ranked(bounded.codes())
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """How a table's rows are coded and ranked. `arrivals` is a FROM item of units and their blocks."""
+
+    policy: Policy
+    table: Table
+    engine: Engine
+    key: bytes
+    relations: Mapping[str, str]
+    arrivals: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.table.unit is not None, "public tables have no ranks"
+        if len(self.key) != 32:
+            raise BadParameter("key", "must be 32 bytes")
+
+    @property
+    def columns(self) -> list[Column]:
+        """Those that have a code."""
+        return [column for column in self.table.columns.values() if not isinstance(column.kind, Person)]
+
+    @property
+    def each_row(self) -> bool:
+        """Whether each row is its own unit."""
+        return not self._by.column
+
+    @property
+    def _by(self) -> UnitBy:
+        assert self.table.unit is not None
+        return self.table.unit
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns of `ranked`."""
+        ours = [UNIT, RANK, *([BLOCK] if self.policy.blocks else [])]
+        return [*ours, *map(self._name, self.columns), *([HASH] if self.table.primary_key else [])]
+
+    def codes(self, relation: str = "") -> str:
+        """Units and codes (and the hash of a primary key) of the source's rows, or of some of them."""
+        relation = relation or self.relations[self.table.name]
+        source = self._source(self.table, relation)
+        unit, joined = ("0", "") if self.each_row else self._unit(source)
+        known = "" if self.each_row or joined else f" WHERE {source.is_known(self._by.column)}"
+        raw = [f"{unit} AS {UNIT}"]
+        raw += [f"{source.raw(column)} AS {self._name(column)}" for column in self.columns]
+        done = [UNIT]
+        spelling = self.engine.spelling
+        done += [
+            f"{finished(spelling, column, self._name(column))} AS {self._name(column)}"
+            for column in self.columns
+        ]
+        terms: list[Term] = []
+        for n, name in enumerate(self.table.primary_key):
+            value, term = source.key(name, f"/key {name}", f"lapwing_key{n}")
+            raw.append(f"{value} AS lapwing_key{n}")
+            terms.append(term)
+        if terms:
+            done.append(f"{self._keys.summed([*self._unit_terms(), *terms])} AS {HASH}")
+        tables = f"{relation} AS t{joined}{''.join(source.lookups)}{known}"
+        inner = f"SELECT {', '.join(raw)} FROM {tables}{self._fence}"  # noqa: S608
+        return f"SELECT {', '.join(done)} FROM ({inner}) AS r"  # noqa: S608
+
+    def ranked(self, codes: str) -> str:
+        """Units, ranks, blocks and codes (as `stored`) of rows with units and codes."""
+        x, x2, y, y2, number = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2", "lapwing_number"
+        summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
+        block, joined, where = self._block()
+        first = f"SELECT c.*, {summed} AS {x}{block} FROM ({codes}) AS c{joined}{where}{self._fence}"  # noqa: S608
+        squares = f"{square(x)} AS {x2}{f', {square(y)} AS {y2}' if self.cohorts else ''}"
+        second = f"SELECT x.*, {squares} FROM ({first}) AS x"  # noqa: S608
+        order = fifth_power(x, x2)
+        content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns)
+        rest = self.stored[2:]
+        if self.cohorts:
+            cohort = f"({fifth_power(y, y2)}) % {self.cohorts}"
+            rest[0] = f"{self.engine.spelling.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
+        if self.each_row:
+            # Rows of one hash are numbered; who gets which number makes no difference to any count.
+            third = f"SELECT y.*, {order} AS lapwing_h FROM ({second}) AS y"  # noqa: S608
+            window = f"row_number() OVER (PARTITION BY lapwing_h{content and f' ORDER BY {content}'})"
+            numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z"  # noqa: S608
+            ours = [f"lapwing_h * {1 << 31} + {number} AS {UNIT}", f"{self._rank('1')} AS {RANK}"]
+        else:
+            within = f"{UNIT}, {BLOCK}" if self.sliced else UNIT
+            ordered = f"{order}{content and f', {content}'}"
+            window = f"row_number() OVER (PARTITION BY {within} ORDER BY {ordered})"
+            numbered = f"SELECT y.*, {window} AS {number} FROM ({second}) AS y"  # noqa: S608
+            ours = [UNIT, f"{self._rank(number)} AS {RANK}"]
+        return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n"  # noqa: S608
+
+    @property
+    def sliced(self) -> bool:
+        """Whether blocks are periods of rows."""
+        return self.policy.blocks is not None and self.policy.blocks.by == "row"
+
+    @property
+    def cohorts(self) -> int:
+        """How many cohorts of units there are, or 0."""
+        return self.policy.blocks.cohorts if self.policy.blocks is not None else 0
+
+    @property
+    def _keys(self) -> Keys:
+        return Keys(self.key, f"ranks of {self.table.name}")
+
+    @property
+    def _fence(self) -> str:
+        """PostgreSQL would write what is computed within wherever it is used, and compute it anew."""
+        return " OFFSET 0" if self.engine.name == "postgres" else ""
+
+    def _name(self, column: Column) -> str:
+        return self.engine.spelling.name(column.name)
+
+    def _compared(self, column: Column) -> str:
+        name = self._name(column)
+        return self.engine.spelling.compared_text(name) if isinstance(column.kind, Text) else name
+
+    def _rank(self, number: str) -> str:
+        most = saturation_of(self.table.rows_per_unit)
+        return self.engine.spelling.stored(self.engine.spelling.least([number, str(most)]), 1, most)
+
+    def _source(self, table: Table, relation: str = "") -> Source:
+        relation = relation or self.relations[table.name]
+        return Source(self.engine.spelling, self.engine.columns(relation), table.name)
+
+    @property
+    def has_whole_units(self) -> bool:
+        """Whether units are whole numbers in all tables; else they are texts in all, so that one person
+        has one name, one hash and one cohort everywhere."""
+        tables = [table for table in self.policy.tables.values() if table.unit and table.unit.column]
+        own = [(table, table.unit.column) for table in tables if table.unit and not table.unit.through]
+        return all(self._source(table).is_whole(column) for table, column in own)
+
+    def _unit(self, source: Source) -> tuple[str, str]:
+        """The unit's SQL, and what must be joined to find it: for each unit that the row's key leads to,
+        the row stands once."""
+        by = self._by
+        whole = self.has_whole_units
+        if not by.through:
+            return source.unit(by.column, whole=whole), ""
+        holder = self.policy.tables[by.through]
+        other = self._source(holder)
+        assert holder.unit is not None
+        keys_are_whole = source.is_whole(by.column) and other.is_whole(by.key)
+        key, unit = other.unit(by.key, whole=keys_are_whole), other.unit(holder.unit.column, whole=whole)
+        known = f"{other.is_known(by.key)} AND {other.is_known(holder.unit.column)}"
+        pairs = (
+            f"SELECT DISTINCT {key} AS k, {unit} AS u"  # noqa: S608
+            f" FROM {self.relations[holder.name]} AS t WHERE {known}"
+        )
+        return "w.u", f" INNER JOIN ({pairs}) AS w ON w.k = {source.unit(by.column, whole=keys_are_whole)}"
+
+    def _unit_terms(self) -> list[Term]:
+        term = whole_term if self.each_row or self.has_whole_units else text_term
+        return [term(self.engine.spelling, "/unit", UNIT)]
+
+    def _terms(self) -> list[Term]:
+        spelling = self.engine.spelling
+        content = [term for column in self.columns for term in hashed(spelling, column, self._name(column))]
+        return content if self.each_row else [*self._unit_terms(), *content]
+
+    def _block(self) -> tuple[str, str, str]:
+        """What is selected, joined and demanded for blocks."""
+        blocks, spelling = self.policy.blocks, self.engine.spelling
+        if blocks is None:
+            return "", "", ""
+        if blocks.by == "row":
+            day = spelling.whole(spelling.name(blocks.column), LARGEST)
+            period = spelling.stored(_period(spelling, blocks.every, day), blocks.first, blocks.last)
+            return f", {period} AS {BLOCK}", "", f" WHERE {spelling.name(blocks.column)} IS NOT NULL"
+        if blocks.cohorts:
+            terms = self._terms() if self.each_row else self._unit_terms()
+            return f", {Keys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
+        if not self.arrivals:
+            raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
+        return f", a.{BLOCK}", f" INNER JOIN {self.arrivals} AS a USING ({UNIT})", ""
+
+
+def _period(spelling: Spelling, every: str, day: str) -> str:
+    if every in MONTHS:
+        return spelling.floor_divide(spelling.month_of(day), MONTHS[every])
+    return spelling.floor_divide(day, SECONDS[every] // SECONDS["day"])

@@ -1,0 +1,229 @@
+"""From a source's own values to codes: total, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+from fractions import Fraction
+
+from lapwing.engines.spelling import Spelling
+from lapwing.errors import BadParameter
+from lapwing.query.bounded.keyed_hash import PRIME, Term
+from lapwing.query.bounded.render_expression import LARGEST, literal
+from lapwing.query.language.kinds import SECONDS, Choice, Kind, Moment, Number, Period, Person, Text, Truth
+from lapwing.query.policies.policy import Column
+
+WHOLE = frozenset(
+    [
+        "tinyint",
+        "smallint",
+        "int",
+        "integer",
+        "bigint",
+        "utinyint",
+        "usmallint",
+        "uinteger",
+        "int1",
+        "int2",
+        "int4",
+        "int8",
+        "byte",
+        "short",
+        "long",
+        "smallserial",
+        "serial",
+        "bigserial",
+    ]
+)
+FLOATS = frozenset(["float", "double", "real", "float4", "float8"]) | {"double precision"}
+DECIMALS = ("decimal", "numeric")
+WIDEST = 1 << 62  # of a unit that is a whole number
+EXACT_IN_FLOATS = 1 << 53
+FEW = 8  # values that a CASE finds faster than a join does
+
+
+@dataclass(slots=True)
+class Source:
+    """A FROM item under the alias t, its columns' types, and the lists of values that are joined to it."""
+
+    spelling: Spelling
+    types: Mapping[str, str]
+    where: str  # the table's name, for messages
+    lookups: list[str] = field(default_factory=list)
+    alias: str = "t"
+
+    def column(self, name: str) -> tuple[str, str]:
+        """Its SQL and its type."""
+        found = name if name in self.types else None
+        if found is None:
+            found = next((known for known in self.types if known.lower() == name.lower()), None)
+        if found is None:
+            raise BadParameter(f"tables.{self.where}", f"the source has no column {name!r}")
+        return f"{self.alias}.{self.spelling.name(found)}", self.types[found]
+
+    def is_whole(self, name: str) -> bool:
+        """Whether a column can be a unit as a whole number."""
+        kind = _plain(self.column(name)[1])
+        return kind in WHOLE or kind in FLOATS or kind.startswith(DECIMALS)
+
+    def unit(self, name: str, *, whole: bool) -> str:
+        """A column that tells people apart. People whose names differ in spaces around and in ASCII
+        capitals only are one; nobody is called '' or NaN. Broken numbers are rounded: more become one."""
+        sql, kind = self.column(name)
+        spelling = self.spelling
+        if self.is_whole(name):
+            number = self._whole(sql, kind)
+            return number if whole else spelling.plain_text(number, "bigint")
+        return spelling.lower(spelling.trim(spelling.plain_text(sql, kind)))
+
+    def is_known(self, name: str) -> str:
+        """Whether a unit is somebody. Engines compute conditions apart: this leaves out what is slow."""
+        sql, kind = self.column(name)
+        if self.is_whole(name):
+            return f"{self._whole(sql, kind)} IS NOT NULL"
+        return f"{self.spelling.trim(self.spelling.plain_text(sql, kind))} <> ''"
+
+    def _whole(self, sql: str, kind: str) -> str:
+        if _plain(kind) in WHOLE:
+            return self.spelling.whole(sql, WIDEST)
+        most = EXACT_IN_FLOATS if _plain(kind) in FLOATS else WIDEST
+        steps = self.spelling.clamped_steps(sql, kind, step=Fraction(1), first=-most, last=most)
+        return self.spelling.whole(steps, WIDEST)
+
+    def key(self, name: str, label: str, alias: str) -> tuple[str, Term]:
+        """A column of a primary key, and how it enters the hash under an alias."""
+        sql, kind = self.column(name)
+        if _plain(kind) in WHOLE:
+            return self.spelling.whole(sql, WIDEST), whole_term(self.spelling, label, alias)
+        return self.spelling.plain_text(sql, kind), text_term(self.spelling, label, alias)
+
+    def raw(self, column: Column) -> str:
+        """The code; of times the seconds, since what is used several times is better found once."""
+        sql, kind = self.column(column.name)
+        spelling = self.spelling
+        match column.kind:
+            case Number(step, first, last):
+                low, high = _ends(first, last)
+                return spelling.clamped_steps(sql, kind, step=step, first=low, last=high)
+            case Choice():
+                return self._choice(column.kind, sql, kind)
+            case Moment() | Period():
+                return spelling.whole(spelling.seconds(sql, kind), LARGEST)
+            case Truth():
+                return spelling.truth(sql, kind)
+            case Text():
+                return spelling.plain_text(sql, kind)
+            case Person():
+                raise AssertionError("the unit has no code")
+
+    def _choice(self, choice: Choice, sql: str, kind: str) -> str:
+        """The position among declared values; NULL for others."""
+        values, spelling = choice.values, self.spelling
+        if all(isinstance(value, bool) for value in values):
+            truth = spelling.truth(sql, kind)
+            pairs = [("TRUE" if value else "FALSE", n) for n, value in enumerate(values)]
+            return _case(truth, pairs)
+        numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+        if len(numbers) < len(values):
+            texts = [
+                spelling.text(value if isinstance(value, str) else str(value).lower()) for value in values
+            ]
+            return self._position(spelling.plain_text(sql, kind), texts)
+        if _plain(kind) not in WHOLE:  # beyond the declared ones there is room for "another one"
+            ends = {"first": min(numbers) - 1, "last": max(numbers) + 1}
+            sql = spelling.clamped_steps(sql, kind, step=Fraction(1), **ends)
+        return self._position(spelling.whole(sql, WIDEST), [literal(value) for value in numbers])
+
+    def _position(self, sql: str, values: list[str]) -> str:
+        if len(values) <= FEW:
+            return _case(sql, [(value, n) for n, value in enumerate(values)])
+        alias = f"v{len(self.lookups)}"
+        rows = ", ".join(f"({value}, {n})" for n, value in enumerate(values))
+        self.lookups.append(f" LEFT JOIN (VALUES {rows}) AS {alias}(x, c) ON {alias}.x = {sql}")
+        return f"{alias}.c"
+
+
+def finished(spelling: Spelling, column: Column, raw: str) -> str:
+    """The stored code, from the column that holds the raw one."""
+    kind, missing = column.kind, column.missing
+    if isinstance(kind, Truth):
+        return raw if missing is None else f"coalesce({raw}, {'TRUE' if missing else 'FALSE'})"
+    if isinstance(kind, Text | Person):
+        return raw
+    first, last = bounds_of(kind)
+    sql = raw
+    if isinstance(kind, Moment):
+        assert kind.start == 0, "columns are counted from 1970"
+        inside = _within(spelling, raw, first * kind.seconds, (last + 1) * kind.seconds - 1)
+        sql = f"CASE WHEN {raw} IS NOT NULL THEN {spelling.floor_divide(inside, kind.seconds)} END"
+    elif isinstance(kind, Period):
+        inside = _within(spelling, raw, _start(kind, first), _start(kind, last + 1) - 1)
+        months = spelling.month_of(spelling.floor_divide(inside, SECONDS["day"]))
+        sql = f"CASE WHEN {raw} IS NOT NULL THEN {spelling.floor_divide(months, kind.months)} END"
+    if missing is not None:
+        sql = f"coalesce({sql}, {literal(missing)})"
+    return spelling.stored(sql, first, last)
+
+
+def _within(spelling: Spelling, sql: str, first: int, last: int) -> str:
+    return spelling.least([spelling.greatest([sql, literal(first)]), literal(last)])
+
+
+def _start(period: Period, code: int) -> int:
+    return (period.value(code) - date(1970, 1, 1)).days * SECONDS["day"]
+
+
+def bounds_of(kind: Kind) -> tuple[int, int]:
+    """The least and the greatest code."""
+    match kind:
+        case Choice(values):
+            return 0, len(values) - 1
+        case Number(_, first, last) | Moment(_, first, last) | Period(_, first, last):
+            return _ends(first, last)
+        case _:
+            raise AssertionError(kind)
+
+
+def hashed(spelling: Spelling, column: Column, sql: str) -> list[Term]:
+    """A code, NULL being one more value, as terms of the hash."""
+    match column.kind:
+        case Text():
+            return [text_term(spelling, column.name, sql)]
+        case Truth():
+            value = f"coalesce({spelling.whole(spelling.whole(sql, 1), LARGEST)} + 1, 0)"
+            return [Term(column.name, value, 2)]
+        case kind:
+            first, last = bounds_of(kind)
+            value = f"coalesce({spelling.whole(sql, LARGEST)} - {literal(first - 1)}, 0)"
+            return split(spelling, column.name, value, last - first + 1)
+
+
+def split(spelling: Spelling, label: str, value: str, most: int) -> list[Term]:
+    """A value that may be beyond p is seen in two parts, so that all that differ stay different."""
+    if most < PRIME:
+        return [Term(label, value, most)]
+    high = spelling.floor_divide(value, PRIME)
+    return [Term(label, value, most), Term(f"{label}/p", high, most // PRIME)]
+
+
+def whole_term(spelling: Spelling, label: str, sql: str) -> Term:
+    """Of an 8-byte whole number of any sign, NULL as 0."""
+    return Term(label, f"(coalesce({spelling.whole(sql, WIDEST)}, 0) % {PRIME} + {PRIME})", 2 * PRIME)
+
+
+def text_term(spelling: Spelling, label: str, sql: str) -> Term:
+    """Of a text."""
+    return Term(label, f"coalesce({spelling.whole(spelling.hashed_text(sql), LARGEST)} + 1, 0)", PRIME)
+
+
+def _case(sql: str, pairs: list[tuple[str, int]]) -> str:
+    return f"CASE {sql} {' '.join(f'WHEN {value} THEN {code}' for value, code in pairs)} END"
+
+
+def _ends(first: int | None, last: int | None) -> tuple[int, int]:
+    return (1 - LARGEST if first is None else first, LARGEST - 1 if last is None else last)
+
+
+def _plain(kind: str) -> str:
+    return kind.strip().lower()

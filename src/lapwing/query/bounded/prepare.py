@@ -1,0 +1,272 @@
+"""Preparing: the private tables are coded and ranked once, and stored as a copy beside the policy.
+
+Claim    preparing after each of several batches of files gives the rows and ranks that preparing once does.
+Because  a rank depends on the unit's own rows alone: units without new rows keep theirs, and those with
+         new rows are ranked anew from all of their rows, whose codes the copy holds.
+Test     tests/query/test_prepare.py
+
+The source is only read. The copy is complete and on disk before the manifest points to it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from lapwing.engines.engine import Engine, Progress
+from lapwing.errors import Unavailable
+from lapwing.query.bounded.coded import Bounded
+from lapwing.query.bounded.prepared import Files, Prepared, digest_of, files_of, folder_of, last, sync
+from lapwing.query.bounded.sources import FILES, Opened, open_sources, private_tables
+from lapwing.query.language.relation import BLOCK, RANK, UNIT
+from lapwing.query.policies.check import period_of
+from lapwing.query.policies.policy import Policy, Table
+
+ARRIVALS = "lapwing_arrivals"  # units and the period in which each was first seen
+_NEW = "lapwing_new"
+
+
+def prepare(
+    policy: Policy, key: bytes, *,
+    progress: Progress | None = None, today: date | None = None, threads: int | None = None,
+) -> Prepared:  # fmt: skip
+    """Make a copy of the source as it is now, from the last one where that is possible."""
+    report = progress or (lambda _: None)
+    folder = folder_of(policy)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    with _alone(folder):
+        before, files, digest = last(policy), files_of(policy), digest_of(policy, key)
+        version = 1 if before is None else before.version + 1
+        engine = private_tables(policy)[0].source.engine
+        work = _prepare_duckdb if engine == "duckdb" else _prepare_server
+        ask = _Asked(
+            policy, key, digest, files, version, today or datetime.now(UTC).date(), threads, report
+        )
+        made, end = work(ask, before)
+        if files_of(policy) != files:
+            raise Unavailable("the source changed while it was read. Prepare again. The last copy is kept")
+        made.save()
+        made.remove_others()
+        end()
+    report(1.0)
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    policy: Policy
+    key: bytes
+    digest: str
+    files: dict[str, Files]
+    version: int
+    today: date
+    threads: int | None
+    report: Progress
+
+    def bounded(self, table: Table, opened: Opened, arrivals: str = "") -> Bounded:
+        return Bounded(self.policy, table, opened.engine, self.key, opened.relations, arrivals)
+
+    @property
+    def by_arrival(self) -> bool:
+        blocks = self.policy.blocks
+        return blocks is not None and blocks.by == "unit" and not blocks.cohorts
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process prepares at a time; the kernel lets go if it dies."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Callable[[], None]]:
+    folder = folder_of(ask.policy)
+    name = f"copy-{ask.version}.duckdb"
+    for left in (folder / name, folder / f"{name}.wal"):  # by a crash
+        left.unlink(missing_ok=True)
+    old = before.file if before is not None and before.engine == "duckdb" and before.file.exists() else None
+    news = _new_files(ask, before) if before is not None and old is not None else None
+    batches = {path: form for form, paths in (news or {}).values() for path in paths}
+    opened = open_sources(
+        ask.policy, writable=folder / name, before=old, batches=batches, threads=ask.threads
+    )
+    try:
+        tables = private_tables(ask.policy)
+        types = {table.name: dict(opened.engine.columns(opened.relations[table.name])) for table in tables}
+        whole = ask.bounded(tables[0], opened).has_whole_units
+        made = Prepared(
+            folder, ask.version, ask.digest, name, "duckdb", whole, ask.by_arrival, ask.files, types
+        )
+        arrivals = ""
+        if ask.by_arrival:
+            arrivals = f"prepared.{ARRIVALS}"
+            has_known = before is not None and old is not None and before.has_arrivals
+            known = (f"before.{ARRIVALS}", before.has_whole_units) if before and has_known else None
+            rows = _arrivals(ask, opened, known, whole=whole)
+            opened.engine.execute(f"CREATE TABLE {arrivals} AS {rows}")
+        for n, table in enumerate(tables):
+            steps = _steps(ask.report, n, len(tables))
+            bounded = ask.bounded(table, opened, arrivals)
+            if before is None or news is None or not _can_extend(table, opened, before, made, news):
+                rows = bounded.ranked(bounded.codes())
+            else:
+                rows = _extended(bounded, opened, news[table.name][1])
+            stored = opened.engine.spelling.name(table.name)
+            opened.engine.execute(
+                f"CREATE TABLE prepared.{stored} AS {rows} ORDER BY {RANK}",
+                progress=steps,
+            )
+    finally:
+        opened.engine.close()
+    os.chmod(folder / name, 0o600)
+    sync(folder / name)
+    return made, lambda: None
+
+
+def _steps(report: Progress, n: int, of: int) -> Progress:
+    return lambda share: report((n + share) / of * 0.99)  # the rest is for the disk
+
+
+def _new_files(ask: _Asked, before: Prepared) -> dict[str, tuple[str, list[str]]] | None:
+    """The form and the new files of each table; None if more has changed than that files were added."""
+    if before.digest != ask.digest:
+        return None
+    found = {}
+    for table in private_tables(ask.policy):
+        known, now = set(before.files[table.name]), ask.files[table.name]
+        form = table.source.form
+        if not known <= set(now) or (form not in FILES and known != set(now)):
+            return None
+        found[table.name] = (form, [file[0] for file in now if file not in known])
+    return found
+
+
+def _can_extend(
+    table: Table, opened: Opened, before: Prepared, made: Prepared, news: dict[str, tuple[str, list[str]]]
+) -> bool:
+    """Whether the old rows' codes and units are what they would be if read again, together with the new."""
+    assert table.unit is not None
+    if not table.unit.column or before.has_whole_units != made.has_whole_units:
+        return False
+    if table.unit.through and news[table.unit.through][1]:
+        return False  # old rows may lead to new people
+    batches = [dict(opened.engine.columns(opened.batches[path])) for path in news[table.name][1]]
+    return all(types == made.types[table.name] for types in [dict(before.types[table.name]), *batches])
+
+
+def _extended(bounded: Bounded, opened: Opened, paths: list[str]) -> str:
+    """The old rows and the new ones. Units with new rows are ranked anew."""
+    engine, old = opened.engine, f"before.{opened.engine.spelling.name(bounded.table.name)}"
+    if not paths:
+        return f"SELECT * FROM {old}"  # noqa: S608
+    names = [name for name in bounded.stored if name not in (RANK, BLOCK)]
+    new = " UNION ALL ".join(bounded.codes(opened.batches[path]) for path in paths)
+    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
+    touched = f"(SELECT {UNIT} FROM {_NEW})"  # noqa: S608
+    listed = ", ".join(names)
+    codes = (
+        f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched}"  # noqa: S608
+        f" UNION ALL SELECT {listed} FROM {_NEW}"
+    )
+    kept = f"SELECT {', '.join(bounded.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
+    return f"SELECT * FROM ({kept} UNION ALL {bounded.ranked(codes)}) AS b"  # noqa: S608
+
+
+def _arrivals(ask: _Asked, opened: Opened, known: tuple[str, bool] | None, *, whole: bool) -> str:
+    """Units keep their block for ever, whatever becomes of the policy or their rows; new ones get today's.
+
+    `known` are those of the last copy, and whether units were whole numbers in it.
+    """
+    assert ask.policy.blocks is not None
+    spelling = opened.engine.spelling
+    day = (ask.today - date(1970, 1, 1)).days
+    period = spelling.stored(str(period_of(ask.policy.blocks.every, day)), 0, 1 << 30)
+    units = " UNION ".join(
+        f"SELECT {UNIT} FROM ({ask.bounded(table, opened).codes()}) AS c"  # noqa: S608
+        for table in private_tables(ask.policy)
+    )
+    everybody = f"SELECT {UNIT}, {period} AS {BLOCK} FROM ({units}) AS n"  # noqa: S608
+    if known is not None:
+        relation, were_whole = known
+        unit = UNIT
+        if were_whole and not whole:
+            unit = spelling.plain_text(UNIT, "bigint")
+        elif whole and not were_whole:
+            unit = spelling.parse_whole(UNIT)
+        old = f"SELECT {unit} AS {UNIT}, {BLOCK} FROM {relation}"  # noqa: S608
+        here = f"SELECT {UNIT} FROM ({old}) AS k WHERE {UNIT} IS NOT NULL"  # noqa: S608
+        everybody = (
+            f"SELECT * FROM ({old}) AS o WHERE {UNIT} IS NOT NULL"  # noqa: S608
+            f" UNION ALL {everybody} WHERE {UNIT} NOT IN ({here})"
+        )
+    return everybody
+
+
+def _prepare_server(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Callable[[], None]]:
+    """With PostgreSQL in a schema of ours beside the source's, with Spark as Parquet beside the policy."""
+    opened = open_sources(ask.policy, writes=True)
+    try:
+        made = _copied(ask, opened, before)
+    except BaseException:
+        opened.engine.close()
+        raise
+
+    def end() -> None:
+        if before is not None and before.engine == "postgres" == opened.engine.name:
+            for relation in before.relations(opened.engine, [*before.types, ARRIVALS]).values():
+                opened.engine.execute(f"DROP TABLE IF EXISTS {relation}")
+        opened.engine.close()
+
+    return made, end
+
+
+def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
+    engine, tables, folder = opened.engine, private_tables(ask.policy), folder_of(ask.policy)
+    types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
+    whole = ask.bounded(tables[0], opened).has_whole_units
+    place = f"lapwing_{ask.policy.name}" if engine.name == "postgres" else f"copy-{ask.version}"
+    made = Prepared(
+        folder, ask.version, ask.digest, place, engine.name, whole, ask.by_arrival, ask.files, types
+    )
+    if engine.name == "postgres":
+        engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.spelling.name(place)}")
+    arrivals = ""
+    if ask.by_arrival:
+        known = None
+        if before is not None and before.has_arrivals and before.engine == engine.name:
+            known = before.relations(engine, [ARRIVALS])[ARRIVALS], before.has_whole_units
+        arrivals = _stored(
+            made, engine, ARRIVALS, _arrivals(ask, opened, known, whole=whole), lambda _: None
+        )
+    for n, table in enumerate(tables):
+        bounded = ask.bounded(table, opened, arrivals)
+        rows = f"{bounded.ranked(bounded.codes())} ORDER BY {RANK}"
+        _stored(made, engine, table.name, rows, _steps(ask.report, n, len(tables)))
+    return made
+
+
+def _stored(made: Prepared, engine: Engine, name: str, rows: str, progress: Progress) -> str:
+    """Store rows under a name in the copy, over what a crash may have left. Gives the FROM item."""
+    if engine.name == "spark":
+        path = made.folder / made.place / name
+        where = f"INSERT OVERWRITE DIRECTORY {engine.spelling.text(str(path))} USING parquet"
+        engine.execute(f"{where} {rows}", progress=progress)
+        for file in [path.parent, path, *path.iterdir()]:
+            file.chmod(0o700 if file.is_dir() else 0o600)
+            sync(file)
+        return made.relations(engine, [name])[name]
+    relation = made.relations(engine, [name])[name]
+    engine.execute(f"DROP TABLE IF EXISTS {relation}")
+    engine.execute(f"CREATE TABLE {relation} AS {rows}", progress=progress)
+    engine.execute(f"ANALYZE {relation}")
+    return relation

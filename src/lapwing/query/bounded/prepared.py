@@ -1,0 +1,175 @@
+"""The prepared copy of a policy's private tables: what it is of, and whether it may still be used.
+
+Claim    a copy is used only for the policy, key and source that it was made from.
+Because  its manifest holds a keyed digest of all that codes and ranks depend on, and the name, size and
+         time of change of every source file, and is replaced in one step after the copy is on disk.
+Test     tests/query/test_prepare.py
+
+A manifest holds no count and no value of private rows. Where the source is a server, nothing tells from
+outside whether rows changed: the copy is what is asked, at its own version.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lapwing.engines.duckdb import DuckDbEngine
+from lapwing.engines.engine import Engine
+from lapwing.query.bounded.coded import saturation_of
+from lapwing.query.bounded.sources import FILES, private_tables
+from lapwing.query.policies.policy import Policy, Source
+
+FORMAT = 1  # of the copy: one more whenever codes, ranks or the hash change
+MANIFEST = "manifest.json"
+Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A copy. `place` is a DuckDB file or a folder (of Spark) in ours, or a schema of the server.
+
+    `files` and `types` (of the source's columns) are by table.
+    """
+
+    folder: Path
+    version: int
+    digest: str
+    place: str
+    engine: str
+    has_whole_units: bool
+    has_arrivals: bool
+    files: Mapping[str, Files]
+    types: Mapping[str, Mapping[str, str]]
+
+    @property
+    def file(self) -> Path:
+        """The DuckDB file, or the folder."""
+        return self.folder / self.place
+
+    def open(self, *, threads: int | None = None) -> DuckDbEngine:
+        """An engine that can read the copy and nothing else. (A server is opened as the source is.)"""
+        return DuckDbEngine.open(databases={"prepared": self.file}, threads=threads)
+
+    def scans(self, engine: Engine) -> dict[str, str]:
+        """FROM items of the bounded tables, for `render`."""
+        return self.relations(engine, self.types)
+
+    def relations(self, engine: Engine, tables: Iterable[str]) -> dict[str, str]:
+        """FROM items of tables in the copy."""
+        name = engine.spelling.name
+        if self.engine == "duckdb":
+            return {table: f"prepared.main.{name(table)}" for table in tables}
+        if self.engine == "spark":
+            spark: Any = engine
+            path = self.folder / self.place
+            return {table: spark.relation_of("spark-parquet", str(path / table)) for table in tables}
+        return {table: f"{name(self.place)}.{name(f'{table}_{self.version}')}" for table in tables}
+
+    def save(self) -> None:
+        """Make this the current copy, in one step that survives a crash."""
+        fields = asdict(self)
+        del fields["folder"]
+        new = self.folder / f"{MANIFEST}.new"
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(fields, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, self.folder / MANIFEST)
+        sync(self.folder)
+
+    def remove_others(self) -> None:
+        """Copies of other versions, and what crashes left. Whoever reads one now can read it to its end."""
+        for path in self.folder.iterdir():
+            if re.fullmatch(r"copy-\d+(\.duckdb(\.wal)?)?", path.name) and not path.name.startswith(
+                self.place
+            ):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def folder_of(policy: Policy) -> Path:
+    """Where a policy's copies lie."""
+    return policy.path.with_name(f"{policy.path.stem}.prepared")
+
+
+def digest_of(policy: Policy, key: bytes) -> str:
+    """Of all that the copy depends on. Keyed: a source's location may hold a password."""
+    tables = [
+        (
+            table.name, table.source, table.unit, table.primary_key, saturation_of(table.rows_per_unit),
+            [(column.name, column.kind, column.missing) for column in table.columns.values()],
+        )
+        for table in sorted(private_tables(policy), key=lambda table: table.name)
+    ]  # fmt: skip
+    words = repr((FORMAT, policy.protects, policy.blocks, tables))
+    return hashlib.blake2b(words.encode(), key=key, person=b"lapwing copy", digest_size=32).hexdigest()
+
+
+def last(policy: Policy) -> Prepared | None:
+    """The newest copy, of whatever it is."""
+    folder = folder_of(policy)
+    try:
+        found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    files = {
+        name: tuple((path, size, time) for path, size, time in rows)
+        for name, rows in found.pop("files").items()
+    }
+    return Prepared(folder=folder, files=files, **found)
+
+
+def current(policy: Policy, key: bytes) -> Prepared | None:
+    """The copy, if it is of this policy, key and source as they are now."""
+    found = last(policy)
+    if found is None or found.digest != digest_of(policy, key) or files_of(policy) != found.files:
+        return None
+    if found.engine != "postgres" and not found.file.exists():
+        return None
+    return found
+
+
+def files_of(policy: Policy) -> dict[str, Files]:
+    """The files that each private table lies in, as they are now."""
+    return {table.name: _files(table.source) for table in private_tables(policy)}
+
+
+def _files(source: Source) -> Files:
+    if source.form in FILES:
+        paths = glob.glob(source.location, recursive=True)
+    elif source.form == "duckdb":
+        paths = [path for path in (source.location, f"{source.location}.wal") if os.path.exists(path)]
+    elif source.form == "spark-parquet" and "://" not in source.table:
+        paths = [
+            path
+            for top in glob.glob(source.table)
+            for path in (
+                [top] if os.path.isfile(top) else glob.glob(f"{glob.escape(top)}/**", recursive=True)
+            )
+        ]
+    else:
+        return ()
+    found = []
+    for path in sorted(map(os.path.abspath, paths)):
+        if os.path.isfile(path):
+            about = os.stat(path)
+            found.append((path, about.st_size, about.st_mtime_ns))
+    return tuple(found)
+
+
+def sync(path: Path) -> None:
+    """Have a file or folder on disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,155 @@
+"""The private tables, bounded and ready to be asked: the prepared copy, or the source itself.
+
+Claim    every statement reads bounded tables only: the rows of a unit beyond its bound are never seen.
+Because  statements name nothing but the tables of the copy, which were ranked when it was made, or views
+         that rank the source's rows on the way (the same SELECT).
+Test     tests/query/test_neighbours.py runs both, on all engines
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lapwing.engines.duckdb import DuckDbEngine
+from lapwing.engines.engine import Engine
+from lapwing.ledger import Ledger
+from lapwing.query.answering.noising import Exact
+from lapwing.query.answering.shares import is_declared
+from lapwing.query.binding.csv_types import typed
+from lapwing.query.binding.public import PublicTable
+from lapwing.query.bounded import prepared
+from lapwing.query.bounded.coded import Bounded
+from lapwing.query.bounded.exact_rows import lay_out
+from lapwing.query.bounded.render import Statements, bounded_name, render, shipped_name, with_bounded
+from lapwing.query.bounded.sources import FILES, open_server, open_sources, private_tables, spelling_of
+from lapwing.query.language.kinds import Kind
+from lapwing.query.language.question import Question
+from lapwing.query.language.relation import UNIT, public_scans_of
+from lapwing.query.policies.policy import Policy, Table
+
+
+def row_key(ledger: Ledger) -> bytes:
+    """The secret that decides which rows of a person are kept. Whoever knew it could choose them."""
+    return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
+
+
+@dataclass(slots=True)
+class Reader:
+    """An engine with the bounded tables of a policy."""
+
+    policy: Policy
+    engine: Engine
+    scans: Mapping[str, str]
+    definitions: Mapping[str, str]  # of views over the source, with the key in them: never shown
+    public: Mapping[str, PublicTable]
+
+    @classmethod
+    def open(
+        cls, policy: Policy, key: bytes, public: Mapping[str, PublicTable], *, threads: int | None = None
+    ) -> Reader:
+        """The prepared copy if it is of the source as it is now, else the source."""
+        copy = prepared.current(policy, key)
+        if copy is not None:
+            from_file = copy.engine == "duckdb"
+            engine = copy.open(threads=threads) if from_file else open_sources(policy).engine
+            return cls(policy, engine, copy.scans(engine), {}, public)
+        opened = open_sources(policy, threads=threads)
+        try:
+            views = {}
+            for table in private_tables(policy):
+                bounded = Bounded(policy, table, opened.engine, key, opened.relations)
+                views[table.name] = bounded.ranked(bounded.codes())
+        except BaseException:
+            opened.engine.close()
+            raise
+        names = {table: opened.engine.spelling.name(bounded_name(table)) for table in views}
+        return cls(policy, opened.engine, names, views, public)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether answers come at the speed of the plain query."""
+        return not self.definitions
+
+    def statements(self, question: Question) -> Statements:
+        """The SQL of a question, without secrets."""
+        return render(question, self.scans, self.engine.spelling, by_row=_by_row(self.policy))
+
+    def exact(self, question: Question) -> list[Exact]:
+        """What the mechanisms get. Private: charge first."""
+        for scan in public_scans_of(question.source):
+            self.engine.ship(shipped_name(scan), self.public[scan.table].shipped(scan))
+        statements = self.statements(question)
+        found = []
+        for grouping, sums in enumerate(statements.sums):
+            spectra = [self._run(several[grouping]) for several in statements.spectra]
+            # A question of quantiles alone, over declared keys, has nothing to sum.
+            needed = bool(question.sums) or not is_declared(question, grouping)
+            found.append(lay_out(question, grouping, self._run(sums) if needed else None, spectra))
+        return found
+
+    def _run(self, statement: str) -> pa.Table:
+        used = {table: sql for table, sql in self.definitions.items() if self.scans[table] in statement}
+        whole = with_bounded(statement, used, self.engine.spelling)
+        return self.engine.run(whole, timeout=self.policy.timeout)
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self.engine.close()
+
+
+def _by_row(policy: Policy) -> bool:
+    return policy.blocks is not None and policy.blocks.by == "row"
+
+
+def shown_statements(policy: Policy, question: Question) -> Statements:
+    """The SQL of a question, before there is anything to run it on."""
+    spelling = spelling_of(policy)
+    names = {table.name: spelling.name(bounded_name(table.name)) for table in private_tables(policy)}
+    return render(question, names, spelling, by_row=_by_row(policy))
+
+
+def read_public(policy: Policy) -> dict[str, PublicTable]:
+    """All public tables of a policy."""
+    found = {}
+    for table in policy.tables.values():
+        if table.is_public:
+            kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
+            found[table.name] = PublicTable.of(table.name, _rows(table), kinds)
+    return found
+
+
+def _rows(table: Table) -> pa.Table:
+    source = table.source
+    if source.engine != "duckdb":
+        opened = open_server([table], writes=False)
+        with_engine, relation = opened.engine, opened.relations[table.name]
+    else:
+        files = [source.location] if source.form in FILES else []
+        databases = {} if files else {"public": source.location}
+        local = DuckDbEngine.open(files, databases)
+        location = source.location if files else "public"
+        with_engine, relation = local, local.relation_of(source.form, location, source.table)
+    try:
+        rows = with_engine.run(f"SELECT * FROM {relation}")  # noqa: S608 (a FROM item of ours)
+        return typed(rows) if source.form == "csv" else rows
+    finally:
+        with_engine.close()
+
+
+def unit_ids(policy: Policy) -> Iterator[str | int]:
+    """Everybody whom the data is about, for the ledger's sketch. Nobody else sees them."""
+    opened = open_sources(policy)
+    try:
+        for table in private_tables(policy):
+            bounded = Bounded(policy, table, opened.engine, bytes(32), opened.relations)
+            if bounded.each_row:  # nobody can be known again by a row
+                continue
+            people = f"SELECT DISTINCT {UNIT} FROM ({bounded.codes()}) AS c"  # noqa: S608
+            for batch in opened.engine.stream(people):
+                yield from batch.column(0).to_pylist()
+    finally:
+        opened.engine.close()

@@ -1,0 +1,220 @@
+"""A policy from its file (TOML). All mistakes are found and told together, each with its line.
+
+```toml
+[dataset]
+name = "visits"
+[budget]
+epsilon = 3.0
+delta = 1e-7
+[tables.visits]
+source = "visits.parquet"
+unit = "patient_id"
+rows_per_unit = 5
+[tables.visits.columns.stay]
+low = 0
+high = 60
+```
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from lapwing.errors import BadParameter, BadPolicy
+from lapwing.exact import round_down
+from lapwing.ledger.entry import checked_label
+from lapwing.ledger.places import POSTGRES_SCHEMES
+from lapwing.privacy import Terms
+from lapwing.privacy.charge import DELTA_UNIT
+from lapwing.privacy.loss import checked_delta, checked_epsilon
+from lapwing.privacy.portfolio import SHARE_DELTA0
+from lapwing.query.policies.check import PERSON_PERIOD, blocks_of, check_tables
+from lapwing.query.policies.policy import Policy
+from lapwing.query.policies.section import Section
+from lapwing.query.policies.tables import Around, tables_of
+from lapwing.query.policies.text import read
+
+__all__ = ["BadPolicy", "load"]
+
+ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
+PROTECTS = ("person", "row", PERSON_PERIOD)
+WEB_SCHEMES = ("https://", "http://")
+QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
+TIMEOUT, DAY = 600, 86_400  # seconds
+
+
+def load(path: str | Path) -> Policy:
+    """The policy in a file, checked; or `BadPolicy` with every mistake in it. Reads no data."""
+    path = Path(path)
+    values, mistakes = read(path)
+    root = Section.of(mistakes, (), values, ROOT)
+    assert root is not None
+    path = path.absolute()
+    dataset = _dataset(root)
+    budget = _budget(root)
+    quotas = _quotas(root, budget)
+    timeout, spark_master = _engine(root)
+    ledger = _ledger(root, path)
+    protects = dataset.protects if dataset else None
+    if not root.has("tables"):
+        root.missing("tables", "[tables.visits] with source, unit and rows_per_unit")
+    tables = tables_of(root, Around(path.parent, protects, spark_master))
+    if root.has("tables"):
+        check_tables(mistakes, tables, named=root.tables("tables"))
+    blocks = blocks_of(root, protects, tables)
+    mistakes.complain()
+    assert dataset is not None
+    assert dataset.name is not None
+    assert dataset.protects is not None
+    assert budget is not None
+    return Policy(
+        path=path,
+        name=dataset.name,
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        delta_per_query=budget.delta_per_query,
+        tables=tables,
+        blocks=blocks,
+        ledger=ledger.url,
+        quotas=quotas,
+        protects=dataset.protects,
+        population=dataset.population,
+        timeout=timeout,
+        ledger_keys=ledger.keys,
+        ledger_anchor=ledger.anchor,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Dataset:
+    name: str | None
+    protects: str | None
+    population: str
+
+
+def _dataset(root: Section) -> _Dataset | None:
+    section = root.below("dataset", ("name", "protects", "population"))
+    if section is None:
+        if not root.has("dataset"):
+            root.missing("dataset", '[dataset] with name = "visits"')
+        return None
+    if not section.has("name"):
+        section.missing("name", 'name = "visits": how the ledger calls these data')
+    protects = section.one_of("protects", PROTECTS) if section.has("protects") else "person"
+    return _Dataset(section.label("name"), protects, section.label("population") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    epsilon: Fraction
+    delta: Fraction
+    delta_per_query: Fraction
+
+
+def _budget(root: Section) -> _Budget | None:
+    section = root.below("budget", ("epsilon", "delta", "delta_per_query"))
+    if section is None:
+        if not root.has("budget"):
+            root.missing("budget", "[budget] with epsilon = 3.0 and delta = 1e-7, for life")
+        return None
+    epsilon, delta = _epsilon_delta(section)
+    if epsilon is None or delta is None:
+        return None
+    try:
+        Terms.of(epsilon, delta)
+    except BadParameter as error:
+        section.wrong(error.name, error.why)
+    return _Budget(epsilon, delta, _per_query(section, delta))
+
+
+def _per_query(section: Section, delta: Fraction) -> Fraction:
+    default = nice_below(delta / QUERIES)
+    found = _number(section, "delta_per_query")
+    if found is not None and found > delta * SHARE_DELTA0:
+        share = f"{float(SHARE_DELTA0):.0%}"
+        section.wrong("delta_per_query", f"must be at most {share} of delta: more could never be spent")
+    return default if found is None else found
+
+
+def _epsilon_delta(section: Section) -> tuple[Fraction | None, Fraction | None]:
+    for name, write in (("epsilon", "epsilon = 3.0"), ("delta", "delta = 1e-7")):
+        if not section.has(name):
+            section.missing(name, f"{write}, or what you promise for life")
+    return _number(section, "epsilon"), _number(section, "delta")
+
+
+def _number(section: Section, name: str) -> Fraction | None:
+    number = section.number(name)
+    check = checked_epsilon if name == "epsilon" else checked_delta
+    return None if number is None else section.checked(name, check, number)
+
+
+def nice_below(value: Fraction) -> Fraction:
+    """The greatest decimal of two digits, in whole units of the ledger, that is not above `value`."""
+    units = round_down(value, DELTA_UNIT)
+    scale = 10 ** max(len(str(units)) - 2, 0)
+    return Fraction(units // scale * scale, DELTA_UNIT)
+
+
+def _quotas(root: Section, budget: _Budget | None) -> dict[str, tuple[Fraction, Fraction]]:
+    quotas: dict[str, tuple[Fraction, Fraction]] = {}
+    for name, raw in root.tables("analysts").items():
+        section = Section.of(root.mistakes, ("analysts", name), raw, ("epsilon", "delta"))
+        label = root.checked("analysts", checked_label, name)
+        if section is None or label is None:
+            continue
+        if label in quotas:
+            root.mistakes.add(section.key, "is here already, written with other characters")
+        epsilon, delta = _epsilon_delta(section)
+        if epsilon is None or delta is None:
+            continue
+        if budget is not None and (epsilon > budget.epsilon or delta > budget.delta):
+            beyond = "epsilon" if epsilon > budget.epsilon else "delta"
+            section.wrong(beyond, f"must be at most budget.{beyond}: a quota is a part of it")
+        quotas[label] = epsilon, delta
+    return quotas
+
+
+def _engine(root: Section) -> tuple[int, str]:
+    section = root.below("engine", ("timeout", "spark_master"))
+    if section is None:
+        return TIMEOUT, ""
+    return section.whole("timeout", least=1, most=DAY) or TIMEOUT, section.text("spark_master") or ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ledger:
+    url: str
+    keys: str = ""
+    anchor: str = ""
+
+
+def _ledger(root: Section, path: Path) -> _Ledger:
+    name = path.stem if path.suffix != ".ledger" else path.name  # never the policy itself
+    default = str(path.with_name(f"{name}.ledger"))
+    section = root.below("ledger", ("url", "keys", "anchor"))
+    if section is None:
+        return _Ledger(default)
+    places = {name: _place(section, name, path) for name in ("url", "keys", "anchor") if section.has(name)}
+    if "keys" in places and places["keys"].startswith(POSTGRES_SCHEMES):
+        section.wrong("keys", "must be the path of a file")
+    return _Ledger(places.get("url") or default, places.get("keys", ""), places.get("anchor", ""))
+
+
+def _place(section: Section, name: str, path: Path) -> str:
+    """A path from the policy's folder, or a URL as it stands."""
+    text = section.text(name)
+    if text is None:
+        return ""
+    if text.startswith(POSTGRES_SCHEMES) or (name == "anchor" and text.startswith(WEB_SCHEMES)):
+        return text
+    if "://" in text:
+        section.wrong(name, "must be a path, or begin with postgresql://")
+        return ""
+    place = os.path.normpath(path.parent / text)
+    if place == str(path) or os.path.isdir(place):
+        section.wrong(name, 'must be a file of its own, such as "visits.ledger"')
+    return place

@@ -1,0 +1,102 @@
+"""A policy: who is protected in which tables, what is public about them, and the budget for life."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from lapwing.query.language.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a table lies.
+
+    engine    "duckdb" (files and DuckDB files), "postgres" or "spark".
+    location  an absolute pattern of files (letters with a meaning in patterns are escaped: `[[]`), the
+              absolute path of a DuckDB file, a PostgreSQL URL, or a Spark master ("" for the default one).
+    table     the table within it, or "" for files; for "spark-parquet", the absolute path or pattern.
+    form      "parquet", "csv", "duckdb", "postgres", "spark", "spark-parquet": how it is read.
+    """
+
+    engine: str
+    location: str
+    table: str
+    form: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A declared column. What is missing in it stays missing, unless `missing` says what it counts as."""
+
+    name: str
+    kind: Kind
+    missing: int | None = None  # a code
+
+
+@dataclass(frozen=True, slots=True)
+class UnitBy:
+    """How a table's rows find their unit: a column of their own, or a key into another private table.
+
+    Where rows are protected and no column tells them apart, the column is "": each row is its own unit.
+    """
+
+    column: str
+    through: str = ""  # the table that holds the unit, whose `key` the column refers to
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A private table (with a unit) or a public one (without).
+
+    Only declared columns can be used. A public table that declares none shows all of its columns.
+    """
+
+    name: str
+    source: Source
+    columns: Mapping[str, Column]
+    unit: UnitBy | None
+    rows_per_unit: int  # 0 for public tables
+    primary_key: tuple[str, ...] = ()
+    rows: int | None = None  # a declared, public size: prices of averages are computed with it
+    hidden: tuple[str, ...] = ()  # columns that are declared to be used by nobody
+
+    @property
+    def is_public(self) -> bool:
+        """Whether its rows protect nobody."""
+        return self.unit is None
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Disjoint slices. `by` "unit": cohorts of units (or the month of their arrival); "row": periods."""
+
+    by: str
+    cohorts: int = 0
+    column: str = "cohort"  # how analysts call the slice in SQL; for rows, the column that is sliced
+    every: str = ""  # day, week, month, quarter, year
+    first: int = 0  # of periods of rows: the codes of the first and the last, from the column's bounds
+    last: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """All of it, checked."""
+
+    path: Path
+    name: str
+    epsilon: Fraction
+    delta: Fraction
+    delta_per_query: Fraction
+    tables: Mapping[str, Table]
+    blocks: Blocks | None
+    ledger: str
+    quotas: Mapping[str, tuple[Fraction, Fraction]]  # by analyst
+    protects: str = "person"  # or "row", or "person-period"
+    population: str = ""  # the account's name, shared by data sets about the same people
+    timeout: int = 600  # seconds that an engine may work on one question
+    ledger_keys: str = ""  # where the ledger's keys and anchor lie, if not beside it
+    ledger_anchor: str = ""

@@ -115,7 +115,7 @@ class ClinicLedger:
 @contextmanager
 def temporary(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]:
     """A ledger in a folder that is removed afterwards."""
-    with TemporaryDirectory(prefix="lapwing-demo-") as folder, _state_in(Path(folder, "state")):
+    with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
         ledger = ClinicLedger(Path(folder), terms, relation)
         try:
             yield ledger
@@ -124,7 +124,7 @@ def temporary(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]:
 
 
 @contextmanager
-def _state_in(folder: Path) -> Iterator[None]:
+def state_in(folder: Path) -> Iterator[None]:
     """Second anchors belong in the user's own folder, but not for a ledger that is gone in a second."""
     before = os.environ.get(STATE)
     os.environ[STATE] = str(folder)

@@ -76,10 +76,13 @@ def explain(
 
 @app.command()
 def demo() -> None:
-    """Show the mechanisms on a small invented data set, with one lifetime budget."""
+    """Show private SQL and the mechanisms on small invented data, with lifetime budgets."""
     from lapwing.cli import demo as demo_story  # noqa: PLC0415
+    from lapwing.cli.demo_query import tell_query  # noqa: PLC0415
     from lapwing.cli.show import show_demo  # noqa: PLC0415
 
+    tell_query()
+    print()
     show_demo(demo_story.tell())
 
 

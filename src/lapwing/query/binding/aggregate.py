@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from lapwing.query.binding.build import number
 from lapwing.query.binding.grouping import split_filter
+from lapwing.query.binding.known import Names
 from lapwing.query.binding.parts import Aggregates
 from lapwing.query.binding.person import only_where
 from lapwing.query.binding.refused import name_of, only, refused
@@ -30,9 +31,9 @@ MOST_QUANTILES = 100
 class AggregateBinder:
     """Binds aggregates over the rows that a binder knows."""
 
-    def __init__(self, row: Binder, rows: int, *, has_keys: bool) -> None:
+    def __init__(self, row: Binder, rows: int, known: Names, *, has_keys: bool) -> None:
         self.row = row
-        self.found = Aggregates(rows, has_keys=has_keys)
+        self.found = Aggregates(rows, known, has_keys=has_keys)
 
     def statistic(self, node: exp.Expr) -> Statistic:
         """What an aggregate comes to."""

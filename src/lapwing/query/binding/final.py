@@ -12,6 +12,7 @@ from lapwing.query.binding.build import apply, as_number
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.effort import MOST_EFFORT, bounded_effort
 from lapwing.query.binding.grouping import grouping_sets, is_aggregate, output_at
+from lapwing.query.binding.known import Names, known_columns
 from lapwing.query.binding.parse import parse
 from lapwing.query.binding.refused import Refused, name_of, only, place_of, refused
 from lapwing.query.binding.rows import RowBinder
@@ -73,7 +74,7 @@ def _bound(tree: exp.Select, catalog: Catalog) -> Question:
     most = rows_of(relation)
     if most > MOST_ROWS_OF_A_UNIT:
         raise refused(tree, "one person could have too many rows after the joins", "Join fewer tables")
-    return _Answer(tree, scope, most).question(relation)
+    return _Answer(tree, scope, most, known_columns(relation, catalog.policy)).question(relation)
 
 
 def _calls(question: Question) -> list[Apply]:
@@ -92,7 +93,7 @@ def normal_form(sql: str) -> str:
 class _Answer:
     """The SELECT list, HAVING and ORDER BY over the groups."""
 
-    def __init__(self, tree: exp.Select, scope: Scope, most: int) -> None:
+    def __init__(self, tree: exp.Select, scope: Scope, most: int, known: Names) -> None:
         self.tree = tree
         self.row = Binder(scope)
         items, self.sets = grouping_sets(tree)
@@ -100,7 +101,7 @@ class _Answer:
         self.places: dict[Expression, int] = {}
         for item in items:
             self._add_key(item)
-        self.aggregates = AggregateBinder(self.row, most, has_keys=any(self.sets))
+        self.aggregates = AggregateBinder(self.row, most, known, has_keys=any(self.sets))
         self.aliases: dict[str, Released] = {}
 
     def question(self, relation: Relation) -> Question:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from lapwing.query.binding.build import LARGEST, apply, as_number, is_null, product_of_codes
+from lapwing.query.binding.known import Names, is_known
 from lapwing.query.binding.refused import Refused
 from lapwing.query.language.expression import Constant, Expression, Op
 from lapwing.query.language.kinds import Choice, Moment, Number, Period, Truth
@@ -24,8 +25,9 @@ _VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 class Aggregates:
     """Collects what the engine must compute. What is needed twice is computed, and paid for, once."""
 
-    def __init__(self, rows: int, *, has_keys: bool) -> None:
+    def __init__(self, rows: int, known: Names, *, has_keys: bool) -> None:
         self.rows = rows
+        self.known = known  # columns that are never missing
         self.has_keys = has_keys
         self.sums: list[Sum] = []
         self.parts: list[Part] = []
@@ -117,16 +119,17 @@ class Aggregates:
 
     def _sum(self, function: str, value: Expression | None = None) -> int:
         wanted = Sum(function, value)
+        if function == "count" and value is not None and is_known(value, self.known):
+            wanted = Sum("rows")
         place = self._places.setdefault(wanted, len(self.sums))
         if place == len(self.sums):
             self.sums.append(wanted)
         return place
 
     def _known(self, value: Expression, label: str, weight: Fraction) -> int:
-        """How many rows have a value. A constant always has one."""
-        if isinstance(value, Constant) and value.value is not None:
-            return self._part("rows", [(1, self._sum("rows"))], 1, weight)
-        return self._part(f"known {label}", [(1, self._sum("count", value))], 1, weight)
+        """How many rows have a value."""
+        name = "rows" if is_known(value, self.known) else f"known {label}"
+        return self._part(name, [(1, self._sum("count", value))], 1, weight)
 
     def _centred(self, number: Expression, label: str) -> tuple[int, int]:
         """Σ (x - m) for the middle m of the bounds: it moves by half as much as Σ x at worst."""

@@ -191,7 +191,7 @@ def server_targets(street: float) -> dict[tuple[str, str], float]:
 
 
 def postgres_figures(figures: Figures, folder: Path, size: Size) -> None:
-    """A server of its own, with its usual settings."""
+    """A server of its own, with room in memory for the table; else its usual settings."""
     from support import postgres  # noqa: PLC0415 (an extra)
 
     server = postgres.Server().start(shared_buffers="1GB", max_wal_size="8GB")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -99,3 +101,27 @@ def error_figures(figures: Figures, folder: Path) -> None:
     with opened(policy) as dataset:
         noise_errors(figures, dataset)
     coverages(figures, folder, DRAWS)
+
+
+# Of peers, and ours beside them
+
+
+@dataclass(frozen=True)
+class Error:
+    """Of answers by group."""
+
+    rmse: float  # against the truth of all rows
+    uncertain: float  # its standard error, relative
+    scatter: float  # around each group's own mean
+
+
+def errors_of(answers: list[dict[str, float]], truth: dict[int, float]) -> Error:
+    """Of several answers. Those of one group may share what was dropped: groups are the sample."""
+    squares, scatters = [], []
+    for key, true in truth.items():
+        errors = [float(answer.get(str(key)) or 0.0) - float(true) for answer in answers]
+        squares.append(statistics.fmean(error * error for error in errors))
+        scatters.append(statistics.variance(errors) if len(errors) > 1 else 0.0)
+    mean = statistics.fmean(squares)
+    uncertain = statistics.stdev(squares) / mean / len(squares) ** 0.5 / 2
+    return Error(mean**0.5, uncertain, statistics.fmean(scatters) ** 0.5)

@@ -28,6 +28,7 @@ from benchmarks.query_data import (
     seconds,
     write_policy,
 )
+from benchmarks.query_error import errors_of
 
 GROUPS = 199
 EPSILON = 1
@@ -309,28 +310,10 @@ def _beside(  # noqa: PLR0917
     mine, theirs = statistics.median(times[OUR_TURNS:]), statistics.median(peer.times[1:])
     detail = f"lapwing {mine:.3f} s, {peer.name} {theirs:.2f} s"
     figures.factor(f"{label}: times faster", theirs / mine, 10, detail)
-    ours, its = _errors(answers[OUR_TURNS:], truth), _errors(peer.answers[1:], truth)
+    ours, its = errors_of(answers[OUR_TURNS:], truth), errors_of(peer.answers[1:], truth)
     chance = 3 * (ours.uncertain**2 + its.uncertain**2) ** 0.5
     detail = (
         f"RMSE lapwing {ours.rmse:,.4g}, {peer.name} {its.rmse:,.4g}"
         f" (scatter alone {ours.scatter:,.4g}, {its.scatter:,.4g}); 1 and 3 standard errors"
     )
     figures.ratio(f"{label}: error", ours.rmse / its.rmse, 1 + chance, detail)
-
-
-@dataclass(frozen=True)
-class _Error:
-    rmse: float  # against the truth of all rows
-    uncertain: float  # its standard error, relative
-    scatter: float  # around each group's own mean
-
-
-def _errors(answers: list[dict[str, float]], truth: dict[int, float]) -> _Error:
-    squares, scatters = [], []
-    for key, true in truth.items():
-        errors = [float(answer.get(str(key)) or 0.0) - float(true) for answer in answers]
-        squares.append(statistics.fmean(error * error for error in errors))
-        scatters.append(statistics.variance(errors) if len(errors) > 1 else 0.0)
-    mean = statistics.fmean(squares)
-    uncertain = statistics.stdev(squares) / mean / len(squares) ** 0.5 / 2
-    return _Error(mean**0.5, uncertain, statistics.fmean(scatters) ** 0.5)

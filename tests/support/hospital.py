@@ -158,7 +158,8 @@ def policy_for(
     }
     if blocks is not None and blocks.by == "row":
         del tables["patients"]
-    public = Table("wards", Source("duckdb", "", "", "csv"), {}, None, 1)
+    (folder / "wards.csv").write_text("ward,region,beds\nA,n,10\nB,s,20\nB,n,30\nZ,s,5\n")
+    public = Table("wards", Source("duckdb", str(folder / "wards.csv"), "", "csv"), {}, None, 1)
     return Policy(
         folder / f"{engine}.toml", f"hospital_{uuid4().hex[:8]}", Fraction(100), Fraction(1, 10**6),
         Fraction(1, 10**9), {**tables, "wards": public}, blocks, str(folder / "h.ledger"), {},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,7 +37,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ask]:
         one.close()
 
 
-def visits(*rows: dict[str, object]) -> list[dict[str, object]]:
+def visits(*rows: dict[str, Any]) -> list[dict[str, Any]]:
     usual = {"who": "p", "ward": "A", "stay": 5, "cost": 1.0, "admitted": None, "urgent": True, "name": "n"}
     return [{**usual, **row} for row in rows]
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import normal_form
+from lapwing.query.binding.parse import normal_form
 from lapwing.query.binding.public import PublicTable
 from lapwing.query.binding.refused import Refused
 from lapwing.query.language.kinds import Choice, Number, Text

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadPolicy
 from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policies.check import BLOCKS, period_of
+from lapwing.query.policies.blocks import period_of
+from lapwing.query.policies.check import BLOCKS
 from lapwing.query.policies.columns import COLUMN
 from lapwing.query.policies.file import ROOT, load, nice_below
 from lapwing.query.policies.policy import Blocks, Policy, Source, UnitBy

@@ -18,7 +18,6 @@ from lapwing.errors import BadParameter
 if TYPE_CHECKING:
     from lapwing.query.answering.answer import Answer
     from lapwing.query.dataset import Dataset
-    from lapwing.query.plan import Plan
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
 Sql = Annotated[str, typer.Argument(metavar="SQL", help='Such as "SELECT COUNT(*) FROM visits".')]
@@ -117,11 +116,14 @@ def ask(
         checked_path(plot)
     with _dataset(policy, analyst, threads) as found:
         if two_stage:
-            if within is None:
-                raise BadParameter("two-stage", "needs --within: with --epsilon the price is known")
+            if within is None or epsilon is not None:
+                raise BadParameter("two-stage", "needs --within alone: with --epsilon the price is known")
+            if dry_run or n is not None:
+                raise BadParameter("two-stage", "buys a count: leave out --dry-run and --n, or --two-stage")
             made, first = found.two_stage(
-                sql, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows
-            )
+                sql, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,
+                sampling=sampling,
+            )  # fmt: skip
         else:
             first = None
             made = found.plan(
@@ -129,25 +131,27 @@ def ask(
                 rows=rows, n=n, sampling=sampling,
             )  # fmt: skip
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
-        _show(made, answer, first, plot=plot, as_json=as_json)
+        _show(answer, first, plot=plot, as_json=as_json)
 
 
-def _show(made: Plan, answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
+def _show(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
+    """The answer first: it was paid for, also if it cannot be drawn."""
     from lapwing.cli.show_query import show_answer  # noqa: PLC0415
 
-    if plot is not None:
-        try:
-            answer.plot(plot)
-        except OSError as error:
-            raise BadParameter("plot", f"{plot} cannot be written ({error.strerror})") from None
     if as_json:
         both = {"first": first.to_json()} if first is not None else {}
         print_json({**answer.to_json(), **both})
+    else:
+        if first is not None:
+            show_answer(first)
+        show_answer(answer)
+    if plot is None:
         return
-    if first is not None:
-        show_answer(first)
-    show_answer(answer)
-    if plot is not None:
+    try:
+        answer.plot(plot)
+    except OSError as error:
+        raise BadParameter("plot", f"{plot} cannot be written ({error.strerror})") from None
+    if not as_json:
         print(f"\nThe picture is in {plot}")
 
 
@@ -209,9 +213,6 @@ def looked(
     receipt: Annotated[int, typer.Argument(help="The receipt of a question that failed.")],
 ) -> None:
     """Let a question that failed be asked again. The curator's decision: why it failed may be private."""
-    from lapwing.query.bounded import registered  # noqa: PLC0415
-    from lapwing.query.policies.file import load  # noqa: PLC0415
-
-    with plainly():
-        registered.look_at(load(policy), receipt)
+    with _dataset(policy, "curator") as found:
+        found.looked(receipt)
     print(f"The question of receipt {receipt} may be asked again. Its charge stays.")

@@ -74,6 +74,8 @@ class DuckDbEngine(Engine):
         `writable` is a database that is made if need be, known as `prepared`. Files are those that are
         there now.
         """
+        if threads is not None and threads < 1:
+            raise BadParameter("threads", "must be at least 1")
         found = {str(one): _files_of(str(one)) for one in files}
         text, name = DuckDbSpelling().text, DuckDbSpelling().name
         spills, remove = private_folder("duckdb")  # for what does not fit into memory

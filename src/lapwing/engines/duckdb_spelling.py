@@ -54,6 +54,21 @@ class DuckDbSpelling(CommonSpelling):
     def divide(self, sql: str, by: int) -> str:
         return f"({sql} // {by})"
 
+    def whole(self, sql: str, reach: int) -> str:
+        # The value is within its reach, so that this cannot fail; TRY_CAST costs a sixth more of a sum of
+        # squares, and four bytes a third more than two.
+        return f"CAST({sql} AS {'SMALLINT' if reach < 1 << 15 else self.type_for(reach)})"
+
+    def lower(self, sql: str) -> str:
+        return self._in_ascii("lower", sql, super().lower(sql))
+
+    def upper(self, sql: str) -> str:
+        return self._in_ascii("upper", sql, super().upper(sql))
+
+    def _in_ascii(self, function: str, sql: str, otherwise: str) -> str:
+        """The built-in is eight times faster, and the same where every letter is one byte."""
+        return f"CASE WHEN strlen({sql}) = length({sql}) THEN {function}({sql}) ELSE {otherwise} END"
+
     def matches(self, sql: str, pattern: str) -> str:
         return f"regexp_full_match({sql}, '{pattern}', 's')"
 

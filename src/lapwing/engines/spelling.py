@@ -25,7 +25,7 @@ class Spelling(ABC):
     @abstractmethod
     def whole(self, sql: str, reach: int) -> str:
         """A cast of a whole number, whose size is at most reach, to the narrowest type to compute with:
-        4 bytes, else 8 bytes, else exact and wider."""
+        2 or 4 bytes, else 8 bytes, else exact and wider."""
 
     @abstractmethod
     def stored(self, sql: str, first: int, last: int) -> str:

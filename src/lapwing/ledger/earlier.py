@@ -70,3 +70,12 @@ def found_under(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None
     if json.loads(bytes(done)).get("digest") != stored:
         raise Tampered([f"the answer to charge {seq} was changed"])
     return Earlier(State.ANSWERED, receipt._replace(answer=stored), bytes(answer))
+
+
+def has_ended(ledger: Ledger, position: int) -> bool:
+    """Whether a charge stands there for which there will be no answer."""
+    rows = ledger.store.read(lambda tx: tx.rows("SELECT key FROM entries WHERE seq = ?", position))
+    if not rows or rows[0][0] is None:
+        return False
+    found = found_under(ledger, bytes(rows[0][0]), "")
+    return found is not None and found.state is State.ENDED

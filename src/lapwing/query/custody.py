@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
+from fractions import Fraction
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.exact import exact
 from lapwing.gate import Target, targets
 from lapwing.ledger import Account, DataSet, Ledger, Slices, Unit, append, register
 from lapwing.ledger import data as data_sets
 from lapwing.ledger.places import is_postgres
 from lapwing.privacy import Relation
-from lapwing.query.policies.blocks import block_label, block_labels, rule_of
-from lapwing.query.policies.check import period_of
+from lapwing.query.policies.blocks import block_label, block_labels, period_of, rule_of
 from lapwing.query.policies.policy import Policy
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
@@ -48,7 +47,9 @@ def _slices(policy: Policy) -> Slices:
 
 def has_ledger(policy: Policy) -> bool:
     """Whether the policy was used before. A ledger in a server is made by `lapwing ledger init`."""
-    return is_postgres(policy.ledger) or Path(policy.ledger).exists()
+    if is_postgres(policy.ledger):
+        return not policy.ledger_keys or Path(policy.ledger_keys).exists()
+    return Path(policy.ledger).exists()
 
 
 def open_ledger(policy: Policy) -> Ledger:
@@ -56,6 +57,10 @@ def open_ledger(policy: Policy) -> Ledger:
     where = policy.ledger
     keys = Path(policy.ledger_keys) if policy.ledger_keys else None
     anchor = policy.ledger_anchor or None
+    if is_postgres(where) and not has_ledger(policy):
+        raise BadParameter(
+            "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
+        )
     make = Ledger.open if has_ledger(policy) else Ledger.create
     ledger = make(where, keys=keys, anchor=anchor)
     try:
@@ -69,7 +74,7 @@ def open_ledger(policy: Policy) -> Ledger:
 def _require_accounts(ledger: Ledger, policy: Policy) -> None:
     label = account_label(policy)
     known = {account.label for account in ledger.accounts()}
-    rule = rule_of(policy.blocks)
+    rule = rule_of(policy)
     if label not in known:
         ledger.open_account(
             label,
@@ -88,27 +93,29 @@ def _require_accounts(ledger: Ledger, policy: Policy) -> None:
         if missing:
             ledger.open_blocks(label, missing)
     for analyst, (epsilon, delta) in policy.quotas.items():
-        if quota_label(policy, analyst) not in known:
+        quota = quota_label(policy, analyst)
+        if quota not in known:
             ledger.open_account(
-                quota_label(policy, analyst),
-                epsilon=epsilon,
-                delta=delta,
-                unit=unit_of(policy),
-                relation=Relation.ADD_REMOVE,
+                quota, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE
             )
+        _require_terms(ledger.account(quota), epsilon, delta, f"analysts.{analyst}")
 
 
 def _require_same(account: Account, policy: Policy, rule: str) -> None:
     """An account is for life: a policy that was edited does not change it."""
+    _require_terms(account, policy.epsilon, policy.delta, "budget")
+    if (account.unit, account.slices, account.rule) != (unit_of(policy), _slices(policy), rule):
+        raise BadParameter("blocks", "or what is protected differs from what the account was opened with")
+
+
+def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: str) -> None:
     terms = account.terms
-    if (terms.epsilon, terms.delta) != (exact(policy.epsilon), exact(policy.delta)):
+    if (terms.epsilon, terms.delta) != (epsilon, delta):
         raise BadParameter(
-            "budget",
+            where,
             f"the account has ε {float(terms.epsilon):g} and δ {float(terms.delta):g} for life. "
             "Write these into the policy, or raise the budget with `lapwing ledger raise`",
         )
-    if (account.unit, account.slices, account.rule) != (unit_of(policy), _slices(policy), rule):
-        raise BadParameter("blocks", "or what is protected differs from what the account was opened with")
 
 
 def quota_label(policy: Policy, analyst: str) -> str:
@@ -145,7 +152,7 @@ def new_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
         origin=_origin(policy),
         account=account_label(policy),
         units=units,
-        rule=rule_of(policy.blocks),
+        rule=rule_of(policy),
     )
 
 
@@ -162,20 +169,9 @@ def open_arrivals(ledger: Ledger, policy: Policy, today: date | None = None) -> 
 
 def _origin(policy: Policy) -> str:
     """Where the data says it comes from: the private tables' places, without secrets."""
-    places = sorted(
-        f"{table.source.form}:{_without_password(table.source.location)}#{table.source.table}"
-        for table in policy.tables.values()
-        if not table.is_public
-    )
+    places = sorted(table.source.place for table in policy.tables.values() if not table.is_public)
     text = " ".join(places)
     return text if len(text) <= 200 else f"{text[:150]}… {len(places)} tables"
-
-
-def _without_password(location: str) -> str:
-    if "://" not in location:
-        return location
-    scheme, rest = location.split("://", 1)
-    return f"{scheme}://{rest.rsplit('@', 1)[-1]}"
 
 
 def targets_of(ledger: Ledger, policy: Policy, analyst: str, blocks: Sequence[str]) -> tuple[Target, ...]:

@@ -10,6 +10,7 @@ Test     tests/query/test_dataset.py, tests/faults/test_query_faults.py
 from __future__ import annotations
 
 import getpass
+from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,8 @@ from lapwing.engines.engine import Progress
 from lapwing.errors import BadParameter
 from lapwing.exact import Number
 from lapwing.ledger import Ledger
+from lapwing.ledger.earlier import has_ended
+from lapwing.ledger.entry import checked_label
 from lapwing.mechanisms.spread import checked_confidence
 from lapwing.query import custody
 from lapwing.query.answering.answer import Answer
@@ -26,7 +29,8 @@ from lapwing.query.answering.estimate import estimate
 from lapwing.query.answering.noising import Record, noise
 from lapwing.query.answering.stored import Asked
 from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind, normal_form
+from lapwing.query.binding.final import bind
+from lapwing.query.binding.parse import normal_form
 from lapwing.query.binding.public import PublicTable
 from lapwing.query.bounded import prepared, registered
 from lapwing.query.bounded.fake import fake_reader
@@ -62,11 +66,12 @@ class Dataset:
         self, policy: Policy, *, analyst: str, threads: int | None = None, record: Record | None = None
     ) -> None:
         self.policy = policy
-        self.analyst = analyst
+        self.analyst = checked_label(analyst, "analyst")  # as quotas are named
         self._threads = threads
         self.record = record  # told what reaches each mechanism: for tests that replay neighbours
         self._ledger: Ledger | None = None
         self._reader: Reader | None = None
+        self._reader_of: object = None
         self._public: dict[str, PublicTable] | None = None
 
     # Planning
@@ -89,8 +94,8 @@ class Dataset:
         `rows` lowers how many rows of a person count. `n` is a public or released size, for averages.
         """
         sql = text_of(question)
-        bound = bind(sql, Catalog(self.policy, self.public, _checked_rows(rows)))
-        size = n if n is not None else self._declared_size(bound)
+        bound = bind(sql, Catalog(self.policy, self.public, _checked(rows, "rows")))
+        size = _checked(n, "n") if n is not None else self._declared_size(bound)
         wish = Wish(epsilon, within, checked_confidence(confidence), delta, noise, size)
         return self._planned(bound, normal_form(sql), wish, rows=rows, sampling=sampling)
 
@@ -98,7 +103,7 @@ class Dataset:
         self, question: Question, name: str, wish: Wish, *, rows: int | None = None, sampling: bool = False
     ) -> Plan:
         shares = wish.shares(question, self.policy.delta_per_query)
-        asked = Asked(name, 0, shares.epsilon, shares.delta, shares.noise, rows)
+        asked = Asked(name, 0, shares.epsilon, shares.delta, shares.noise, rows, shares.digest)
         return Plan(self, asked, question, shares, wish.confidence, wish.n, sampling, wish.why)
 
     def two_stage(
@@ -111,19 +116,21 @@ class Dataset:
         delta: Number | None = None,
         noise: str = "auto",
         rows: int | None = None,
+        sampling: bool = False,
     ) -> tuple[Plan, Answer]:
         """Buy a count for `first`, then plan the question for the size that it shows."""
         sql = text_of(question)
         level = checked_confidence(confidence)
-        bound = bind(sql, Catalog(self.policy, self.public, _checked_rows(rows)))
+        bound = bind(sql, Catalog(self.policy, self.public, _checked(rows, "rows")))
         wish = Wish(first, None, level, delta, "laplace", None)
         counted = self._planned(
             sizes_question(bound), f"{SIZES} {normal_form(sql)}", wish, rows=rows
         ).release()
         size = least_size(counted)
         return self.plan(
-            question, within=within, confidence=level, delta=delta, noise=noise, rows=rows, n=size
-        ), counted
+            question, within=within, confidence=level, delta=delta, noise=noise, rows=rows, n=size,
+            sampling=sampling,
+        ), counted  # fmt: skip
 
     def search_bounds(
         self, table: str, column: str, *, epsilon: Number, step: Number
@@ -172,12 +179,15 @@ class Dataset:
         """The policy's ledger, made at its first use."""
         if self._ledger is None:
             self._ledger = custody.open_ledger(self.policy)
+        self._ledger.require_here()  # and not in a child that was forked
         return self._ledger
 
     def all_blocks(self) -> list[str]:
         """The names of all blocks there are now."""
+        if self._ledger is None and not custody.has_ledger(self.policy):
+            return []
         label = custody.account_label(self.policy)
-        return [block.label for block in self.ledger.blocks(label) if block.is_open and block.label != "*"]
+        return [block.label for block in self.ledger.blocks(label) if block.label != "*"]
 
     def statements(self, question: Question) -> Statements:
         """The SQL of a question. Looking at a plan makes no ledger."""
@@ -186,44 +196,68 @@ class Dataset:
         return self.reader().statements(question)
 
     def reader(self) -> Reader:
-        """The bounded tables."""
+        """The bounded tables, of the copy or the source as it is now: another process may prepare."""
+        key = row_key(self.ledger)
+        now = (prepared.current(self.policy, key), prepared.files_of(self.policy))
+        if self._reader is not None and self._reader_of != now:
+            self._close_reader()
         if self._reader is None:
-            self._reader = Reader.open(
-                self.policy, row_key(self.ledger), self.public, threads=self._threads
-            )
+            self._reader = Reader.open(self.policy, key, self.public, threads=self._threads)
+            self._reader_of = now
         return self._reader
 
-    def prepare(self, progress: Progress | None = None) -> None:
-        """Register the source as it is now, and store the rank of every row: then answers are fast."""
-        self.register()
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the last answers came from a copy. Nothing is opened: what was paid for is shown."""
+        return self._reader is not None and self._reader.is_prepared
+
+    def _close_reader(self) -> None:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
-        files = prepared.files_of(self.policy)
-        made = prepare(self.policy, row_key(self.ledger), progress=progress, threads=self._threads)
-        known = registered.registered(self.policy)
-        if known is None or known.files != files or made.files != files:
-            raise BadParameter("source", "changed while it was prepared. Prepare again")
 
-    def register(self) -> int:
-        """Tell the ledger who is in the data now: one version more."""
+    def prepare(self, progress: Progress | None = None) -> None:
+        """Store the rank of every row, so that answers are fast, and register who is in that copy.
+
+        Between the two nothing is answered: the copy is not the one that was registered.
+        """
+        today = datetime.now(UTC).date()  # one day for both: who arrives now is in a block that is open
+        custody.open_arrivals(self.ledger, self.policy, today)
+        self._close_reader()
+        key = row_key(self.ledger)
+        made = prepare(self.policy, key, progress=progress, today=today, threads=self._threads)
+        self.register(made)
+
+    def register(self, copy: prepared.Prepared | None = None, *, again: bool = True) -> int:
+        """Tell the ledger who is in the data now: one version more, or (not `again`) the first."""
         registered.make_folder(self.policy)
-        files = prepared.files_of(self.policy)
-        custody.open_arrivals(self.ledger, self.policy)
-        version = custody.new_version(self.ledger, self.policy, unit_ids(self.policy)).version
-        registered.remember(self.policy, version, files)
-        return version
+        with prepared.alone(prepared.folder_of(self.policy)):
+            known = None if again else custody.find_data(self.ledger, self.policy)
+            if known is not None:  # by another process, while we waited
+                return known.version
+            files = prepared.files_of(self.policy) if copy is None else copy.files
+            units = unit_ids(self.policy, copy)
+            version = custody.new_version(self.ledger, self.policy, units).version
+            registered.remember(self.policy, version, files)
+            return version
 
     def version(self) -> int:
         """The version that will be asked. Data that the ledger has never seen is registered first."""
         found = custody.find_data(self.ledger, self.policy)
         if found is None:
-            return self.register()
+            return self.register(again=False)
         if not registered.is_current(self.policy, found.version):
             raise BadParameter(
                 "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
             )
         return found.version
+
+    def looked(self, position: int) -> None:
+        """Let a question be asked again that was charged and failed. The curator's decision."""
+        if not custody.has_ledger(self.policy) or not has_ended(self.ledger, position):
+            raise BadParameter("receipt", "is none of a question that was charged and failed")
+        registered.make_folder(self.policy)
+        registered.look_at(self.policy, position)
 
     def left(self) -> str:
         """What is left of the account, in words."""
@@ -253,10 +287,10 @@ class Dataset:
 
     def close(self) -> None:
         """Let go of the engine and the ledger."""
-        for one in (self._reader, self._ledger):
-            if one is not None:
-                one.close()
-        self._reader = self._ledger = None
+        self._close_reader()
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
 
     def __enter__(self) -> Self:
         return self
@@ -278,7 +312,7 @@ def text_of(question: Any) -> str:
     raise BadParameter("question", "must be SQL, or an ibis expression")
 
 
-def _checked_rows(rows: int | None) -> int | None:
-    if rows is not None and (not isinstance(rows, int) or isinstance(rows, bool) or rows < 1):
-        raise BadParameter("rows", "must be a whole number of at least 1")
-    return rows
+def _checked(number: int | None, name: str) -> int | None:
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+        raise BadParameter(name, "must be a whole number of at least 1")
+    return number

@@ -1,6 +1,6 @@
 """The release of one plan: charge, compute, add noise, store, return; or what was stored before.
 
-Answers of one *shape* (question, version of the data, rows of a person; not the price) are numbered, and
+Answers of one *shape* (question and what it means, version of the data; not the price) are numbered, and
 the number is the idempotency key of its charge. So the same question finds its stored answer, another
 price finds the earlier ones to combine with, and one that failed is found, too, and held.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lapwing import gate as gates
-from lapwing.errors import BadParameter, Held, InProgress, WorkEnded
+from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.gate import Gate, State
 from lapwing.ledger import Receipt
 from lapwing.privacy import Relation
@@ -25,6 +25,7 @@ from lapwing.query.answering.noising import Noisy, noise
 from lapwing.query.answering.shares import Shares, share_out
 from lapwing.query.answering.stored import Asked, from_bytes, to_bytes
 from lapwing.query.bounded import registered
+from lapwing.query.bounded.meaning import meaning_of
 from lapwing.query.plan import Plan
 
 if TYPE_CHECKING:
@@ -53,7 +54,9 @@ class Releasing:
     def release(self, *, fresh: bool) -> Answer:
         """The stored answer, or a new one."""
         dataset, plan = self.dataset, self.plan
-        asked = replace(plan.asked, version=dataset.version())
+        meaning = meaning_of(dataset.policy, plan.question, dataset.public)
+        asked = replace(plan.asked, version=dataset.version(), meaning=meaning)
+        dataset.reader()  # what is wrong with the source or the policy is told before anything is charged
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
         same = [one for one in earlier if one.asked == asked]
@@ -61,6 +64,8 @@ class Releasing:
             return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
         try:
             done = gate.release(gates.Plan(self._spending(asked), self._run(asked)), key=key)
+        except KeyReused:  # at another price, by this analyst, since we looked
+            raise InProgress from None
         except WorkEnded:
             found = gate.find(key)
             raise Held(found.receipt.position if found else 0) from None
@@ -70,18 +75,14 @@ class Releasing:
 
     def _beside(self, answer: Answer, earlier: list[Before], noisy: list[Noisy]) -> Answer:
         """Combined with earlier answers where that is possible, else with them at its side."""
-        if not earlier:
+        found = [(own, one) for one in earlier if (own := self._shares(one.asked)) is not None]
+        if not found:
             return answer
-        shares = [self._shares(one.asked) for one in earlier]
-        if can_be_combined(self.plan.question):
-            before = [(own, one.noisy[0]) for own, one in zip(shares, earlier, strict=True)]
-            releases = [*before, (self.plan.shares, noisy[0])]
+        if can_be_combined(self.plan.question) and not self.plan.sampling:
+            releases = [*((own, one.noisy[0]) for own, one in found), (self.plan.shares, noisy[0])]
             rows = combined(releases, answer.rows, self.plan.confidence)
             return replace(answer, rows=rows, of=len(releases))
-        beside = [
-            self._answer(one.noisy, one.receipt, own, is_replay=True)
-            for own, one in zip(shares, earlier, strict=True)
-        ]
+        beside = [self._answer(one.noisy, one.receipt, own, is_replay=True) for own, one in found]
         return replace(answer, earlier=tuple(beside))
 
     def _spending(self, asked: Asked) -> gates.Spending:
@@ -108,6 +109,8 @@ class Releasing:
     def _run(self, asked: Asked) -> Callable[[], bytes]:
         def run() -> bytes:
             exact = self.dataset.reader().exact(self.plan.question)
+            if self.dataset.version() != asked.version:  # it may be about people who were not charged
+                raise BadParameter("source", "changed while it was read")
             return to_bytes(asked, noise(self.plan.shares, exact, record=self.dataset.record))
 
         return run
@@ -129,9 +132,10 @@ class Releasing:
                 raise Held(found.receipt.position)
         raise BadParameter("question", f"was asked {MOST_REPEATS:,} times: ask another one")
 
-    def _shares(self, asked: Asked) -> Shares:
-        question = self.plan.question
-        return share_out(question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
+    def _shares(self, asked: Asked) -> Shares | None:
+        """The mechanisms of an earlier answer; None if this code would take others."""
+        found = share_out(self.plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
+        return found if found.digest == asked.mechanisms else None
 
     def _answer(self, noisy: list[Noisy], receipt: Receipt, shares: Shares, *, is_replay: bool) -> Answer:
         plan = self.plan
@@ -143,5 +147,5 @@ class Releasing:
             receipt,
             is_replay,
             left=self.dataset.left(),
-            notes=() if self.dataset.reader().is_prepared else (SLOW,),
+            notes=() if self.dataset.is_prepared else (SLOW,),
         )

@@ -22,6 +22,7 @@ from lapwing.query.language.kinds import Number as NumberKind
 from lapwing.query.language.question import Key, KeyValue, Output, Part, Question, Statistic, Sum
 from lapwing.query.language.relation import RANK, Filter, Scan
 from lapwing.query.policies.policy import Column, Policy, Table
+from lapwing.query.policies.section import why_no_name
 
 DOUBLINGS = 50  # a searched number has at most 2^50 steps
 _WIDEST = 1 << DOUBLINGS
@@ -31,8 +32,12 @@ SIZES = "sizes of the groups of"
 def searched_policy(policy: Policy, table: str, column: str, step: Number) -> Policy:
     """The policy with one more column, wide enough for any number."""
     own = _private(policy, table)
+    closed = {*own.hidden, own.unit.column if own.unit else ""}
+    if column.lower() in map(str.lower, closed) or why_no_name(column):
+        raise BadParameter("column", "is hidden by the policy, tells people apart, or cannot be a column")
     kind = NumberKind(positive(step, "step"), -_WIDEST, _WIDEST)
-    columns = {**own.columns, column: Column(column, kind)}
+    others = {name: one for name, one in own.columns.items() if name.lower() != column.lower()}
+    columns = {**others, column: Column(column, kind)}
     return replace(policy, tables={**policy.tables, table: replace(own, columns=columns)})
 
 
@@ -69,7 +74,7 @@ def bounds_question(policy: Policy, table: str, column: str) -> Question:
     return Question(scan, (key,), ((0,),), (Sum("rows"),), (part,), (), outputs, rows)
 
 
-def read_bounds(answer: Answer, shares: Shares, kind: Kind, *, miss: float = 0.05) -> tuple[float, float]:
+def read_bounds(answer: Answer, shares: Shares, kind: Kind, *, miss: float = 0.001) -> tuple[float, float]:
     """The smallest range outside of which no magnitude has more rows than noise alone would give.
 
     With probability 1 - `miss` no empty magnitude is taken for one that has rows.

@@ -61,7 +61,7 @@ class Answer:
                 if values is not None:
                     names.append(f"{column.name}_{end}")
                     arrays.append(_array(values))
-        return pa.table(arrays, names=names)
+        return pa.table(arrays, names=_told_apart(names))
 
     def to_pandas(self) -> pd.DataFrame:
         """A pandas DataFrame."""
@@ -195,6 +195,18 @@ def number(value: Any) -> str:
 
 def _array(values: Any) -> pa.Array:
     return pa.array(values if values.dtype != object else values.tolist())
+
+
+def _told_apart(names: list[str]) -> list[str]:
+    """SQL may call two columns alike; most frames may not."""
+    taken = set(names)
+    found: list[str] = []
+    for name in names:
+        other, number = name, 2
+        while other in found or (other != name and other in taken):
+            other, number = f"{name}_{number}", number + 1
+        found.append(other)
+    return found
 
 
 def _listed(values: Any) -> list[Any] | None:

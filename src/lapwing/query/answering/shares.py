@@ -10,6 +10,7 @@ Test     tests/query/test_shares.py
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -87,6 +88,11 @@ class Shares:
         releases: list[Added | Chosen | Selected] = [*self.selected, *self.added, *self.chosen]
         losses = tuple(release.mechanism.loss for release in releases)
         return losses[0] if len(losses) == 1 else Sum(losses)
+
+    @property
+    def digest(self) -> str:
+        """Of every mechanism: answers are read with those that they were made with, or not at all."""
+        return hashlib.sha256(repr((self.added, self.chosen, self.selected)).encode()).hexdigest()
 
     def mechanism(self, grouping: int, part: int) -> Laplace | Gaussian:
         """The noise of a part in a grouping."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from lapwing.query.answering.noising import Noisy
 from lapwing.query.answering.shares import Wanted
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +31,21 @@ class Asked:
     delta: Fraction
     noise: str
     rows: int | None
+    mechanisms: str  # a digest of them: whether they can be found again from all the above
+    meaning: str = ""  # of the text under the policy and public tables of then
 
     @property
     def shape(self) -> str:
         """The question without its price: answers of one shape can be combined."""
-        return json.dumps([FORMAT, self.sql, self.version, self.rows], ensure_ascii=False)
+        parts = [FORMAT, self.sql, self.version, self.rows, self.meaning]
+        return json.dumps(parts, ensure_ascii=False)
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored and digested."""
         return {
             "sql": self.sql, "version": self.version, "epsilon": str(self.epsilon),
             "delta": str(self.delta), "noise": self.noise, "rows": self.rows,
+            "mechanisms": self.mechanisms, "meaning": self.meaning,
         }  # fmt: skip
 
     @classmethod
@@ -49,7 +53,7 @@ class Asked:
         """As it was stored."""
         return cls(
             found["sql"], found["version"], Fraction(found["epsilon"]), Fraction(found["delta"]),
-            found["noise"], found["rows"],
+            found["noise"], found["rows"], found["mechanisms"], found["meaning"],
         )  # fmt: skip
 
 

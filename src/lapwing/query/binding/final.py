@@ -85,11 +85,6 @@ def _calls(question: Question) -> list[Apply]:
     return [one for one in found if isinstance(one, Apply)]
 
 
-def normal_form(sql: str) -> str:
-    """The same for texts that differ only in spaces, comments and the case of keywords."""
-    return parse(sql).sql("duckdb", comments=False)
-
-
 class _Answer:
     """The SELECT list, HAVING and ORDER BY over the groups."""
 

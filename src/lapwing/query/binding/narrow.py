@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from datetime import date, datetime
 
 from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import MONTHS, SECONDS, Kind, Moment, codes_of
+from lapwing.query.language.kinds import SECONDS, Kind, Moment, codes_of
 from lapwing.query.language.relation import BLOCK, Filter, Join, Project, Relation, Scan
+from lapwing.query.policies import blocks as periods
 from lapwing.query.policies.policy import Blocks
 
 Codes = Sequence[int]  # a range, or a sorted list
@@ -106,7 +106,4 @@ def _keep(scan: Scan, kind: Kind, codes: Codes, blocks: Blocks) -> Scan:
 
 def period_of(kind: Moment, code: int, every: str) -> int:
     """The block of a row: the number of its period since 1970."""
-    if every in MONTHS:
-        at: date | datetime = kind.value(code)
-        return ((at.year - 1970) * 12 + at.month - 1) // MONTHS[every]
-    return (kind.start + code * kind.seconds) // SECONDS[every]
+    return periods.period_of(every, (kind.start + code * kind.seconds) // SECONDS["day"])

@@ -97,3 +97,8 @@ def _misread(error: SqlglotError) -> Refused:
     return Refused(
         "this cannot be read as SQL", "Look for a missing comma, quote or bracket near it", place
     )
+
+
+def normal_form(sql: str) -> str:
+    """The same for texts that differ only in spaces, comments and the case of keywords."""
+    return parse(sql).sql("duckdb", comments=False)

@@ -22,16 +22,21 @@ from lapwing.errors import BadParameter
 from lapwing.query.bounded.coded_columns import Source, finished, hashed, text_term, whole_term
 from lapwing.query.bounded.keyed_hash import Keys, Term, fifth_power, square
 from lapwing.query.bounded.render_expression import LARGEST
-from lapwing.query.language.kinds import MONTHS, SECONDS, Person, Text
+from lapwing.query.language.kinds import MONTHS, Person, Text
 from lapwing.query.language.relation import BLOCK, RANK, UNIT
+from lapwing.query.policies.blocks import days_in
 from lapwing.query.policies.policy import Column, Policy, Table, UnitBy
 
+SHORT = 10**15 - 1  # the greatest whole number that `parse_whole` reads
 HASH = "lapwing_hash"  # of a declared primary key, which is not itself in the copy
 
 
 def saturation_of(rows_per_unit: int) -> int:
-    """The rank that stands for all greater ones: what 1, 2 or 4 bytes hold on every engine."""
-    return next(most for most in (127, 32_767, 2_147_483_647) if rows_per_unit < most)
+    """The rank that stands for all greater ones: what 1, 2 or 4 bytes hold on every engine.
+
+    Rank K + 1 is still one row's alone: who has more than K rows is counted by it.
+    """
+    return next(most for most in (127, 32_767, 2_147_483_647) if rows_per_unit + 1 < most)
 
 
 def coded(
@@ -94,7 +99,8 @@ class Bounded:
         done = [UNIT]
         spelling = self.engine.spelling
         done += [
-            f"{finished(spelling, column, self._name(column))} AS {self._name(column)}"
+            f"{finished(spelling, column, self._name(column), strictly=self._slices_by(column))}"
+            f" AS {self._name(column)}"
             for column in self.columns
         ]
         terms: list[Term] = []
@@ -201,6 +207,25 @@ class Bounded:
         term = whole_term if self.each_row or self.has_whole_units else text_term
         return [term(self.engine.spelling, "/unit", UNIT)]
 
+    def _cohort_term(self) -> Term:
+        """The same for 7 and '7': what a table calls its people may become another type, and people stay
+        in their cohorts for ever."""
+        spelling = self.engine.spelling
+        if self.each_row or self.has_whole_units:
+            text, number = spelling.plain_text(UNIT, "bigint"), UNIT
+            short = f"{UNIT} BETWEEN {-SHORT} AND {SHORT}"
+        else:
+            text, number = UNIT, spelling.parse_whole(UNIT)
+            short = f"{number} IS NOT NULL"
+        as_number, as_text = whole_term(spelling, "/unit", number), text_term(spelling, "/unit", text)
+        sql = f"(CASE WHEN {short} THEN {as_number.sql} ELSE {as_text.sql} END)"
+        return Term("/unit", sql, as_number.most)
+
+    def _slices_by(self, column: Column) -> bool:
+        """Whether rows are sliced by this column. What lies beyond its bounds is in no slice: moved to
+        the first or the last, it would be in another one as soon as the bounds are widened."""
+        return self.sliced and self.policy.blocks is not None and column.name == self.policy.blocks.column
+
     def _terms(self) -> list[Term]:
         spelling = self.engine.spelling
         content = [term for column in self.columns for term in hashed(spelling, column, self._name(column))]
@@ -216,7 +241,7 @@ class Bounded:
             period = spelling.stored(_period(spelling, blocks.every, day), blocks.first, blocks.last)
             return f", {period} AS {BLOCK}", "", f" WHERE {spelling.name(blocks.column)} IS NOT NULL"
         if blocks.cohorts:
-            terms = self._terms() if self.each_row else self._unit_terms()
+            terms = self._terms() if self.each_row else [self._cohort_term()]
             return f", {Keys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
         if not self.arrivals:
             raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
@@ -224,6 +249,7 @@ class Bounded:
 
 
 def _period(spelling: Spelling, every: str, day: str) -> str:
+    """As `period_of` does it."""
     if every in MONTHS:
         return spelling.floor_divide(spelling.month_of(day), MONTHS[every])
-    return spelling.floor_divide(day, SECONDS[every] // SECONDS["day"])
+    return spelling.floor_divide(day, days_in(every))

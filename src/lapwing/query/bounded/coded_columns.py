@@ -144,8 +144,9 @@ class Source:
         return f"{alias}.c"
 
 
-def finished(spelling: Spelling, column: Column, raw: str) -> str:
-    """The stored code, from the column that holds the raw one."""
+def finished(spelling: Spelling, column: Column, raw: str, *, strictly: bool = False) -> str:
+    """The stored code, from the column that holds the raw one. Strictly, a time beyond the bounds is
+    missing, and what is missing stays so."""
     kind, missing = column.kind, column.missing
     if isinstance(kind, Truth):
         return raw if missing is None else f"coalesce({raw}, {'TRUE' if missing else 'FALSE'})"
@@ -155,13 +156,15 @@ def finished(spelling: Spelling, column: Column, raw: str) -> str:
     sql = raw
     if isinstance(kind, Moment):
         assert kind.start == 0, "columns are counted from 1970"
-        inside = _within(spelling, raw, first * kind.seconds, (last + 1) * kind.seconds - 1)
-        sql = f"CASE WHEN {raw} IS NOT NULL THEN {spelling.floor_divide(inside, kind.seconds)} END"
+        low, high = first * kind.seconds, (last + 1) * kind.seconds - 1
+        known = f"{raw} BETWEEN {literal(low)} AND {literal(high)}" if strictly else f"{raw} IS NOT NULL"
+        inside = _within(spelling, raw, low, high)
+        sql = f"CASE WHEN {known} THEN {spelling.floor_divide(inside, kind.seconds)} END"
     elif isinstance(kind, Period):
         inside = _within(spelling, raw, _start(kind, first), _start(kind, last + 1) - 1)
         months = spelling.month_of(spelling.floor_divide(inside, SECONDS["day"]))
         sql = f"CASE WHEN {raw} IS NOT NULL THEN {spelling.floor_divide(months, kind.months)} END"
-    if missing is not None:
+    if missing is not None and not strictly:
         sql = f"coalesce({sql}, {literal(missing)})"
     return spelling.stored(sql, first, last)
 

@@ -10,21 +10,28 @@ The source is only read. The copy is complete and on disk before the manifest po
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 from lapwing.engines.engine import Engine, Progress
 from lapwing.errors import Unavailable
+from lapwing.noise import random_bytes
 from lapwing.query.bounded.coded import Bounded
-from lapwing.query.bounded.prepared import Files, Prepared, digest_of, files_of, folder_of, last, sync
+from lapwing.query.bounded.prepared import (
+    Files,
+    Prepared,
+    alone,
+    digest_of,
+    files_of,
+    folder_of,
+    last,
+    sync,
+)
 from lapwing.query.bounded.sources import FILES, Opened, open_sources, private_tables
 from lapwing.query.language.relation import BLOCK, RANK, UNIT
-from lapwing.query.policies.check import period_of
+from lapwing.query.policies.blocks import period_of
 from lapwing.query.policies.policy import Policy, Table
 
 ARRIVALS = "lapwing_arrivals"  # units and the period in which each was first seen
@@ -40,7 +47,7 @@ def prepare(
     folder = folder_of(policy)
     folder.mkdir(mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)
-    with _alone(folder):
+    with alone(folder):
         before, files, digest = last(policy), files_of(policy), digest_of(policy, key)
         version = 1 if before is None else before.version + 1
         engine = private_tables(policy)[0].source.engine
@@ -76,17 +83,6 @@ class _Asked:
     def by_arrival(self) -> bool:
         blocks = self.policy.blocks
         return blocks is not None and blocks.by == "unit" and not blocks.cohorts
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process prepares at a time; the kernel lets go if it dies."""
-    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Callable[[], None]]:
@@ -234,7 +230,7 @@ def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
     engine, tables, folder = opened.engine, private_tables(ask.policy), folder_of(ask.policy)
     types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
     whole = ask.bounded(tables[0], opened).has_whole_units
-    place = f"lapwing_{ask.policy.name}" if engine.name == "postgres" else f"copy-{ask.version}"
+    place = _schema(ask.policy, before) if engine.name == "postgres" else f"copy-{ask.version}"
     made = Prepared(
         folder, ask.version, ask.digest, place, engine.name, whole, ask.by_arrival, ask.files, types
     )
@@ -253,6 +249,13 @@ def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
         rows = f"{bounded.ranked(bounded.codes())} ORDER BY {RANK}"
         _stored(made, engine, table.name, rows, _steps(ask.report, n, len(tables)))
     return made
+
+
+def _schema(policy: Policy, before: Prepared | None) -> str:
+    """A schema that no other policy writes to, also if it is called alike: bounds may differ."""
+    if before is not None and before.engine == "postgres":
+        return before.place
+    return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
 def _stored(made: Prepared, engine: Engine, name: str, rows: str, progress: Progress) -> str:

@@ -11,25 +11,29 @@ outside whether rows changed: the copy is what is asked, at its own version.
 
 from __future__ import annotations
 
+import fcntl
 import glob
 import hashlib
 import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
+from lapwing.errors import Unavailable
 from lapwing.query.bounded.coded import saturation_of
 from lapwing.query.bounded.sources import FILES, private_tables
 from lapwing.query.policies.policy import Policy, Source
 
-FORMAT = 1  # of the copy: one more whenever codes, ranks or the hash change
+FORMAT = 2  # of the copy: one more whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
+LONGEST_IN_SERVER = 50  # of 63 bytes: a version follows
 Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
 
 
@@ -72,7 +76,13 @@ class Prepared:
             spark: Any = engine
             path = self.folder / self.place
             return {table: spark.relation_of("spark-parquet", str(path / table)) for table in tables}
-        return {table: f"{name(self.place)}.{name(f'{table}_{self.version}')}" for table in tables}
+        return {table: f"{name(self.place)}.{name(self._in_server(table))}" for table in tables}
+
+    def _in_server(self, table: str) -> str:
+        """PostgreSQL cuts names off, and would take two tables for one."""
+        if len(table) > LONGEST_IN_SERVER:
+            table = hashlib.blake2b(table.encode(), digest_size=16).hexdigest()
+        return f"{table}_{self.version}"
 
     def save(self) -> None:
         """Make this the current copy, in one step that survives a crash."""
@@ -121,6 +131,8 @@ def last(policy: Policy) -> Prepared | None:
         found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
+    except ValueError:
+        raise Unavailable(f"{folder / MANIFEST} is damaged. Restore it, or remove the folder") from None
     files = {
         name: tuple((path, size, time) for path, size, time in rows)
         for name, rows in found.pop("files").items()
@@ -164,6 +176,17 @@ def _files(source: Source) -> Files:
             about = os.stat(path)
             found.append((path, about.st_size, about.st_mtime_ns))
     return tuple(found)
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """One process registers or prepares at a time; the kernel lets go if it dies."""
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def sync(path: Path) -> None:

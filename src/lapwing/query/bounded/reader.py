@@ -24,6 +24,7 @@ from lapwing.query.binding.public import PublicTable
 from lapwing.query.bounded import prepared
 from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.exact_rows import lay_out
+from lapwing.query.bounded.prepared import Prepared
 from lapwing.query.bounded.render import Statements, bounded_name, render, shipped_name, with_bounded
 from lapwing.query.bounded.sources import FILES, open_server, open_sources, private_tables, spelling_of
 from lapwing.query.language.kinds import Kind
@@ -54,8 +55,7 @@ class Reader:
         """The prepared copy if it is of the source as it is now, else the source."""
         copy = prepared.current(policy, key)
         if copy is not None:
-            from_file = copy.engine == "duckdb"
-            engine = copy.open(threads=threads) if from_file else open_sources(policy).engine
+            engine = _opened(policy, copy, threads=threads)
             return cls(policy, engine, copy.scans(engine), {}, public)
         opened = open_sources(policy, threads=threads)
         try:
@@ -101,6 +101,10 @@ class Reader:
         self.engine.close()
 
 
+def _opened(policy: Policy, copy: Prepared, *, threads: int | None = None) -> Engine:
+    return copy.open(threads=threads) if copy.engine == "duckdb" else open_sources(policy).engine
+
+
 def _by_row(policy: Policy) -> bool:
     return policy.blocks is not None and policy.blocks.by == "row"
 
@@ -140,16 +144,21 @@ def _rows(table: Table) -> pa.Table:
         with_engine.close()
 
 
-def unit_ids(policy: Policy) -> Iterator[str | int]:
-    """Everybody whom the data is about, for the ledger's sketch. Nobody else sees them."""
-    opened = open_sources(policy)
+def unit_ids(policy: Policy, copy: Prepared | None = None) -> Iterator[str | int]:
+    """Everybody who can be read, in the copy or else in the source, for the ledger's sketch. Nobody else
+    sees them."""
+    tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
+    if copy is not None:
+        engine = _opened(policy, copy)
+        rows = copy.relations(engine, [table.name for table in tables])
+    else:
+        opened = open_sources(policy)
+        engine = opened.engine
+        sources = [Bounded(policy, table, engine, bytes(32), opened.relations) for table in tables]
+        rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
     try:
-        for table in private_tables(policy):
-            bounded = Bounded(policy, table, opened.engine, bytes(32), opened.relations)
-            if bounded.each_row:  # nobody can be known again by a row
-                continue
-            people = f"SELECT DISTINCT {UNIT} FROM ({bounded.codes()}) AS c"  # noqa: S608
-            for batch in opened.engine.stream(people):
+        for relation in rows.values():
+            for batch in engine.stream(f"SELECT DISTINCT {UNIT} FROM {relation}"):  # noqa: S608
                 yield from batch.column(0).to_pylist()
     finally:
-        opened.engine.close()
+        engine.close()

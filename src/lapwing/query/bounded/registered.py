@@ -1,13 +1,23 @@
-"""Which state of the source the ledger knows: written beside the policy after each registration."""
+"""Which state of the source the ledger knows: written beside the policy after each registration.
+
+Claim    questions are asked only of people whom the ledger was told of.
+Because  a registration notes the ledger's version, the source's files, where the policy finds people, and
+         the copy, if they were read from it; whoever finds something else, or nothing that can be read,
+         must register again.
+Test     tests/query/test_registered.py
+"""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lapwing.query.bounded.prepared import Files, files_of, folder_of, sync
+from lapwing.query.bounded.prepared import Files, files_of, folder_of, last, sync
+from lapwing.query.bounded.sources import private_tables
 from lapwing.query.policies.policy import Policy
 
 FILE = "registered.json"
@@ -16,31 +26,48 @@ LOOKED = "looked.json"
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A version of the ledger's data set, and the source's files at that time."""
+    """A version of the ledger's data set; and at that time, the source's files, where people were found,
+    and the number of the copy (0: there was none)."""
 
     version: int
-    files: dict[str, Files]
+    files: Mapping[str, Files]
+    people: Mapping[str, list[str]]
+    copy: int
 
 
 def registered(policy: Policy) -> Registered | None:
-    """The last registration."""
+    """The last registration, if there is one that can be read."""
     try:
         found = json.loads((folder_of(policy) / FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        files = {name: tuple((p, s, t) for p, s, t in rows) for name, rows in found["files"].items()}
+        return Registered(found["version"], files, found["people"], found["copy"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    files = {name: tuple((p, s, t) for p, s, t in rows) for name, rows in found["files"].items()}
-    return Registered(found["version"], files)
 
 
-def remember(policy: Policy, version: int, files: dict[str, Files]) -> None:
+def people_of(policy: Policy) -> dict[str, list[str]]:
+    """Where each private table finds its people."""
+    return {
+        table.name: [table.source.place, table.unit.column, table.unit.through, table.unit.key]
+        for table in private_tables(policy)
+        if table.unit is not None
+    }
+
+
+def remember(policy: Policy, version: int, files: Mapping[str, Files]) -> None:
     """Note a registration, in one step that survives a crash."""
-    replace_file(folder_of(policy) / FILE, json.dumps({"version": version, "files": files}))
+    replace_file(folder_of(policy) / FILE, json.dumps(asdict(_now(policy, version, files))))
 
 
 def is_current(policy: Policy, version: int) -> bool:
     """Whether the source is, as far as can be seen from outside, the one that the ledger knows."""
     found = registered(policy)
-    return found is not None and found.version == version and found.files == files_of(policy)
+    return found == _now(policy, version, files_of(policy))
+
+
+def _now(policy: Policy, version: int, files: Mapping[str, Files]) -> Registered:
+    copy = last(policy)
+    return Registered(version, files, people_of(policy), 0 if copy is None else copy.version)
 
 
 def looked_at(policy: Policy) -> set[int]:
@@ -48,7 +75,7 @@ def looked_at(policy: Policy) -> set[int]:
     path: Path = folder_of(policy) / LOOKED
     try:
         return set(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):
         return set()
 
 
@@ -64,8 +91,8 @@ def make_folder(policy: Policy) -> None:
 
 def replace_file(path: Path, text: str) -> None:
     """A file is there whole, or as it was."""
-    new = path.with_name(f"{path.name}.new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+    handle, new = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # each process its own
+    with open(handle, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -17,7 +17,7 @@ from lapwing.query.language.expression import Apply, Constant, Expression, Op, R
 from lapwing.query.language.kinds import SECONDS, Choice, Kind, Moment, Number, Period, Text, Truth
 
 LARGEST = 1 << 52  # no code is that large
-NARROW = 1 << 31
+NARROWEST, NARROW = 1 << 15, 1 << 31
 LONGEST = 4_000_000  # letters; a declared list of 100,000 values has about that many
 NULL_TRUTH = "(NULL = 1)"
 NULL_TEXT = "NULLIF('', '')"  # a NULL that every engine takes for a text
@@ -168,7 +168,7 @@ class Writer:
         return Sql(spelled([self._whole(arg, reach) for arg in call.args]), _width(reach))
 
     def _from_truth(self, call: Apply) -> Sql:
-        return Sql(self.spelling.whole(self.plain(call.args[0]), 1), 4)
+        return Sql(self.spelling.whole(self.plain(call.args[0]), 1), 2)
 
     def _in(self, call: Apply) -> str:
         values = call.parameter
@@ -239,7 +239,8 @@ class Writer:
 
 
 def _width(reach: int) -> int:
-    return 4 if reach < NARROW else 8
+    """In bytes, of what is computed with. An engine without types of two bytes uses four."""
+    return 2 if reach < NARROWEST else 4 if reach < NARROW else 8
 
 
 def _number(call: Apply) -> int:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, timedelta
 
-from lapwing.query.language.kinds import MONTHS, SECONDS, Moment
+from lapwing.query.language.kinds import SECONDS, Moment
+from lapwing.query.policies.blocks import period_of
 from lapwing.query.policies.policy import Blocks, Source, Table
 from lapwing.query.policies.section import Section, did_you_mean, either
 from lapwing.query.policies.text import Mistakes
@@ -14,7 +14,6 @@ BLOCKS = ("by", "cohorts", "column", "every")
 PERIODS = ("day", "week", "month", "quarter", "year")
 BLOCKS_AT_MOST = 100_000
 PERSON_PERIOD = "person-period"
-EPOCH = date(1970, 1, 1)
 
 
 def check_tables(mistakes: Mistakes, tables: Mapping[str, Table], *, named: Mapping[str, object]) -> None:
@@ -162,11 +161,3 @@ def _dates_in(mistakes: Mistakes, table: Table, column: str) -> Moment | None:
         )
         return None
     return found.kind
-
-
-def period_of(every: str, day: int) -> int:
-    """The period that a day is in: whole periods since 1970. Weeks begin on Thursdays, as 1970 did."""
-    if every in MONTHS:
-        then = EPOCH + timedelta(days=day)
-        return ((then.year - EPOCH.year) * 12 + then.month - 1) // MONTHS[every]
-    return day * SECONDS["day"] // SECONDS[every]

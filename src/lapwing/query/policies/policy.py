@@ -26,6 +26,13 @@ class Source:
     table: str
     form: str
 
+    @property
+    def place(self) -> str:
+        """Where it is, in words without secrets."""
+        scheme, mark, rest = self.location.partition("://")
+        location = f"{scheme}://{rest.rsplit('@', 1)[-1]}" if mark else self.location
+        return f"{self.form}:{location}#{self.table}"
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

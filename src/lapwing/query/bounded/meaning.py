@@ -1,0 +1,27 @@
+"""What a question means, apart from its text: answers of one text are alike only if they mean the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from lapwing.query.binding.public import PublicTable
+from lapwing.query.language.question import Question
+from lapwing.query.language.relation import public_scans_of, scans_of
+from lapwing.query.policies.policy import Policy
+
+
+def meaning_of(policy: Policy, question: Question, public: Mapping[str, PublicTable]) -> str:
+    """A digest of all that decides what reaches the mechanisms, but the private rows: the bound question,
+    the declared columns of its tables (they decide values and ranks), and the rows of public tables."""
+    names = {scan.table for scan in scans_of(question.source)}
+    names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
+    tables = [
+        (name, table.unit, table.primary_key, sorted(table.columns.items()))
+        for name, table in sorted(policy.tables.items())
+        if name in names
+    ]
+    digest = hashlib.sha256(repr((question, tables)).encode())
+    for scan in public_scans_of(question.source):
+        digest.update(repr(public[scan.table].shipped(scan).to_pydict()).encode())
+    return digest.hexdigest()

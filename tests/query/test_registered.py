@@ -1,0 +1,98 @@
+"""Questions are asked only of people whom the ledger was told of."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lapwing.errors import BadParameter, Unavailable
+from lapwing.query.bounded import registered
+from lapwing.query.bounded.prepared import folder_of
+from lapwing.query.dataset import Dataset
+from lapwing.query.policies.policy import Source, UnitBy
+from query.conftest import write_visits
+
+Open = Callable[..., Dataset]
+COUNT = "SELECT COUNT(*) AS n FROM visits"
+
+
+def require_refused(dataset: Dataset) -> None:
+    with pytest.raises(BadParameter, match="changed since the ledger last saw it"):
+        dataset.ask(COUNT, epsilon=1)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"version": 1, "files": {}}', "null"])
+def test_a_note_that_cannot_be_read_is_none(opened: Open, tmp_path: Path, text: str) -> None:
+    dataset = opened()
+    dataset.ask(COUNT, epsilon=1)
+    (tmp_path / "visits.prepared" / registered.FILE).write_text(text)
+    require_refused(dataset)
+    dataset.prepare()
+    assert dataset.version() == 2
+
+
+def test_a_folder_that_is_gone_and_a_damaged_copy(opened: Open, tmp_path: Path) -> None:
+    dataset = opened()
+    dataset.prepare()
+    (tmp_path / "visits.prepared" / "manifest.json").write_text("{")
+    with pytest.raises(Unavailable, match="damaged"):
+        dataset.ask(COUNT, epsilon=1)
+    shutil.rmtree(tmp_path / "visits.prepared")
+    require_refused(dataset)
+    dataset.prepare()
+    assert len(dataset.ask(COUNT, epsilon=1)) == 1
+
+
+def test_a_crash_between_the_ledger_and_the_note_is_noticed(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened()
+    dataset.ask(COUNT, epsilon=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(registered, "remember", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            dataset.register()
+    require_refused(dataset)
+
+
+def test_a_symbolic_link_to_other_rows_is_noticed(opened: Open, tmp_path: Path) -> None:
+    dataset = opened()
+    dataset.ask(COUNT, epsilon=1)
+    (tmp_path / "elsewhere").mkdir()
+    write_visits(tmp_path / "elsewhere", range(10))
+    (tmp_path / "visits.parquet").unlink()
+    (tmp_path / "visits.parquet").symlink_to(tmp_path / "elsewhere" / "visits.parquet")
+    require_refused(dataset)
+
+
+def test_other_tables_of_a_server_are_other_people(opened: Open) -> None:
+    """Of a server no file tells: the policy's own words are compared, without passwords."""
+    policy = opened().policy
+    table = policy.tables["visits"]
+
+    def at(url: str, name: str, unit: str = "who") -> dict[str, list[str]]:
+        moved = replace(table, source=Source("postgres", url, name, "postgres"), unit=UnitBy(unit))
+        return registered.people_of(replace(policy, tables={"visits": moved}))
+
+    url = "postgresql://me:secret@host/db"
+    assert "secret" not in str(at(url, "v"))
+    assert at(url, "v") == at("postgresql://host/db", "v")
+    assert at(url, "v") != at(url, "other")
+    assert at(url, "v") != at(url, "v", "id")
+    registered.make_folder(policy)
+    registered.remember(policy, 3, {})
+    assert registered.registered(policy) == registered.Registered(3, {}, registered.people_of(policy), 0)
+
+
+def test_receipts_that_were_looked_at_add_up(opened: Open) -> None:
+    policy = opened().policy
+    assert registered.looked_at(policy) == set()
+    registered.make_folder(policy)
+    for position in (4, 9, 4):
+        registered.look_at(policy, position)
+    assert registered.looked_at(policy) == {4, 9}
+    assert [path.name for path in folder_of(policy).iterdir()] == [registered.LOOKED]

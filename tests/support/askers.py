@@ -1,0 +1,27 @@
+"""Processes that ask questions of a data set, or die while they do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from lapwing.errors import InProgress
+from lapwing.query.bounded.reader import Reader
+from lapwing.query.dataset import Dataset
+from lapwing.query.policies.file import load
+
+
+def ask(policy: Path, sql: str, price: str, out: Any) -> None:
+    """Put the first number of the answer, or None if another process is being answered."""
+    with Dataset(load(policy), analyst="ann") as own:
+        try:
+            out.put(int(own.ask(sql, epsilon=price).columns[0].values[0]))
+        except InProgress:
+            out.put(None)
+
+
+def die(policy: Path, sql: str, price: str) -> None:
+    """Be charged, and be gone before rows are read."""
+    Reader.exact = lambda *_: os._exit(9)  # type: ignore[method-assign]
+    Dataset(load(policy), analyst="ann").ask(sql, epsilon=price)

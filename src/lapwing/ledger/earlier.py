@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from lapwing.errors import Tampered
@@ -44,6 +44,24 @@ def earlier(ledger: Ledger, *, principal: str, key: str) -> Earlier | None:
 
 def found_under(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
     """The request under a hashed key, checked against its entry and the digest of its answer."""
+    found = _look(ledger, hashed, principal)
+    if found is None or found.state is not State.OPEN or _is_alive(ledger, hashed, found.receipt):
+        return found
+    # It may have ended since we looked, and then its answer was stored before: look again.
+    again = _look(ledger, hashed, principal)
+    assert again is not None, "entries only grow"
+    return replace(again, state=State.ENDED) if again.state is State.OPEN else again
+
+
+def _is_alive(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
+    session = int(receipt.record["session"])
+    # In this process we know better than by its session: a charge of unknown outcome was never run.
+    own = session == ledger.store.session
+    return hashed in ledger.running if own else ledger.store.is_alive(session)
+
+
+def _look(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
+    """As it stands in the database: open, if nothing came of it yet."""
     rows = ledger.store.read(
         lambda tx: tx.rows(
             "SELECT asked.seq, asked.body, asked.digest, done.body, answers.bytes FROM entries AS asked "
@@ -59,11 +77,7 @@ def found_under(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None
     if digest_of(bytes(body)) != bytes(digest) or receipt.record["key"] != hashed.hex():
         raise Tampered([f"entry {seq} was changed"])
     if done is None:
-        session = int(receipt.record["session"])
-        # In this process we know better than by its session: a charge of unknown outcome was never run.
-        own = session == ledger.store.session
-        alive = hashed in ledger.running if own else ledger.store.is_alive(session)
-        return Earlier(State.OPEN if alive else State.ENDED, receipt)
+        return Earlier(State.OPEN, receipt)
     if answer is None:
         return Earlier(State.ENDED, receipt)
     stored = hashlib.sha256(answer).hexdigest()

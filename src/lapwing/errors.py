@@ -2,7 +2,7 @@
 
 LapwingError
 ├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable
-│   ├── BadPolicy      a policy file has mistakes
+│   ├── BadFile        a file that a person wrote has mistakes
 │   └── Refused        a question cannot be answered privately (lapwing.query.binding.refused)
 ├── BadValue           data handed to a mechanism is not of the promised form
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn
@@ -39,11 +39,14 @@ class BadParameter(LapwingError, ValueError):
         self.why = why
 
 
-class BadPolicy(BadParameter):
-    """A policy file has mistakes. `mistakes` has one line for each: file, line, key, what to write."""
+class BadFile(BadParameter):
+    """A file that a person wrote, such as a policy, has mistakes.
+
+    `mistakes` has one line for each: file, line, key, what to write.
+    """
 
     def __init__(self, mistakes: Sequence[str]) -> None:
-        super().__init__("policy", "; ".join(mistakes))
+        super().__init__("file", "; ".join(mistakes))
         self.mistakes = tuple(mistakes)
 
     def __str__(self) -> str:

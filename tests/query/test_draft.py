@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from lapwing.cli.init import init
-from lapwing.errors import BadParameter, BadPolicy, MissingExtra, Unavailable
+from lapwing.errors import BadFile, BadParameter, MissingExtra, Unavailable
 from lapwing.query.language.kinds import Choice, Moment, Number, Truth
 from lapwing.query.policies.draft import draft
 from lapwing.query.policies.draft_schema import schema_of, table_name
@@ -87,7 +87,7 @@ def test_a_draft_loads_once_what_must_be_known_is_written(source: str) -> None:
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_draft_is_toml_and_its_mistakes_are_what_is_left_to_say(source: str) -> None:
     Path("policy.toml").write_text(draft(source, unit=None))
-    with pytest.raises(BadPolicy) as caught:
+    with pytest.raises(BadFile) as caught:
         load("policy.toml")
     told = [line.split(": ")[1].split(".")[-1] for line in caught.value.mistakes]
     assert told == ["epsilon", "delta", "rows_per_unit", "unit"]

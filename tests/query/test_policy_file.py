@@ -15,7 +15,7 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter, BadPolicy
+from lapwing.errors import BadFile, BadParameter
 from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
 from lapwing.query.policies.blocks import period_of
 from lapwing.query.policies.check import BLOCKS
@@ -24,7 +24,7 @@ from lapwing.query.policies.file import ROOT, load, nice_below
 from lapwing.query.policies.policy import Blocks, Policy, Source, UnitBy
 from lapwing.query.policies.tables import TABLE as TABLE_KEYS
 from lapwing.query.policies.tables import UNIT
-from lapwing.query.policies.text import lines_of
+from lapwing.toml.text import lines_of
 
 HEAD = """\
 [dataset]
@@ -76,7 +76,7 @@ def loaded(text: str) -> Policy:
 
 
 def mistakes(text: str) -> list[str]:
-    with pytest.raises(BadPolicy) as caught:
+    with pytest.raises(BadFile) as caught:
         loaded(text)
     return list(caught.value.mistakes)
 
@@ -639,7 +639,7 @@ def test_a_policy_without_private_tables_protects_nobody() -> None:
 )
 def test_what_is_not_a_toml_file_is_told_where(raw: bytes, expected: str) -> None:
     Path("visits.toml").write_bytes(raw)
-    with pytest.raises(BadPolicy) as caught:
+    with pytest.raises(BadFile) as caught:
         load("visits.toml")
     assert caught.value.mistakes[0].startswith(expected)
 
@@ -652,7 +652,7 @@ def test_what_is_no_file_is_told_so(folder: Path) -> None:
         ("pipe", "pipe: is not a file"),
         ("a\0b\n", '"a\\u0000b\\n": there is no such file'),
     ):
-        with pytest.raises(BadPolicy) as caught:
+        with pytest.raises(BadFile) as caught:
             load(path)
         assert str(caught.value).startswith(expected)
 
@@ -761,7 +761,7 @@ def test_whatever_a_file_says_only_its_mistakes_are_raised(
         found: tuple[str, ...] = ()
         try:
             load("visits.toml")
-        except BadPolicy as error:
+        except BadFile as error:
             found = error.mistakes
         assert all(line.startswith("visits.toml:") and line.isprintable() for line in found)
 
@@ -770,7 +770,7 @@ def test_whatever_a_file_says_only_its_mistakes_are_raised(
 @given(st.binary(max_size=200) | st.text("[]{}=.,\"'#\n ab1-:", max_size=60).map(str.encode))
 def test_whatever_bytes_a_file_has_only_its_mistakes_are_raised(raw: bytes) -> None:
     Path("visits.toml").write_bytes(raw)
-    with pytest.raises(BadPolicy):
+    with pytest.raises(BadFile):
         load("visits.toml")
 
 

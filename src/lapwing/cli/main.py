@@ -19,7 +19,7 @@ from lapwing.cli import query as query_commands
 from lapwing.cli.budget import budget
 from lapwing.cli.example import example
 from lapwing.cli.init import init
-from lapwing.errors import BadParameter, BadPolicy, BadValue, LapwingError, OverBudget, Tampered
+from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
 NOT_WHAT_IT_WAS = "this is not what it was:"
@@ -144,7 +144,7 @@ def run(arguments: list[str] | None = None) -> None:
             print(f"  - {' '.join(found.split())}", file=sys.stderr)
         print(f"  {WHAT_NOW}", file=sys.stderr)
         sys.exit(FAILED)
-    except BadPolicy as error:
+    except BadFile as error:
         _complain("the policy has mistakes:")
         for mistake in error.mistakes:
             print(f"  {mistake}", file=sys.stderr)

@@ -22,7 +22,7 @@ from lapwing.query.language.kinds import Number as NumberKind
 from lapwing.query.language.question import Key, KeyValue, Output, Part, Question, Statistic, Sum
 from lapwing.query.language.relation import RANK, Filter, Scan
 from lapwing.query.policies.policy import Column, Policy, Table
-from lapwing.query.policies.section import why_no_name
+from lapwing.toml.section import why_no_name
 
 DOUBLINGS = 50  # a searched number has at most 2^50 steps
 _WIDEST = 1 << DOUBLINGS

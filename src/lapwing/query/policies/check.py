@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from lapwing.query.language.kinds import SECONDS, Moment
 from lapwing.query.policies.blocks import period_of
 from lapwing.query.policies.policy import Blocks, Source, Table
-from lapwing.query.policies.section import Section, did_you_mean, either
-from lapwing.query.policies.text import Mistakes
+from lapwing.toml.section import Section, did_you_mean, either
+from lapwing.toml.text import Mistakes
 
 BLOCKS = ("by", "cohorts", "column", "every")
 PERIODS = ("day", "week", "month", "quarter", "year")

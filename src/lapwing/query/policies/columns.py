@@ -9,8 +9,8 @@ from lapwing.errors import BadParameter
 from lapwing.mechanisms.values import Grid
 from lapwing.query.language.kinds import SECONDS, Choice, Kind, Moment, Number, Text, Truth
 from lapwing.query.policies.policy import Column
-from lapwing.query.policies.section import Section, either, kind_of
-from lapwing.query.policies.text import Key, Mistakes
+from lapwing.toml.section import Section, either, kind_of
+from lapwing.toml.text import Key, Mistakes
 
 COLUMN = ("values", "low", "high", "step", "type", "hidden", "missing")
 VALUES_AT_MOST = 1_000_000

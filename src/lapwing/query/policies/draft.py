@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from lapwing.errors import BadParameter
 from lapwing.query.policies.draft_schema import Schema, checked_unit, schema_of
-from lapwing.query.policies.section import why_no_name
-from lapwing.query.policies.text import quoted
+from lapwing.toml.section import why_no_name
+from lapwing.toml.text import quoted
 
 NOT_FROM_DATA = "not from the data"
 WHOLE = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?")

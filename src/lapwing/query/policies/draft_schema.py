@@ -9,8 +9,8 @@ from pathlib import Path
 
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
 from lapwing.query.policies.policy import Source
-from lapwing.query.policies.section import OURS, did_you_mean
 from lapwing.query.policies.source import DUCKDB_FILES, FORMS, SPARK, source_of
+from lapwing.toml.section import OURS, did_you_mean
 
 _PATTERN = re.compile(r"[*?\[\]]")
 

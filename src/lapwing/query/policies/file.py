@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
-from lapwing.errors import BadParameter, BadPolicy
+from lapwing.errors import BadFile, BadParameter
 from lapwing.exact import round_down
 from lapwing.ledger.entry import checked_label
 from lapwing.ledger.places import POSTGRES_SCHEMES
@@ -33,11 +33,11 @@ from lapwing.privacy.loss import checked_delta, checked_epsilon
 from lapwing.privacy.portfolio import SHARE_DELTA0
 from lapwing.query.policies.check import PERSON_PERIOD, blocks_of, check_tables
 from lapwing.query.policies.policy import Policy
-from lapwing.query.policies.section import Section
 from lapwing.query.policies.tables import Around, tables_of
-from lapwing.query.policies.text import read
+from lapwing.toml.section import Section
+from lapwing.toml.text import read
 
-__all__ = ["BadPolicy", "load"]
+__all__ = ["BadFile", "load"]
 
 ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
 PROTECTS = ("person", "row", PERSON_PERIOD)
@@ -47,9 +47,9 @@ TIMEOUT, DAY = 600, 86_400  # seconds
 
 
 def load(path: str | Path) -> Policy:
-    """The policy in a file, checked; or `BadPolicy` with every mistake in it. Reads no data."""
+    """The policy in a file, checked; or `BadFile` with every mistake in it. Reads no data."""
     path = Path(path)
-    values, mistakes = read(path)
+    values, mistakes = read(path, what="policy", example="visits.toml", draft="lapwing init DATA")
     root = Section.of(mistakes, (), values, ROOT)
     assert root is not None
     path = path.absolute()

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from lapwing.errors import BadParameter
 from lapwing.ledger.places import POSTGRES_SCHEMES
 from lapwing.query.policies.policy import Source
-from lapwing.query.policies.section import NAME
+from lapwing.toml.section import NAME
 
 SPARK = "spark:"
 NAMES_AT_MOST = 10_000

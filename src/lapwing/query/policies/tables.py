@@ -9,9 +9,9 @@ from pathlib import Path
 from lapwing.errors import BadParameter
 from lapwing.query.policies.columns import column_of
 from lapwing.query.policies.policy import Column, Source, Table, UnitBy
-from lapwing.query.policies.section import Section, kind_of, twice, why_no_name
 from lapwing.query.policies.source import source_of
-from lapwing.query.policies.text import Mistakes, quoted
+from lapwing.toml.section import Section, kind_of, twice, why_no_name
+from lapwing.toml.text import Mistakes, quoted
 
 TABLE = ("source", "unit", "rows_per_unit", "public", "primary_key", "rows", "columns")
 UNIT = ("through", "by", "key")

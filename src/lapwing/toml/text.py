@@ -1,4 +1,4 @@
-"""The text of a policy file: its values, the line of every key, and the list of its mistakes."""
+"""The text of a TOML file: its values, the line of every key, and the list of its mistakes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from lapwing.errors import BadPolicy
+from lapwing.errors import BadFile
 
 Key = tuple[str, ...]
 
@@ -49,7 +49,7 @@ class Mistakes:
         if len(texts) > MISTAKES_AT_MOST:
             more = len(texts) - MISTAKES_AT_MOST
             texts = [*texts[:MISTAKES_AT_MOST], f"{self.file}: and {more} more mistakes"]
-        raise BadPolicy(texts)
+        raise BadFile(texts)
 
     def _line(self, key: Key) -> int:
         for length in range(len(key), 0, -1):  # what is missing is missed where its table begins
@@ -58,17 +58,20 @@ class Mistakes:
         return 1
 
 
-def read(path: Path) -> tuple[Mapping[str, object], Mistakes]:
-    """The values of a TOML file, and where to note mistakes. Decimal numbers keep all their digits."""
+def read(path: Path, *, what: str, example: str, draft: str) -> tuple[Mapping[str, object], Mistakes]:
+    """The values of a TOML file, and where to note mistakes. Decimal numbers keep all their digits.
+
+    `what` the file should be, what one is called for `example`, and which command makes a `draft`.
+    """
     shown = str(path) if str(path).isprintable() else quoted(str(path))
-    text = _text(path, shown)
+    text = _text(path, shown, what, example, draft)
     try:
         values = tomllib.loads(text, parse_float=_decimal)
     except RecursionError:
-        raise BadPolicy([f"{shown}: is nested too deeply to be a policy"]) from None
+        raise BadFile([f"{shown}: is nested too deeply to be a {what}"]) from None
     except ValueError as error:  # also numbers with thousands of digits
-        line, what = _place(str(error), text)
-        raise BadPolicy([f"{shown}:{line}: is not TOML here: {what}. See https://toml.io"]) from None
+        line, why = _place(str(error), text)
+        raise BadFile([f"{shown}:{line}: is not TOML here: {why}. See https://toml.io"]) from None
     return values, Mistakes(shown, lines_of(text))
 
 
@@ -85,26 +88,26 @@ def quoted(text: str, *, at_most: int | None = None) -> str:
     return "".join([letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in written])
 
 
-def _text(path: Path, shown: str) -> str:
+def _text(path: Path, shown: str, what: str, example: str, draft: str) -> str:
     # Those of os.path never raise, whatever the name holds.
     if os.path.isdir(path):
-        raise BadPolicy([f"{shown}: is a folder. Name the policy file in it, such as visits.toml"])
+        raise BadFile([f"{shown}: is a folder. Name the {what} file in it, such as {example}"])
     if not os.path.exists(path):
-        raise BadPolicy([f"{shown}: there is no such file. `lapwing init DATA` drafts one"])
+        raise BadFile([f"{shown}: there is no such file. `{draft}` drafts one"])
     if not os.path.isfile(path):  # a pipe would wait for ever
-        raise BadPolicy([f"{shown}: is not a file"])
+        raise BadFile([f"{shown}: is not a file"])
     try:
         with path.open("rb") as file:
             raw = file.read(BYTES_AT_MOST + 1)
     except OSError as error:
-        raise BadPolicy([f"{shown}: cannot be read ({error.strerror})"]) from None
+        raise BadFile([f"{shown}: cannot be read ({error.strerror})"]) from None
     if len(raw) > BYTES_AT_MOST:
-        raise BadPolicy([f"{shown}: is larger than 1 MiB. A policy holds declarations, not data"])
+        raise BadFile([f"{shown}: is larger than 1 MiB. A {what} holds declarations, not data"])
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise BadPolicy([f"{shown}:{line}: is not UTF-8 here. Save the file as UTF-8"]) from None
+        raise BadFile([f"{shown}:{line}: is not UTF-8 here. Save the file as UTF-8"]) from None
 
 
 def _place(message: str, text: str) -> tuple[int, str]:

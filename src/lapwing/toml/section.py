@@ -1,4 +1,4 @@
-"""One table of a policy file, read key by key. What is wrong is noted, and None stands for it."""
+"""One table of a TOML file, read key by key. What is wrong is noted, and None stands for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TypeVar
 from lapwing.errors import BadParameter
 from lapwing.exact import exact
 from lapwing.ledger.entry import checked_label
-from lapwing.query.policies.text import Key, Mistakes, quoted
+from lapwing.toml.text import Key, Mistakes, quoted
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 OURS = "lapwing_"

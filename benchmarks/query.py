@@ -172,11 +172,8 @@ def duckdb_figures(figures: Figures, folder: Path, size: Size) -> None:
         label = f"K = {rows}"
         with opened(policy) as dataset:
             say(f"preparing with {label}")
-            repeats = max(5, figures.repeats) if rows == BOUND else 1
-            if rows == BOUND:
-                prepare_times(figures, dataset, copy_side(source, folder), label, most=4, repeats=repeats)
-            else:
-                dataset.prepare()
+            repeats = max(5, figures.repeats)
+            prepare_times(figures, dataset, copy_side(source, folder), label, most=4, repeats=repeats)
             engine_times(figures, dataset, label, targets=targets)
             if rows == BOUND:
                 around_the_engine(figures, dataset)

@@ -15,6 +15,7 @@ from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unav
 from lapwing.gate import Gate, Plan, Point, State, Target
 from lapwing.ledger import Ledger
 from lapwing.ledger import earlier as earlier_module
+from lapwing.ledger.anchors import FileAnchor
 from lapwing.privacy import Pure, Relation, Worst
 from support.ledgers import Home, open_account, release, spending
 
@@ -182,11 +183,11 @@ class TestTheSameKey:
         ledger = file_home.create()
         open_account(ledger)
 
-        def fail(*_: object) -> None:
+        def fail(*_: object, **__: object) -> None:
             raise Unavailable("the disk is full")
 
         with monkeypatch.context() as broken:
-            broken.setattr(ledger.store, "mark", fail)
+            broken.setattr(FileAnchor, "_keep", fail)
             with pytest.raises(Unavailable):
                 release(ledger, "0.1", key="k")
         with pytest.raises(WorkEnded):

@@ -35,7 +35,8 @@ def sketch(ids: Iterable[Id]) -> Sketch:
         (7, np.uint8(7)), (b"anna", "Anna"), ("Straße", "STRASSE"), ("７", 7), ("é", "e\u0301"),
         ("ﬁ", "FI"), ("\ufeffann", "ann"),
         ("a\u200bb", "ab"), ("\u00a0x\u3000", "x"), (np.str_("X"), "x"), (-3, "-3"), (10**30, str(10**30)),
-        (0, "0"), (-0.0, 0), ("Σίσυφος", "ΣΊΣΥΦΟΣ"),
+        (0, "0"), (-0.0, 0), ("Σίσυφος", "ΣΊΣΥΦΟΣ"), (2**63 - 1, str(2**63 - 1)), (2**63, str(2**63)),
+        (-(2**63), str(-(2**63))), (-(2**63) - 1, str(-(2**63) - 1)), (np.uint64(2**63), 2**63),
     ],
     ids=ascii,
 )  # fmt: skip
@@ -46,7 +47,18 @@ def test_one_person_however_the_id_was_typed(one: Id, other: Id) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("a", "b"), (7, "07"), (7, "7.0"), (1, -1), ("a b", "ab"), ("ä", "a"), (b"\xff", "ÿ"), ("", "a")],
+    [
+        ("a", "b"),
+        (7, "07"),
+        (7, "7.0"),
+        (1, -1),
+        (2**63, -(2**63)),
+        (0, "-0"),
+        ("a b", "ab"),
+        ("ä", "a"),
+        (b"\xff", "ÿ"),
+        ("", "a"),
+    ],
     ids=ascii,
 )
 def test_different_people(one: Id, other: Id) -> None:

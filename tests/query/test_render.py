@@ -76,12 +76,12 @@ CASES: dict[str, tuple[Question, str]] = {
     ),
     "squares in two bytes": (
         question(VISITS, Sum("sum", multiplied(ref("stay"), ref("stay")))),
-        'SELECT coalesce(CAST(sum((CAST(t0."stay" AS SMALLINT) * CAST(t0."stay" AS SMALLINT))) AS'
+        'SELECT coalesce(CAST(sum((TRY_CAST(t0."stay" AS SMALLINT) * TRY_CAST(t0."stay" AS SMALLINT))) AS'
         " BIGINT), 0) AS s0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5",
     ),
     "squares in eight bytes": (
         question(VISITS, Sum("sum", multiplied(ref("cost"), ref("cost")))),
-        'SELECT CAST(coalesce(sum((CAST(t0."cost" AS BIGINT) * CAST(t0."cost" AS BIGINT))), 0) AS'
+        'SELECT CAST(coalesce(sum((TRY_CAST(t0."cost" AS BIGINT) * TRY_CAST(t0."cost" AS BIGINT))), 0) AS'
         " decimal(38, 0)) AS s0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5",
     ),
     "people by a key that is selected": (
@@ -91,7 +91,7 @@ CASES: dict[str, tuple[Question, str]] = {
     ),
     "a truth as key, distinct values": (
         question(VISITS, Sum("distinct", ref("ward")), keys=(ref("open"),)),
-        'SELECT CAST(t0."open" AS SMALLINT) AS k0, count(DISTINCT t0."ward") AS s0 FROM visits AS t0'
+        'SELECT TRY_CAST(t0."open" AS SMALLINT) AS k0, count(DISTINCT t0."ward") AS s0 FROM visits AS t0'
         ' WHERE t0.lapwing_rank <= 5 AND t0."open" IS NOT NULL GROUP BY 1',
     ),
     "filters": (
@@ -124,7 +124,7 @@ CASES: dict[str, tuple[Question, str]] = {
             Sum("sum", Reference("x", whole(1, 61))),
         ),
         "SELECT coalesce(CAST(sum(t1.c0) AS BIGINT), 0) AS s0 FROM (SELECT t0.lapwing_unit AS u,"
-        ' (CAST(t0."stay" AS SMALLINT) + 1) AS c0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5) AS t1',
+        ' (TRY_CAST(t0."stay" AS SMALLINT) + 1) AS c0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5) AS t1',
     ),
     "a public join": (
         question(Join(VISITS, WARDS, (("ward", "name"),), False, 1), Sum("sum", BEDS)),
@@ -150,7 +150,7 @@ CASES: dict[str, tuple[Question, str]] = {
         question(PEOPLE, Sum("sum", Reference("total", whole(0, 500_000))), Sum("units")),
         "SELECT coalesce(CAST(sum(t1.c0) AS BIGINT), 0) AS s0, count(*) AS s1"
         ' FROM (SELECT t0.lapwing_unit AS u, CASE WHEN count(t0."cost") > 0'
-        ' THEN CAST(coalesce(CAST(sum(t0."cost") AS BIGINT), 0) AS INTEGER) END AS c0'
+        ' THEN TRY_CAST(coalesce(CAST(sum(t0."cost") AS BIGINT), 0) AS INTEGER) END AS c0'
         " FROM visits AS t0 WHERE t0.lapwing_rank <= 5 GROUP BY 1) AS t1",
     ),
 }  # fmt: skip
@@ -171,7 +171,7 @@ def test_sets_and_spectra_have_statements_of_their_own() -> None:
     assert len(found.sums) == 3
     assert found.sums[2] == "SELECT count(*) AS s0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5"
     assert found.spectra[0][1] == (
-        'SELECT CAST(t0."open" AS SMALLINT) AS k0, t0."stay" AS code, count(*) AS n FROM visits AS t0'
+        'SELECT TRY_CAST(t0."open" AS SMALLINT) AS k0, t0."stay" AS code, count(*) AS n FROM visits AS t0'
         ' WHERE t0.lapwing_rank <= 5 AND t0."open" IS NOT NULL AND t0."stay" IS NOT NULL GROUP BY 1, 2'
     )
 

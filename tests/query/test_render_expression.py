@@ -216,8 +216,8 @@ def test_every_operation_is_written() -> None:
 @pytest.mark.parametrize(
     ("left", "right", "sql"),
     [
-        ("a", "b", "(CAST(a AS SMALLINT) * CAST(b AS SMALLINT))"),
-        ("a", "d", "(CAST(a AS BIGINT) * CAST(d AS BIGINT))"),
+        ("a", "b", "(TRY_CAST(a AS SMALLINT) * TRY_CAST(b AS SMALLINT))"),
+        ("a", "d", "(TRY_CAST(a AS BIGINT) * TRY_CAST(d AS BIGINT))"),
     ],
 )
 def test_products_take_few_bytes_where_they_fit(left: str, right: str, sql: str) -> None:

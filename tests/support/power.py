@@ -18,8 +18,7 @@ from uuid import uuid4
 
 import apsw
 
-from lapwing.ledger.anchors import Head, Mark
-from lapwing.ledger.stores.sqlite import SqliteStore
+from lapwing.ledger.anchors import FileAnchor
 
 APPENDED = ".anchor"
 
@@ -282,18 +281,15 @@ def recorded(monkeypatch: Any, *, instead: dict[str, str], checkpoint_after: int
         def execute(self, sql: str, parameters: Sequence[Any] = ()) -> _Rows:
             return super().execute(instead.get(sql, sql), parameters)
 
-    mark = SqliteStore.mark
+    keep = FileAnchor._keep
 
-    def recorded_mark(store: SqliteStore, marks: Sequence[Mark], head: Head | None) -> None:
-        mark(store, marks, head)
-        for anchor in store.anchors:
-            _record_anchor(disk, Path(anchor.where), is_synced=head is not None)
-        for witness in store.witnesses:
-            _record_anchor(disk, Path(witness.where), is_synced=head is not None)
+    def recorded_keep(anchor: FileAnchor, content: bytes, *, to_disk: bool) -> None:
+        keep(anchor, content, to_disk=to_disk)
+        _record_anchor(disk, Path(anchor.where), is_synced=to_disk)
 
     with monkeypatch.context() as patch:
         patch.setattr("lapwing.ledger.stores.sqlite.sqlite3.connect", Adapted)
-        patch.setattr(SqliteStore, "mark", recorded_mark)
+        patch.setattr(FileAnchor, "_keep", recorded_keep)
         yield disk
     del file_system
 

@@ -10,6 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
+from lapwing.engines.shape import Shape
+
 
 class Spelling(ABC):
     """A dialect, as far as we need it."""
@@ -21,6 +23,10 @@ class Spelling(ABC):
     @abstractmethod
     def text(self, value: str) -> str:
         """A text literal: any text, quotes, backslashes and NUL-free Unicode included."""
+
+    @abstractmethod
+    def shape(self, type_name: str) -> Shape:
+        """What a type of the engine's is to us."""
 
     @abstractmethod
     def whole(self, sql: str, reach: int) -> str:

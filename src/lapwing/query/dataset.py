@@ -3,7 +3,8 @@
 Claim    an answer is charged before any private row is read for it, is stored before it is returned, and
          is computed from bounded tables of the version that the charge names.
 Because  all spending goes through the gate; the engine is asked inside `run`, which the gate calls after
-         the charge is on disk; and the source is compared with the one that the ledger knows before that.
+         the charge is on disk; and the source is compared with the one that the ledger knows before the
+         charge, and again after it was read.
 Test     tests/query/test_dataset.py, tests/faults/test_query_faults.py
 """
 
@@ -38,6 +39,7 @@ from lapwing.query.bounded.prepare import prepare
 from lapwing.query.bounded.reader import Reader, read_public, row_key, shown_statements, unit_ids
 from lapwing.query.bounded.render import Statements
 from lapwing.query.language.question import Question
+from lapwing.query.language.relation import Scan
 from lapwing.query.plan import Plan
 from lapwing.query.policies.file import load
 from lapwing.query.policies.policy import Policy
@@ -170,7 +172,9 @@ class Dataset:
     def _declared_size(self, question: Question) -> int | None:
         """The public size of the table, where it is the whole table that is asked about."""
         scan = question.source
-        return self.policy.tables[scan.table].rows if hasattr(scan, "table") and not question.keys else None
+        if isinstance(scan, Scan) and not question.keys:
+            return self.policy.tables[scan.table].rows
+        return None
 
     # The ledger and the copy
 

@@ -20,8 +20,9 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from lapwing.errors import Tampered, Unavailable
@@ -71,13 +72,19 @@ class FileAnchor(Anchor):
 
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
         """Append. When this raises, an unknown part of it may have been kept, in whole lines."""
-        content = text_of(marks if head is None else (*marks, head))
+        self._keep(text_of(marks if head is None else (*marks, head)), to_disk=head is not None)
+
+    def ready(self, marks: Sequence[Mark]) -> Callable[[], None]:
+        """The text is made before, so that only the file is left."""
+        return partial(self._keep, text_of(marks), to_disk=False)
+
+    def _keep(self, content: bytes, *, to_disk: bool) -> None:
         if not content:
             return
         try:
             with self._inside:
-                if head is not None or not self._add_to_unchanged(content):
-                    self._write(content, to_disk=head is not None)
+                if to_disk or not self._add_to_unchanged(content):
+                    self._write(content, to_disk=to_disk)
         except OSError as error:
             raise self._failure("written", error) from error
 

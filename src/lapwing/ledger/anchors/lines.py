@@ -14,8 +14,9 @@ import re
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Self
 
 from lapwing.errors import BadParameter, Tampered
@@ -116,6 +117,10 @@ class Anchor(ABC):
     @abstractmethod
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
         """Keep these, or raise. Marks outlive the process; with a head, all outlives a power loss."""
+
+    def ready(self, marks: Sequence[Mark]) -> Callable[[], None]:
+        """What is left to do for these marks once they are true. All that can be done before is done."""
+        return partial(self.write, marks)
 
     @abstractmethod
     def close(self) -> None:

@@ -34,12 +34,13 @@ from lapwing.ledger.stores.store import (
     Row,
     Store,
     Transaction,
+    Watch,
     last_seal,
     next_seal,
+    nobody_watches,
 )
 
 T = TypeVar("T")
-Watch = Callable[[str], None]
 
 TRIES = 5
 WAIT_AFTER_BREAK = 10.0  # seconds, for a server that comes back, to ask it what became of a commit
@@ -59,10 +60,6 @@ _WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('lapwing write ' || current_schema(), 0))"
 
 
-def _nobody_watches(_: str) -> None:
-    """Crash tests watch; nobody else does."""
-
-
 class PostgresStore(Store):
     """One schema. Any number of threads and processes may use it.
 
@@ -72,7 +69,7 @@ class PostgresStore(Store):
 
     dialect = POSTGRES
 
-    def __init__(self, url: str, *, create: bool, watch: Watch = _nobody_watches) -> None:
+    def __init__(self, url: str, *, create: bool, watch: Watch = nobody_watches) -> None:
         super().__init__()
         address = Address.of(url)
         self.where = address.where

@@ -31,14 +31,15 @@ from lapwing.ledger.stores.store import (
     Row,
     Store,
     Transaction,
+    Watch,
     next_seal,
+    nobody_watches,
 )
 
 T = TypeVar("T")
 OLDEST_SQLITE = (3, 37)  # STRICT tables
 WAIT_AT_MOST = 60.0  # seconds, for readers that hold up a checkpoint or another program
 CACHE_KIB = 16_384
-Watch = Callable[[str], None]
 
 
 def _debit_sql(which: str) -> str:
@@ -148,7 +149,7 @@ class SqliteStore(Store):
     dialect = SQLITE
     session = 0  # until the lock file is open
 
-    def __init__(self, path: Path, *, create: bool, watch: Watch | None = None) -> None:
+    def __init__(self, path: Path, *, create: bool, watch: Watch = nobody_watches) -> None:
         super().__init__()
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise Unavailable("the ledger needs SQLite 3.37 or newer")
@@ -224,11 +225,9 @@ class SqliteStore(Store):
         return seq
 
     def _commit(self, group: list[Waiting]) -> None:
-        """Commit the work of all that wait. No other thread or process writes meanwhile.
-
-        One function: a lone client runs it on a processor that just waited for the disk, where calls cost.
-        """
-        writer, run, watch, work = self._writer, self._writer.execute, self._watch, group[0].work
+        """Commit the work of all that wait, while nobody else writes. One function: after waiting for the
+        disk, calls cost."""
+        writer, run, work = self._writer, self._writer.execute, group[0].work
         try:
             with self._turn:
                 self._lock.take_turn()
@@ -242,21 +241,21 @@ class SqliteStore(Store):
                             marks = [Mark(seq, work.digest)]
                         else:
                             marks = self._do_all(group)
-                        if watch and marks:
-                            watch("written")
+                        watch = self._watch if marks else nobody_watches
+                        watch("written")
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
                         seal = next_seal(_Transaction(writer), self) if crossed else None
+                        # Before the commit: afterwards the processor comes from elsewhere, and is slow.
+                        ready = self.ready(marks, seal.head if seal else None) if marks else []
                         run("COMMIT")
                     except BaseException:
                         if writer.in_transaction:
                             run("ROLLBACK")
                         raise
-                    if marks:
-                        if watch:
-                            watch("committed")
-                        self.mark(marks, seal.head if seal else None)
-                        if watch:
-                            watch("marked")
+                    watch("committed")
+                    for keep in ready:
+                        keep()
+                    watch("marked")
                 finally:
                     self._lock.end_turn()
         except (sqlite3.Error, OSError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from lapwing.errors import LapwingError, Unavailable
@@ -20,8 +21,13 @@ from lapwing.ledger.stores import schema
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+Watch = Callable[[str], None]  # is told each step of a commit
 SEAL_EVERY = 256
 SEAL_COLUMNS = "number, last, size, root, frontier, previous, digest, signature"
+
+
+def nobody_watches(_: str) -> None:
+    """Crash tests watch; nobody else does."""
 
 
 class Debit(NamedTuple):
@@ -117,6 +123,12 @@ class Store(ABC):
         if head is not None:
             for witness in self.witnesses:
                 witness.write((), head)
+
+    def ready(self, marks: Sequence[Mark], head: Head | None) -> list[Callable[[], None]]:
+        """What `mark` has to do once these are committed, begun as far as it can be before."""
+        if head is not None:
+            return [partial(self.mark, marks, head)]
+        return [anchor.ready(marks) for anchor in self.anchors]
 
     def anchor(self, seal: Seal | None) -> None:
         """Tell the anchors of a seal, unless they know it."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from lapwing.errors import BadParameter
 from lapwing.query.binding.build import LARGEST
-from lapwing.query.language.kinds import SECONDS, Choice, Kind, Moment, Number, Period, Person, Text, Truth
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Person, Text, Truth
 from lapwing.query.language.relation import PublicScan
 
 MOST_ROWS = 5_000_000
@@ -175,6 +175,3 @@ def can_be(own: Kind, wanted: Kind) -> bool:
     if isinstance(own, Moment) and isinstance(wanted, Moment | Period):
         return True
     return type(own) is type(wanted)
-
-
-__all__ = ["SECONDS", "PublicTable", "can_be", "code_of", "kind_of"]

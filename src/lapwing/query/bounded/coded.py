@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from lapwing.engines.engine import Engine
 from lapwing.engines.spelling import Spelling
 from lapwing.errors import BadParameter
-from lapwing.query.bounded.coded_columns import Source, finished, hashed, text_term, whole_term
-from lapwing.query.bounded.keyed_hash import Keys, Term, fifth_power, square
+from lapwing.query.bounded.coded_columns import WIDEST, Source, finished, hashed, text_term, whole_term
+from lapwing.query.bounded.keyed_hash import PRIME, Keys, Term, fifth_power, square
 from lapwing.query.bounded.render_expression import LARGEST
 from lapwing.query.language.kinds import MONTHS, Person, Text
 from lapwing.query.language.relation import BLOCK, RANK, UNIT
@@ -29,14 +29,6 @@ from lapwing.query.policies.policy import Column, Policy, Table, UnitBy
 
 SHORT = 10**15 - 1  # the greatest whole number that `parse_whole` reads
 HASH = "lapwing_hash"  # of a declared primary key, which is not itself in the copy
-
-
-def saturation_of(rows_per_unit: int) -> int:
-    """The rank that stands for all greater ones: what 1, 2 or 4 bytes hold on every engine.
-
-    Rank K + 1 is still one row's alone: who has more than K rows is counted by it.
-    """
-    return next(most for most in (127, 32_767, 2_147_483_647) if rows_per_unit + 1 < most)
 
 
 def coded(
@@ -116,31 +108,37 @@ class Bounded:
 
     def ranked(self, codes: str) -> str:
         """Units, ranks, blocks and codes (as `stored`) of rows with units and codes."""
-        x, x2, y, y2, number = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2", "lapwing_number"
+        x, x2, y, y2 = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2"
+        h, number = "lapwing_h", "lapwing_number"
         summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
         block, joined, where = self._block()
         first = f"SELECT c.*, {summed} AS {x}{block} FROM ({codes}) AS c{joined}{where}{self._fence}"  # noqa: S608
         squares = f"{square(x)} AS {x2}{f', {square(y)} AS {y2}' if self.cohorts else ''}"
         second = f"SELECT x.*, {squares} FROM ({first}) AS x"  # noqa: S608
-        order = fifth_power(x, x2)
-        content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns)
-        rest = self.stored[2:]
+        spelling, rest = self.engine.spelling, self.stored[2:]
+        carried = [UNIT, *rest]
         if self.cohorts:
             cohort = f"({fifth_power(y, y2)}) % {self.cohorts}"
-            rest[0] = f"{self.engine.spelling.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
+            carried[1] = f"{spelling.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
+        # What is sorted is narrow: a hash of 4 bytes, and nothing that only led to it.
+        carried.append(f"{spelling.stored(fifth_power(x, x2), 0, PRIME)} AS {h}")
+        third = f"SELECT {', '.join(carried)} FROM ({second}) AS y"  # noqa: S608
+        content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns)
         if self.each_row:
             # Rows of one hash are numbered; who gets which number makes no difference to any count.
-            third = f"SELECT y.*, {order} AS lapwing_h FROM ({second}) AS y"  # noqa: S608
-            window = f"row_number() OVER (PARTITION BY lapwing_h{content and f' ORDER BY {content}'})"
-            numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z"  # noqa: S608
-            ours = [f"lapwing_h * {1 << 31} + {number} AS {UNIT}", f"{self._rank('1')} AS {RANK}"]
+            window = f"row_number() OVER (PARTITION BY {h}{content and f' ORDER BY {content}'})"
+            ours = [
+                f"{spelling.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}",
+                f"{self._rank('1')} AS {RANK}",
+            ]
+            kept = ""
         else:
             within = f"{UNIT}, {BLOCK}" if self.sliced else UNIT
-            ordered = f"{order}{content and f', {content}'}"
-            window = f"row_number() OVER (PARTITION BY {within} ORDER BY {ordered})"
-            numbered = f"SELECT y.*, {window} AS {number} FROM ({second}) AS y"  # noqa: S608
+            window = f"row_number() OVER (PARTITION BY {within} ORDER BY {h}{content and f', {content}'})"
             ours = [UNIT, f"{self._rank(number)} AS {RANK}"]
-        return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n"  # noqa: S608
+            kept = f" WHERE {number} <= {self.table.rows_per_unit + 1}"
+        numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z"  # noqa: S608
+        return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n{kept}"  # noqa: S608
 
     @property
     def sliced(self) -> bool:
@@ -169,8 +167,7 @@ class Bounded:
         return self.engine.spelling.compared_text(name) if isinstance(column.kind, Text) else name
 
     def _rank(self, number: str) -> str:
-        most = saturation_of(self.table.rows_per_unit)
-        return self.engine.spelling.stored(self.engine.spelling.least([number, str(most)]), 1, most)
+        return self.engine.spelling.stored(number, 1, self.table.rows_per_unit + 1)
 
     def _source(self, table: Table, relation: str = "") -> Source:
         relation = relation or self.relations[table.name]

@@ -85,8 +85,9 @@ class Source:
         return f"{self.spelling.trim(self.spelling.plain_text(sql, kind))} <> ''"
 
     def _whole(self, sql: str, kind: str) -> str:
-        if _plain(kind) in WHOLE:
-            return self.spelling.whole(sql, WIDEST)
+        if _plain(kind) in WHOLE:  # as narrow as in the source: ranking sorts by it
+            shape = self.spelling.shape(kind)
+            return self.spelling.whole(sql, min(max(shape.last, -1 - shape.first), WIDEST))
         most = EXACT_IN_FLOATS if _plain(kind) in FLOATS else WIDEST
         steps = self.spelling.clamped_steps(sql, kind, step=Fraction(1), first=-most, last=most)
         return self.spelling.whole(steps, WIDEST)

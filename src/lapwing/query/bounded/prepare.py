@@ -2,7 +2,8 @@
 
 Claim    preparing after each of several batches of files gives the rows and ranks that preparing once does.
 Because  a rank depends on the unit's own rows alone: units without new rows keep theirs, and those with
-         new rows are ranked anew from all of their rows, whose codes the copy holds.
+         new rows are ranked anew from the new and the kept ones, whose codes the copy holds: the first
+         K + 1 of all rows are among the first K + 1 of the old and the new.
 Test     tests/query/test_prepare.py
 
 The source is only read. The copy is complete and on disk before the manifest points to it.
@@ -118,10 +119,7 @@ def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
             else:
                 rows = _extended(bounded, opened, news[table.name][1])
             stored = opened.engine.spelling.name(table.name)
-            opened.engine.execute(
-                f"CREATE TABLE prepared.{stored} AS {rows} ORDER BY {RANK}",
-                progress=steps,
-            )
+            opened.engine.execute(f"CREATE TABLE prepared.{stored} AS {rows}", progress=steps)
     finally:
         opened.engine.close()
     os.chmod(folder / name, 0o600)
@@ -246,7 +244,7 @@ def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
         )
     for n, table in enumerate(tables):
         bounded = ask.bounded(table, opened, arrivals)
-        rows = f"{bounded.ranked(bounded.codes())} ORDER BY {RANK}"
+        rows = bounded.ranked(bounded.codes())
         _stored(made, engine, table.name, rows, _steps(ask.report, n, len(tables)))
     return made
 

@@ -27,11 +27,10 @@ from typing import Any
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
 from lapwing.errors import Unavailable
-from lapwing.query.bounded.coded import saturation_of
 from lapwing.query.bounded.sources import FILES, private_tables
 from lapwing.query.policies.policy import Policy, Source
 
-FORMAT = 2  # of the copy: one more whenever codes, ranks or the hash change
+FORMAT = 3  # of the copy: one more whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
 LONGEST_IN_SERVER = 50  # of 63 bytes: a version follows
 Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
@@ -115,7 +114,7 @@ def digest_of(policy: Policy, key: bytes) -> str:
     """Of all that the copy depends on. Keyed: a source's location may hold a password."""
     tables = [
         (
-            table.name, table.source, table.unit, table.primary_key, saturation_of(table.rows_per_unit),
+            table.name, table.source, table.unit, table.primary_key, table.rows_per_unit,
             [(column.name, column.kind, column.missing) for column in table.columns.values()],
         )
         for table in sorted(private_tables(policy), key=lambda table: table.name)

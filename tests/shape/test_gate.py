@@ -41,7 +41,16 @@ def spends(source: str) -> bool:
     return (
         bool(SPENDING & set(imported(tree)))
         or "debit" in set(called(tree))
-        or bool(re.search(r"\.store\b", source))
+        or reaches_the_store(tree)
+    )
+
+
+def reaches_the_store(tree: ast.AST) -> bool:
+    """`ledger.store` and whatever is done with it; not a method that happens to be called so."""
+    methods = {node.func for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "store" and node not in methods
+        for node in ast.walk(tree)
     )
 
 

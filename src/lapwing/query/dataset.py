@@ -31,7 +31,7 @@ from lapwing.query.answering.noising import Record, noise
 from lapwing.query.answering.stored import Asked
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
-from lapwing.query.binding.parse import normal_form
+from lapwing.query.binding.parse import normal_form, text_of
 from lapwing.query.binding.public import PublicTable
 from lapwing.query.bounded import prepared, registered
 from lapwing.query.bounded.fake import fake_reader
@@ -154,9 +154,21 @@ class Dataset:
 
     def dropped(self, table: str, *, epsilon: Number) -> Answer:
         """How many people have more rows than count."""
+        return self._dropped(table, epsilon).release()
+
+    def _dropped(self, table: str, epsilon: Number) -> Plan:
         wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
         question = dropped_question(self.policy, table)
-        return self._planned(question, f"people with more rows in {table}", wish).release()
+        return self._planned(question, f"people with more rows in {table}", wish)
+
+    def dropped_before(self, table: str) -> Answer | None:
+        """What `dropped` last told this analyst of the data as they are now. It costs nothing."""
+        if self._ledger is None and not custody.has_ledger(self.policy):
+            return None
+        known = custody.find_data(self.ledger, self.policy)
+        if known is None or not registered.is_current(self.policy, known.version):
+            return None
+        return Releasing(self, self._dropped(table, 1)).stored()
 
     def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
         """Plan and release in one step."""
@@ -303,17 +315,6 @@ class Dataset:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def text_of(question: Any) -> str:
-    """SQL as it is, or what an ibis expression compiles to."""
-    if isinstance(question, str):
-        return question
-    if type(question).__module__.split(".")[0] == "ibis":
-        import ibis  # noqa: PLC0415 (only who has it passes one)
-
-        return str(ibis.to_sql(question, dialect="duckdb"))
-    raise BadParameter("question", "must be SQL, or an ibis expression")
 
 
 def _checked(number: int | None, name: str) -> int | None:

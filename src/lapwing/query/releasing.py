@@ -73,6 +73,18 @@ class Releasing:
         answer = self._answer(noisy, done.receipt, plan.shares, is_replay=done.is_replay)
         return self._beside(answer, earlier, noisy)
 
+    def stored(self) -> Answer | None:
+        """The last answer of this shape, if there is one."""
+        dataset, plan = self.dataset, self.plan
+        meaning = meaning_of(dataset.policy, plan.question, dataset.public)
+        asked = replace(plan.asked, version=dataset.version(), meaning=meaning)
+        earlier, _ = self._earlier(Gate(dataset.ledger, principal=dataset.analyst), asked)
+        found = [(own, one) for one in earlier if (own := self._shares(one.asked)) is not None]
+        if not found:
+            return None
+        shares, last = found[-1]
+        return self._answer(last.noisy, last.receipt, shares, is_replay=True)
+
     def _beside(self, answer: Answer, earlier: list[Before], noisy: list[Noisy]) -> Answer:
         """Combined with earlier answers where that is possible, else with them at its side."""
         found = [(own, one) for one in earlier if (own := self._shares(one.asked)) is not None]

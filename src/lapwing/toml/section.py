@@ -68,6 +68,16 @@ class Section:
             return {}
         return dict(found)
 
+    def items(self, name: str, known: Sequence[str], *, write: str) -> list[Section]:
+        """The tables of a list of tables; what is not a table is a mistake."""
+        found = self.values.get(name, [])
+        if not isinstance(found, list):
+            self.wrong(name, f"must be a list of tables, not {kind_of(found)}. Write {write}")
+            return []
+        keys = [(*self.key, name, str(number)) for number in range(1, len(found) + 1)]
+        made = [Section.of(self.mistakes, key, one, known) for key, one in zip(keys, found, strict=True)]
+        return [section for section in made if section is not None]
+
     def has(self, name: str) -> bool:
         """Whether the key is there, right or wrong."""
         return name in self.values

@@ -72,7 +72,8 @@ def read(path: Path, *, what: str, example: str, draft: str) -> tuple[Mapping[st
     except ValueError as error:  # also numbers with thousands of digits
         line, why = _place(str(error), text)
         raise BadFile([f"{shown}:{line}: is not TOML here: {why}. See https://toml.io"]) from None
-    return values, Mistakes(shown, lines_of(text))
+    scanned = _Scan().run(text)
+    return values, Mistakes(shown, {**scanned.items, **scanned.lines})
 
 
 def dotted(key: Key) -> str:
@@ -126,7 +127,38 @@ def _decimal(text: str) -> Decimal:
 
 def lines_of(text: str) -> dict[Key, int]:
     """The line on which each key of a valid TOML text stands first; of a table, its own heading."""
-    return _Scan().run(text)
+    return _Scan().run(text).lines
+
+
+def lines_of_items(text: str) -> dict[Key, int]:
+    """The same for what stands in lists of tables, with the number of each table, from 1, in its key.
+
+    `name` in the third `[[questions]]` is ("questions", "3", "name").
+    """
+    return _Scan().run(text).items
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """A key as it is written, and with the numbers of the items of lists that it goes through."""
+
+    plain: Key = ()
+    numbered: Key = ()
+
+    def __add__(self, parts: Key) -> _At:
+        return _At(self.plain + parts, self.numbered + parts)
+
+    def item(self, number: int) -> _At:
+        return _At(self.plain, (*self.numbered, str(number)))
+
+
+@dataclass(slots=True)
+class _Opened:
+    """A bracket of a value that is being read, the key it stands for, and the item we are at."""
+
+    mark: str
+    at: _At
+    item: int = 1
 
 
 class _Scan:
@@ -134,16 +166,18 @@ class _Scan:
 
     def __init__(self) -> None:
         self.lines: dict[Key, int] = {}
+        self.items: dict[Key, int] = {}
         self.headings: set[Key] = set()
+        self.counts: dict[Key, int] = {}  # of lists of tables, by their numbered key
         self.line = 1
-        self.table: Key = ()  # the heading that we are under
-        self.at: Key = ()  # the key whose value is being read
-        self.opened: list[tuple[str, Key]] = []  # brackets of that value, and the keys they stand for
+        self.table = _At()  # the heading that we are under
+        self.at = _At()  # the key whose value is being read
+        self.opened: list[_Opened] = []
         self.parts: list[str] = []  # of the key that is being read
         self.in_key = True
-        self.in_heading = False
+        self.in_heading = 0  # how many [ it began with, until the first ] is seen
 
-    def run(self, text: str) -> dict[Key, int]:
+    def run(self, text: str) -> _Scan:
         for token in _TOKEN.finditer(text):
             match token.lastgroup:
                 case "end":
@@ -156,7 +190,7 @@ class _Scan:
                     self.line += token[0].count("\n")
                 case _:
                     pass
-        return self.lines
+        return self
 
     def _end_line(self) -> None:
         self.line += 1
@@ -168,35 +202,59 @@ class _Scan:
 
     def _mark(self, mark: str) -> None:
         if mark == "=":
-            above = self.opened[-1][1] if self.opened else self.table
+            above = self.opened[-1].at if self.opened else self.table
             self.at, self.in_key = above + tuple(self.parts), False
             self._note(self.at)
         elif self.in_key and not self.opened:
             self._heading(mark)
         elif mark in "[{":
-            self.opened.append((mark, self.at))
-            if mark == "{":
-                self._expect_key()
+            self._open(mark)
         elif mark in "]}":
             self.in_key = False
-            self.at = self.opened.pop()[1]
-        elif self.opened[-1][0] == "{":
+            self.opened.pop()
+        elif self.opened[-1].mark == "{":
+            self._expect_key()
+        else:
+            self.opened[-1].item += 1
+
+    def _open(self, mark: str) -> None:
+        in_list = bool(self.opened) and self.opened[-1].mark == "["
+        at = self.opened[-1].at.item(self.opened[-1].item) if in_list else self.at
+        self.opened.append(_Opened(mark, at))
+        if mark == "{":
+            if in_list:
+                self.items.setdefault(at.numbered, self.line)
             self._expect_key()
 
     def _heading(self, mark: str) -> None:
         if mark == "[":
-            self.in_heading = True
+            self.in_heading += 1
         elif self.in_heading:  # `]`; the second one of `]]` finds it done
-            self.in_heading = False
-            self.table = tuple(self.parts)
+            self.table = self._headed(tuple(self.parts), is_item=self.in_heading > 1)
+            self.in_heading = 0
             self._note(self.table)
-            if self.table not in self.headings:  # it may have been implied by a longer one before
-                self.headings.add(self.table)
-                self.lines[self.table] = self.line
+            if self.table.plain not in self.headings:  # it may have been implied by a longer one before
+                self.headings.add(self.table.plain)
+                self.lines[self.table.plain] = self.line
+            if self.table.numbered != self.table.plain:
+                self.items[self.table.numbered] = self.line
 
-    def _note(self, key: Key) -> None:
-        for length in range(1, len(key) + 1):
-            self.lines.setdefault(key[:length], self.line)
+    def _headed(self, parts: Key, *, is_item: bool) -> _At:
+        """The table of a heading: in the newest item of every list of tables on its way."""
+        at = _At()
+        for k, part in enumerate(parts, 1):
+            at += (part,)
+            if is_item and k == len(parts):
+                self.counts[at.numbered] = self.counts.get(at.numbered, 0) + 1
+            if number := self.counts.get(at.numbered):
+                at = at.item(number)
+        return at
+
+    def _note(self, at: _At) -> None:
+        for length in range(1, len(at.plain) + 1):
+            self.lines.setdefault(at.plain[:length], self.line)
+        if at.numbered != at.plain:
+            self.items.setdefault(at.numbered, self.line)
 
 
 def _named(token: str) -> str:

@@ -11,6 +11,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from lapwing.errors import BadParameter
 from lapwing.query.binding.refused import Refused, only
 
 LONGEST = 100_000
@@ -102,3 +103,14 @@ def _misread(error: SqlglotError) -> Refused:
 def normal_form(sql: str) -> str:
     """The same for texts that differ only in spaces, comments and the case of keywords."""
     return parse(sql).sql("duckdb", comments=False)
+
+
+def text_of(question: Any) -> str:
+    """SQL as it is, or what an ibis expression compiles to."""
+    if isinstance(question, str):
+        return question
+    if type(question).__module__.split(".")[0] == "ibis":
+        import ibis  # noqa: PLC0415 (only who has it passes one)
+
+        return str(ibis.to_sql(question, dialect="duckdb"))
+    raise BadParameter("question", "must be SQL, or an ibis expression")

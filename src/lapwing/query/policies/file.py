@@ -18,7 +18,6 @@ high = 60
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -26,7 +25,6 @@ from pathlib import Path
 from lapwing.errors import BadFile, BadParameter
 from lapwing.exact import round_down
 from lapwing.ledger.entry import checked_label
-from lapwing.ledger.places import POSTGRES_SCHEMES
 from lapwing.privacy import Terms
 from lapwing.privacy.charge import DELTA_UNIT
 from lapwing.privacy.loss import checked_delta, checked_epsilon
@@ -34,6 +32,7 @@ from lapwing.privacy.portfolio import SHARE_DELTA0
 from lapwing.query.policies.check import PERSON_PERIOD, blocks_of, check_tables
 from lapwing.query.policies.policy import Policy
 from lapwing.query.policies.tables import Around, tables_of
+from lapwing.toml.places import LedgerPlaces, ledger_places
 from lapwing.toml.section import Section
 from lapwing.toml.text import read
 
@@ -41,7 +40,6 @@ __all__ = ["BadFile", "load"]
 
 ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
 PROTECTS = ("person", "row", PERSON_PERIOD)
-WEB_SCHEMES = ("https://", "http://")
 QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
 TIMEOUT, DAY = 600, 86_400  # seconds
 
@@ -185,36 +183,7 @@ def _engine(root: Section) -> tuple[int, str]:
     return section.whole("timeout", least=1, most=DAY) or TIMEOUT, section.text("spark_master") or ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ledger:
-    url: str
-    keys: str = ""
-    anchor: str = ""
-
-
-def _ledger(root: Section, path: Path) -> _Ledger:
+def _ledger(root: Section, path: Path) -> LedgerPlaces:
     name = path.stem if path.suffix != ".ledger" else path.name  # never the policy itself
     default = str(path.with_name(f"{name}.ledger"))
-    section = root.below("ledger", ("url", "keys", "anchor"))
-    if section is None:
-        return _Ledger(default)
-    places = {name: _place(section, name, path) for name in ("url", "keys", "anchor") if section.has(name)}
-    if "keys" in places and places["keys"].startswith(POSTGRES_SCHEMES):
-        section.wrong("keys", "must be the path of a file")
-    return _Ledger(places.get("url") or default, places.get("keys", ""), places.get("anchor", ""))
-
-
-def _place(section: Section, name: str, path: Path) -> str:
-    """A path from the policy's folder, or a URL as it stands."""
-    text = section.text(name)
-    if text is None:
-        return ""
-    if text.startswith(POSTGRES_SCHEMES) or (name == "anchor" and text.startswith(WEB_SCHEMES)):
-        return text
-    if "://" in text:
-        section.wrong(name, "must be a path, or begin with postgresql://")
-        return ""
-    place = os.path.normpath(path.parent / text)
-    if place == str(path) or os.path.isdir(place):
-        section.wrong(name, 'must be a file of its own, such as "visits.ledger"')
-    return place
+    return ledger_places(root, path, default=default, example="visits.ledger")

@@ -88,3 +88,17 @@ def test_quantiles_alone_need_no_sums() -> None:
     found = lay_out(question((DECLARED,), spectra=1), 0, None, [spectrum])
     assert found.values.shape == (4, 0)
     assert found.spectra[0].cells.tolist() == [3, 2]
+
+
+def test_rows_without_a_key_are_in_no_group() -> None:
+    two = (DECLARED, Key("y", X, range(3)))
+    rows = pa.table({"k0": [1, None, None, -2], "k1": [None, 2, None, 0], "s0": [100, 100, 100, 7]})
+    codes = pa.table({"k0": [1, None, -2], "k1": [None, 0, 0], "code": [1, 1, 0], "n": [9, 9, 2]})
+    found = lay_out(question(two, ((1, 0),), spectra=1), 0, rows, [codes])
+    assert found.values[:, 0].tolist() == [7, *[0] * 11]
+    assert (found.spectra[0].cells.tolist(), found.spectra[0].rows.tolist()) == ([0], [2])
+    named = pa.table({"k0": ["a", None], "s0": [1, 100], "units": [1, 100]})
+    found = lay_out(question((NAMED,), ((1, 0),)), 0, named, [])
+    assert (found.keys, found.values.tolist()) == ([("a",)], [[1]])
+    assert found.units is not None
+    assert found.units.tolist() == [1]

@@ -72,7 +72,7 @@ CASES: dict[str, tuple[Question, str]] = {
         ),
         'SELECT t0."ward" AS k0, count(*) AS s0, coalesce(CAST(sum(t0."stay") AS BIGINT), 0) AS s1,'
         ' count(t0."stay") AS s2 FROM visits AS t0'
-        ' WHERE t0.lapwing_rank <= 5 AND t0."ward" IS NOT NULL GROUP BY 1',
+        ' WHERE t0.lapwing_rank <= 5 GROUP BY 1',
     ),
     "squares in two bytes": (
         question(VISITS, Sum("sum", multiplied(ref("stay"), ref("stay")))),
@@ -87,12 +87,12 @@ CASES: dict[str, tuple[Question, str]] = {
     "people by a key that is selected": (
         question(VISITS, Sum("units"), keys=(ref("note"),), declared=False),
         'SELECT t0."note" AS k0, count(DISTINCT t0.lapwing_unit) AS s0, count(DISTINCT t0.lapwing_unit) AS'
-        ' units FROM visits AS t0 WHERE t0.lapwing_rank <= 5 AND t0."note" IS NOT NULL GROUP BY 1',
+        ' units FROM visits AS t0 WHERE t0.lapwing_rank <= 5 GROUP BY 1',
     ),
     "a truth as key, distinct values": (
         question(VISITS, Sum("distinct", ref("ward")), keys=(ref("open"),)),
         'SELECT TRY_CAST(t0."open" AS SMALLINT) AS k0, count(DISTINCT t0."ward") AS s0 FROM visits AS t0'
-        ' WHERE t0.lapwing_rank <= 5 AND t0."open" IS NOT NULL GROUP BY 1',
+        ' WHERE t0.lapwing_rank <= 5 GROUP BY 1',
     ),
     "filters": (
         question(Filter(VISITS, Apply(Op.AND, (equals("stay", 3), ref("open")), Truth()))),
@@ -172,7 +172,7 @@ def test_sets_and_spectra_have_statements_of_their_own() -> None:
     assert found.sums[2] == "SELECT count(*) AS s0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5"
     assert found.spectra[0][1] == (
         'SELECT TRY_CAST(t0."open" AS SMALLINT) AS k0, t0."stay" AS code, count(*) AS n FROM visits AS t0'
-        ' WHERE t0.lapwing_rank <= 5 AND t0."open" IS NOT NULL AND t0."stay" IS NOT NULL GROUP BY 1, 2'
+        ' WHERE t0.lapwing_rank <= 5 AND t0."stay" IS NOT NULL GROUP BY 1, 2'
     )
 
 
@@ -212,7 +212,8 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
         ).sums
         assert "2147483647" not in statement  # nothing of the hash is in what plans show
         found = opened.engine.run(with_bounded(statement, {"visits": sql}, spelling))
-        return sorted(found.to_pylist(), key=repr)
+        known = [row for row in found.to_pylist() if row.get("k0", 0) is not None]  # as `lay_out` does it
+        return sorted(known, key=repr)
 
     yield asked
     opened.engine.close()

@@ -23,17 +23,29 @@ Ints = NDArray[np.int64]
 
 def lay_out(question: Question, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]) -> Exact:
     """One grouping of a question, from the tables that its statements gave."""
+    count = len(question.sets[grouping])
+    sums = None if sums is None else _known(sums, count)
+    spectra = [_known(table, count) for table in spectra]
     if is_declared(question, grouping):
         return _declared(question, grouping, sums, spectra)
     assert sums is not None
-    keys = _keys(sums, len(question.sets[grouping]))
+    keys = _keys(sums, count)
     values = _combined(question, sums, len(keys), np.arange(len(keys)))
     places = {key: place for place, key in enumerate(keys)}
     counted = []
     for table in spectra:
-        cells = [places.get(key, -1) for key in _keys(table, len(question.sets[grouping]))]
+        cells = [places.get(key, -1) for key in _keys(table, count)]
         counted.append(_counted(table, np.array(cells, dtype=np.int64)))
     return Exact(values, tuple(counted), keys, _whole(sums.column("units")))
+
+
+def _known(table: pa.Table, count: int) -> pa.Table:
+    """The groups whose keys are all known: rows without a key are in no group."""
+    for n in range(count):
+        column = table.column(f"k{n}")
+        if column.null_count:
+            table = table.filter(column.is_valid())
+    return table
 
 
 def _declared(

@@ -128,15 +128,14 @@ class _Renderer:
     def _grouped(
         self, question: Question, keys: Sequence[int], wanted: Sequence[Expression]
     ) -> tuple[_Select, Writer, list[str]]:
-        """The source without rows whose key is unknown, and the keys."""
+        """The source, and the keys. Groups whose key is unknown are left out where rows are laid out: leaving
+        them out here would cost a tenth of a sum by 100,000 groups."""
         self.aliases = count()
         grouped = [question.keys[key].expression for key in keys]
         select = self._select(question.source, _names_in([*grouped, *wanted]))
         writer = self._writer(select)
-        codes = [writer.code(expression) for expression in grouped]
-        known = tuple(dict.fromkeys(f"{writer.plain(expression)} IS NOT NULL" for expression in grouped))
-        items = [f"{code} AS k{n}" for n, code in enumerate(codes)]
-        return replace(select, where=(*select.where, *known)), writer, items
+        items = [f"{writer.code(expression)} AS k{n}" for n, expression in enumerate(grouped)]
+        return select, writer, items
 
     def _sum(self, one: Sum, writer: Writer, unit: str, *, alone: bool) -> str:
         match one:

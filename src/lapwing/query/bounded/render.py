@@ -128,8 +128,8 @@ class _Renderer:
     def _grouped(
         self, question: Question, keys: Sequence[int], wanted: Sequence[Expression]
     ) -> tuple[_Select, Writer, list[str]]:
-        """The source, and the keys. Groups whose key is unknown are left out where rows are laid out: leaving
-        them out here would cost a tenth of a sum by 100,000 groups."""
+        """The source and the keys. Groups without a key are left out where rows are laid out: leaving them
+        out here would cost a tenth of a sum by 100,000 groups."""
         self.aliases = count()
         grouped = [question.keys[key].expression for key in keys]
         select = self._select(question.source, _names_in([*grouped, *wanted]))

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-all lint bench pictures clean
+.PHONY: setup demo browser test test-all lint bench pictures clean
 
 setup: $(READY)
 
@@ -24,10 +24,16 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+# The tests answer surveys in a real browser: Debian's, unless a chromium is on the path.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { \
+		echo "Installing chromium, which the tests need"; \
+		$$(test "$$(id -u)" = 0 || echo sudo) sh -c 'apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null'; }
+
+test: lint browser
 	$(BIN)/pytest -n 2 -m 'not slow'
 
-test-all: lint
+test-all: lint browser
 	$(BIN)/pytest -n 2
 
 bench: $(READY)
@@ -35,6 +41,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/accounting.py
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/query.py
+	$(BIN)/python benchmarks/survey.py
 
 pictures: $(READY)
 	$(BIN)/python -m lapwing.plots docs/pictures

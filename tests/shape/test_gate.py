@@ -38,11 +38,7 @@ def others() -> list[Path]:
 
 def spends(source: str) -> bool:
     tree = ast.parse(source)
-    return (
-        bool(SPENDING & set(imported(tree)))
-        or "debit" in set(called(tree))
-        or reaches_the_store(tree)
-    )
+    return bool(SPENDING & set(imported(tree))) or "debit" in set(called(tree)) or reaches_the_store(tree)
 
 
 def reaches_the_store(tree: ast.AST) -> bool:

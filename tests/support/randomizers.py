@@ -67,7 +67,7 @@ NUMERIC: dict[str, Window | Duchi | Hybrid] = {
 }
 OTHERS: dict[str, Randomizer] = {
     "prefixes": Prefixes(2, (1,), (Hadamard.for_epsilon(ONE, options=32),)),
-    "two levels": Prefixes(1, (1,), (Projective.for_epsilon(MUCH, options=32),)),
+    "points for letters": Prefixes(1, (1,), (Projective.for_epsilon(MUCH, options=32),)),
 }
 SMALL: dict[str, Randomizer] = {**ORACLES, **NUMERIC, **OTHERS}
 

@@ -46,6 +46,7 @@ class Process:
     where: str
     more: dict[str, Any] = field(default_factory=dict)
     address: str = ""
+    port: int = 0
     trusted: Path | None = None
 
     def start(self) -> Process:
@@ -60,7 +61,7 @@ class Process:
                     serialization.NoEncryption(),
                 )
             )
-        order = json.dumps({"where": self.where, "key": str(key), **self.more})
+        order = json.dumps({"where": self.where, "key": str(key), "port": self.port, **self.more})
         self.log = self.folder / "server.log"
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -71,6 +72,7 @@ class Process:
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().decode().strip()
         assert self.address, self.log.read_text()
+        _, self.port = self.host_and_port  # whoever comes back finds it there
         return self
 
     def kill(self) -> None:

@@ -84,7 +84,13 @@ name = "drink"
 text = "What do you drink first in the morning? One word."
 kind = "word"
 letters = 6
-"""
+
+[[questions]]
+name = "room"
+text = "In which room are you?"
+kind = "choice"
+options = ROOMS
+""".replace("ROOMS", str([f"room {number}" for number in range(1, 61)]))
 ONE = """
 [survey]
 name = "one"
@@ -122,7 +128,7 @@ class Site:
         self.file.write_text(self.content)
         self.design = design(load(self.file))
         opened = open_survey(self.file)  # makes the key and the store
-        self._spare = [new_invitation() for _ in range(20)]
+        self._spare = [new_invitation() for _ in range(60)]
         opened.desk.reports.admit(self._spare)
         opened.desk.close()
         self.process = subprocess.Popen(

@@ -1,6 +1,6 @@
-"""Every mechanism, on the neighbouring inputs that its claim is about: what the auditor attacks.
+"""Every mechanism and randomizer, on the neighbouring inputs of its claim: what the auditor attacks.
 
-A test fails when a mechanism is not listed here.
+A test fails when one of them is not listed here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,21 @@ from lapwing.mechanisms import (
     RandomizedResponse,
 )
 from lapwing.privacy import Relation
+from lapwing.survey.randomizers import (
+    Bits,
+    Choice,
+    Duchi,
+    Hadamard,
+    Hybrid,
+    Oracle,
+    Prefixes,
+    Projective,
+    Randomizer,
+    SquareWave,
+    Subset,
+    Unary,
+    Window,
+)
 
 NONE = Fraction(0)
 ONE = Fraction(1)
@@ -91,8 +106,69 @@ def _report(mechanism: RandomizedResponse, answer: int) -> Draw:
     return draw
 
 
+def _messages(randomizer: Randomizer, answer: int) -> Draw:
+    """Messages as they are sent, a row of bytes each."""
+
+    def draw(size: int) -> NDArray[np.int64]:
+        return randomizer.encode(randomizer.sample(np.full(size, answer))).astype(np.int64)
+
+    return draw
+
+
+def _words(randomizer: Prefixes, word: int, suspected: int) -> Draw:
+    """There are too many messages to see one twice: only whether each speaks for a suspected word."""
+
+    def draw(size: int) -> NDArray[np.int64]:
+        rows = randomizer.sample(np.full(size, word))
+        seen = rows[:, 0].astype(np.int64) * 2
+        for place, inner in enumerate(randomizer.inner):
+            prefix = int(randomizer.prefix(np.array([suspected]), place)[0])
+            oracle: Oracle = inner
+            seen[rows[:, 0] == place] += oracle.membership(randomizer.of_level(rows, place), prefix)
+        return seen
+
+    return draw
+
+
 def cases() -> list[Case]:
     """All cases, each at ε = 1 (or ln 3)."""
+    return [*_of_mechanisms(), *_of_randomizers()]
+
+
+def _of_randomizers() -> list[Case]:
+    """In the local model: any two answers of one respondent."""
+    several: list[tuple[str, Randomizer, int, int]] = [
+        ("survey: two coins", Choice.two_coins(), 0, 1),
+        ("survey: one of five", Choice.for_epsilon(1, options=5), 0, 3),
+        ("survey: subset", Subset.for_epsilon(1, options=6), 0, 5),
+        ("survey: unary", Unary.for_epsilon(1, options=4), 0, 3),
+        ("survey: Hadamard", Hadamard.for_epsilon(1, options=7), 0, 6),
+        ("survey: projective", Projective.for_epsilon(1, options=13), 0, 12),
+        ("survey: bits", Bits.for_epsilon(1, options=3), 0, 7),
+        ("survey: square wave", SquareWave.for_epsilon(1, steps=6, none=False), 0, 6),
+        ("survey: no answer", Window.with_width(1, steps=4, stride=2, width=5, none=True), 5, 0),
+        ("survey: Duchi", Duchi.for_epsilon(1, steps=4, none=False), 0, 4),
+        (
+            "survey: hybrid",
+            Hybrid(
+                1 << 47,
+                Window.with_width(1, steps=4, stride=2, width=5, none=False),
+                Duchi.for_epsilon(1, steps=4, none=False),
+            ),
+            0,
+            4,
+        ),
+    ]
+    found = [
+        Case(name, type(one), one.loss.epsilon, NONE, _messages(one, answer), _messages(one, other))
+        for name, one, answer, other in several
+    ]
+    words = Prefixes.for_epsilon(1, letters=2, levels=(1, 2))
+    draws = _words(words, 0, 0), _words(words, 1023, 0)
+    return [*found, Case("survey: prefixes", Prefixes, words.loss.epsilon, NONE, *draws)]
+
+
+def _of_mechanisms() -> list[Case]:
     laplace = Laplace.for_epsilon(1, l1=1)
     vector = Laplace.for_epsilon(1, l1=3)
     gaussian = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)

@@ -1,0 +1,128 @@
+"""Sets of options as packed bits: drawing, checking and counting many of them at once.
+
+Option j of a set is bit j % 8 of byte j // 8; the bits beyond the last option are 0.
+
+Claim    in `random_masks` every bit is set with exactly T / 2^48, independently of all others.
+Because  the eight bits of a byte are one symbol of an exact table (`noise.inversion`) whose law is the
+         product of their laws.
+Test     tests/survey/randomizers/test_masks.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadValue
+from lapwing.exact import Real
+from lapwing.noise.inversion import Inversion
+from lapwing.noise.refine import rational
+from lapwing.survey.randomizers.coins import COINS
+from lapwing.survey.randomizers.two_level import ODDS
+from lapwing.survey.randomizers.wire import checked_rows
+
+Masks = NDArray[np.uint8]
+BYTE = 256
+CHUNK = 1 << 16  # symbols drawn at once: they stay in the cache
+LANES = np.uint64(0x0101010101010101)
+BLOCK = 255  # this many ones fit a byte
+WORDS_BESIDE = 128  # words added side by side: they stay in the cache
+ROWS_UNPACKED = 1 << 12
+
+
+def mask_size(options: int) -> int:
+    """Bytes of a set of options."""
+    return -(-options // 8)
+
+
+def decode_masks(rows: NDArray[np.uint8], options: int) -> Masks:
+    """Sets as they came; `BadValue` where a bit beyond the last option is set."""
+    masks = checked_rows(rows, mask_size(options))
+    if options % 8 and bool(np.any(masks[:, -1] >> np.uint8(options % 8))):
+        raise BadValue(f"a message is impossible: it has more than {options} options")
+    return masks
+
+
+def has(masks: Masks, option: int) -> NDArray[np.bool_]:
+    """Which sets contain this option."""
+    found: NDArray[np.bool_] = (masks[:, option // 8] >> np.uint8(option % 8)) & 1 == 1
+    return found
+
+
+def put(masks: Masks, options: NDArray[np.int64], values: NDArray[np.bool_]) -> None:
+    """Give one option of each set this value, in place."""
+    rows, bytes_ = np.arange(len(masks)), options >> 3
+    shifts = (options & 7).astype(np.uint8)
+    cleared = masks[rows, bytes_] & ~(np.uint8(1) << shifts)
+    masks[rows, bytes_] = cleared | (values.astype(np.uint8) << shifts)
+
+
+def sizes_of(masks: Masks) -> NDArray[np.int64]:
+    """How many options each set has."""
+    found: NDArray[np.int64] = np.bitwise_count(masks).sum(axis=1, dtype=np.int64)
+    return found
+
+
+def count_options(masks: Masks, options: int) -> NDArray[np.int64]:
+    """For every option, how many sets contain it.
+
+    Eight sets of `width` bytes are `width` words. Bit j of all bytes of a word is added up at once, a byte
+    for each, over 255 words in the same place: then no byte overflows.
+    """
+    width = masks.shape[1]
+    beside = max(1, WORDS_BESIDE // width)  # so many rows of words are added side by side
+    whole = len(masks) // (8 * BLOCK * beside) * (8 * BLOCK * beside)
+    words = np.ascontiguousarray(masks[:whole]).reshape(-1).view(np.uint64)
+    counts = np.zeros((width, 8), dtype=np.int64)
+    part = np.empty((BLOCK, beside * width), dtype=np.uint64)
+    for chunk in words.reshape(-1, BLOCK, beside * width):
+        for bit in range(8):
+            np.right_shift(chunk, np.uint64(bit), out=part)
+            np.bitwise_and(part, LANES, out=part)
+            sums = np.add.reduce(part, axis=0).view(np.uint8)
+            counts[:, bit] += sums.reshape(-1, width).sum(axis=0, dtype=np.int64)
+    found = counts.reshape(-1)
+    for start in range(whole, len(masks), ROWS_UNPACKED):
+        rest = np.unpackbits(masks[start : start + ROWS_UNPACKED], axis=1, bitorder="little")
+        found += rest.sum(axis=0, dtype=np.int64)
+    return found[:options]
+
+
+def byte_law(favoured: int) -> Callable[[int], Real]:
+    """The cumulative law of eight bits, each set with T / 2^48."""
+    weights = [favoured**ones * (ODDS - favoured) ** (8 - ones) for ones in range(9)]
+    sums = np.cumsum([weights[symbol.bit_count()] for symbol in range(BYTE)], dtype=object)
+    total = ODDS**8
+    return lambda symbol: rational(Fraction(int(sums[symbol]), total))
+
+
+@lru_cache(maxsize=32)
+def _table(favoured: int) -> Inversion:
+    return Inversion(byte_law(favoured), BYTE)
+
+
+def random_masks(favoured: int, count: int, options: int) -> Masks:
+    """So many sets in which each option is with exactly T / 2^48."""
+    if 2 * favoured > ODDS:  # then clear bits are the rare ones, and a table of rare bits is well apart
+        masks = ~random_masks(ODDS - favoured, count, options)
+        clear_padding(masks, options)
+        return masks
+    width = mask_size(options)
+    flat = np.empty(count * width, dtype=np.uint8)
+    table = _table(favoured)
+    for start in range(0, len(flat), CHUNK):
+        part = flat[start : start + CHUNK]
+        part[:] = table.draw_guided(COINS, len(part))
+    masks = flat.reshape(count, width)
+    clear_padding(masks, options)
+    return masks
+
+
+def clear_padding(masks: Masks, options: int) -> None:
+    """Clear the bits beyond the last option, in place."""
+    if options % 8:
+        masks[:, -1] &= np.uint8((1 << options % 8) - 1)

@@ -1,0 +1,256 @@
+"""Projective-geometry response: a point that is orthogonal to the true one more often than not.
+
+After Feldman, Nelson, Nguyen and Talwar (2022): the variance of subset selection, in a short message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing import noise
+from lapwing.errors import BadParameter
+from lapwing.exact import Number, exp_up, settle, whole
+from lapwing.privacy.loss import checked_epsilon
+from lapwing.survey.randomizers.oracle import Shares
+from lapwing.survey.randomizers.points import (
+    MOST_PRIME,
+    Vectors,
+    inverses,
+    is_prime,
+    next_prime,
+    numbers_of,
+    orthogonal,
+    points_in,
+    previous_prime,
+    products,
+    vectors_of,
+)
+from lapwing.survey.randomizers.randomizer import Recipe
+from lapwing.survey.randomizers.two_level import TwoLevel, favour
+from lapwing.survey.randomizers.wire import (
+    MOST_MESSAGES,
+    checked_answer,
+    checked_answers,
+    decode_index,
+    encode_index,
+    index_size,
+    row_of,
+)
+
+PAIRS = 1 << 21  # of message and option looked at together
+MOST_COUNTED = 1 << 26
+MOST_DIMENSION = 62
+
+
+@dataclass(frozen=True, slots=True)
+class Projective(TwoLevel, Shares):
+    """A point of the space of t coordinates over F_q. Option v is the point of that number too (points.py).
+
+    Claim    two_level: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
+    Because  A(v), the points orthogonal to v, are spaces of t - 1 coordinates for all v, as q is a prime:
+             |A| = (q^(t-1) - 1) / (q - 1) out of |Y| = (q^t - 1) / (q - 1).
+    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+
+    Two such sets share a space of t - 2 coordinates, whichever two: so all other answers are alike.
+    """
+
+    prime: int
+    dimension: int
+    options: int
+    favoured: int
+    epsilon: Fraction | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        settle(
+            self,
+            prime=whole(self.prime, "prime", at_least=2),
+            dimension=whole(self.dimension, "dimension", at_least=2),
+            options=whole(self.options, "options", at_least=2),
+        )
+        if self.prime > MOST_PRIME or not is_prime(self.prime):
+            raise BadParameter("prime", "must be a prime below 2^31")
+        if self.dimension > MOST_DIMENSION or self.messages > MOST_MESSAGES:
+            raise BadParameter("dimension", "must leave at most 2^62 points")
+        if self.options > self.messages:
+            raise BadParameter("options", "must be at most the number of points")
+        self._settle_odds()
+
+    @classmethod
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> Projective:
+        """The most truthful one within ε, over the prime with the least variance."""
+        asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
+        if k > MOST_MESSAGES:
+            raise BadParameter("options", "must be at most 2^62")
+        found = []
+        for prime, dimension in _spaces(min(int(exp_up(asked)), MOST_PRIME), k):
+            share = Fraction(points_in(prime, dimension - 1), points_in(prime, dimension))
+            found.append(cls(prime, dimension, k, favour(asked, share), asked))
+        if not found:
+            raise BadParameter("options", "are too many: messages would have more than 62 bits")
+        return min(found, key=lambda one: (one.variance(0), one.messages))
+
+    @property
+    def messages(self) -> int:
+        """How many points there are."""
+        return points_in(self.prime, self.dimension)
+
+    @property
+    def inputs(self) -> int:
+        """As many answers as options."""
+        return self.options
+
+    @property
+    def share(self) -> Fraction:
+        """The points orthogonal to one, out of all."""
+        return Fraction(points_in(self.prime, self.dimension - 1), self.messages)
+
+    @property
+    def size(self) -> int:
+        """The number of the point."""
+        return index_size(self.messages)
+
+    @property
+    def inside(self) -> Fraction:
+        """P[orthogonal to the option that is held]."""
+        return self.truth
+
+    @property
+    def outside(self) -> Fraction:
+        """P[orthogonal to any other option]."""
+        orthogonal = points_in(self.prime, self.dimension - 1)
+        both = points_in(self.prime, self.dimension - 2)
+        likely = self.truth * Fraction(both, orthogonal)
+        return likely + (1 - self.truth) * Fraction(orthogonal - both, self.messages - orthogonal)
+
+    def recipe(self) -> Recipe:
+        """For devices."""
+        return {
+            "kind": "projective",
+            "prime": self.prime,
+            "dimension": self.dimension,
+            "options": self.options,
+            "favoured": self.favoured,
+        }
+
+    def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """One point per answer."""
+        true = self._vectors(checked_answers(answers, self.options))
+        wanted = noise.bernoulli(self.truth, len(true))
+        # Where a point is orthogonal to: the last coordinate of v that is not 0 is made to fit.
+        last = self.dimension - 1 - np.argmax(true[:, ::-1] != 0, axis=1)
+        sent = np.zeros_like(true)
+        open_ = np.arange(len(true))
+        while len(open_):
+            drawn = noise.uniform_int(0, self.prime, len(open_) * self.dimension)
+            vectors = drawn.reshape(-1, self.dimension)
+            fits = np.flatnonzero(wanted[open_])
+            self._fit(vectors, true[open_], last[open_], fits)
+            product = products(vectors, true[open_], self.prime)
+            good = vectors.any(axis=1) & ((product == 0) == wanted[open_])
+            sent[open_[good]] = vectors[good]
+            open_ = open_[~good]
+        return numbers_of(sent, self.prime)
+
+    def _fit(
+        self, vectors: Vectors, true: Vectors, last: NDArray[np.int64], rows: NDArray[np.int64]
+    ) -> None:
+        """Overwrite one coordinate of these rows so that they are orthogonal to the true ones."""
+        places, factors = last[rows], true[rows, last[rows]]
+        vectors[rows, places] = 0
+        product = products(vectors[rows], true[rows], self.prime)
+        vectors[rows, places] = -product * inverses(factors, self.prime) % self.prime
+
+    def _vectors(self, numbers: NDArray[np.int64]) -> Vectors:
+        return vectors_of(numbers, self.prime, self.dimension)
+
+    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """The point's number."""
+        return encode_index(messages, self.size)
+
+    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """A point."""
+        return decode_index(rows, self.messages)
+
+    def probability(self, answer: int, message: bytes) -> Fraction:
+        """Two levels: orthogonal, or not."""
+        true = checked_answer(answer, self.options)
+        sent = self.decode(row_of(message, self.size))
+        return (self.likely if self.membership(sent, true)[0] else self.unlikely) / self.messages
+
+    def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many messages are orthogonal to each option.
+
+        Orthogonal is mutual: every kind of message is counted for the points orthogonal to it.
+        """
+        if self.options > MOST_COUNTED:
+            raise BadParameter("options", "are too many to count all: name those that are of interest")
+        counted = np.zeros(self.options, dtype=np.int64)
+        kinds, weights = np.unique(messages, return_counts=True)
+        others = points_in(self.prime, self.dimension - 1)
+        flat = vectors_of(np.arange(others, dtype=np.int64), self.prime, self.dimension - 1)
+        step = max(1, PAIRS // others)
+        for start in range(0, len(kinds), step):
+            vectors = self._vectors(kinds[start : start + step])
+            for leading in range(self.dimension):
+                mine = np.flatnonzero(np.argmax(vectors != 0, axis=1) == leading)
+                found = self._orthogonal(vectors[mine], leading, flat)
+                weight = np.repeat(weights[start : start + step][mine], others)
+                known = found < self.options
+                sums = np.bincount(found[known], weight[known], minlength=self.options)
+                counted += np.rint(sums).astype(np.int64)  # whole numbers far below 2^53
+        return counted
+
+    def _orthogonal(self, vectors: Vectors, leading: int, flat: Vectors) -> NDArray[np.int64]:
+        """All points orthogonal to each vector. Their first coordinate that is not 0 is at `leading`."""
+        others = np.delete(vectors, leading, axis=1)
+        fitting = -products(others[:, np.newaxis], flat[np.newaxis], self.prime) % self.prime
+        every = np.broadcast_to(flat, (len(vectors), *flat.shape))
+        whole_ = np.insert(every, leading, fitting, axis=2)
+        return numbers_of(whole_.reshape(-1, self.dimension), self.prime)
+
+    def counts_of(
+        self, messages: NDArray[np.int64], answers: Sequence[int] | NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """For these options only: each is compared with every message that differs."""
+        rows = self._vectors(checked_answers(answers, self.options))
+        kinds, weights = np.unique(messages, return_counts=True)
+        vectors = self._vectors(kinds)
+        counted = np.zeros(len(rows), dtype=np.int64)
+        step = max(1, PAIRS // max(len(kinds), 1))
+        for start in range(0, len(rows), step):
+            found = orthogonal(rows[start : start + step], vectors, self.prime)
+            counted[start : start + step] = found @ weights
+        return counted
+
+    def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
+        """Which messages are orthogonal to this option."""
+        row = self._vectors(np.array([checked_answer(answer, self.options)]))
+        orthogonal: NDArray[np.bool_] = products(self._vectors(messages), row, self.prime) == 0
+        return orthogonal
+
+
+def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
+    """Spaces that may be best: a prime and a dimension, with a point for every option.
+
+    The variance is least for a prime near e^ε + 1. So those next to it are tried, each with its least
+    dimension, and for each dimension the least prime, which has the shortest messages.
+    """
+    tried = {previous_prime(min(near + 1, MOST_PRIME)), next_prime(min(near + 1, MOST_PRIME))}
+    found = {
+        (prime, next(t for t in range(2, MOST_DIMENSION + 3) if points_in(prime, t) >= options))
+        for prime in tried
+    }
+    for dimension in range(2, MOST_DIMENSION + 1):
+        # q^(t-1) < points < (q + 1)^(t-1), so the least prime is not far below this root.
+        prime = next_prime(max(2, int(options ** (1 / (dimension - 1))) - 2))
+        while points_in(prime, dimension) < options:
+            prime = next_prime(prime + 1)
+        found.add((prime, dimension))
+    for prime, dimension in sorted(found):
+        if prime <= MOST_PRIME and points_in(prime, dimension) <= MOST_MESSAGES:
+            yield prime, dimension

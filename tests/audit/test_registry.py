@@ -1,0 +1,56 @@
+"""Nothing is released by code that the auditor does not attack, or that states no claim."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from lapwing.audit import cases
+from lapwing.survey import randomizers
+
+TESTS = Path(__file__).parents[2]
+PACKAGE = Path(randomizers.__file__).parent
+ALL = [
+    value
+    for name in randomizers.__all__
+    if inspect.isclass(value := getattr(randomizers, name))
+    and hasattr(value, "sample")
+    and not getattr(value, "_is_protocol", False)
+]
+
+
+def test_there_are_ten_randomizers() -> None:
+    assert len(ALL) == len(randomizers.KINDS) == 10
+
+
+def test_no_randomizer_is_hidden_in_a_file_of_its_own() -> None:
+    """Every class with a recipe is exported, so that the tests below see it."""
+    made = re.compile(r"^class (\w+)(?:(?!^class ).)*?def recipe\(", re.MULTILINE | re.DOTALL)
+    names = {name for path in PACKAGE.glob("*.py") for name in made.findall(path.read_text())}
+    assert names - {"Randomizer"} == {kind.__name__ for kind in ALL}
+
+
+@pytest.mark.parametrize("kind", ALL)
+class TestEachRandomizer:
+    def test_is_attacked_by_the_auditor(self, kind: type) -> None:
+        assert kind in {case.mechanism for case in cases()}
+
+    def test_states_claim_reason_and_a_test_that_exists(self, kind: type) -> None:
+        text = inspect.getdoc(kind) or ""
+        assert "Claim " in text
+        assert "Because " in text
+        cited = re.findall(r"(tests/\S+?)::(\w+)", text)
+        assert cited
+        for path, name in cited:
+            assert f"def {name}(" in (TESTS / path).read_text()
+
+    def test_is_frozen(self, kind: type) -> None:
+        assert kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
+
+
+def test_cases_have_different_names() -> None:
+    names = [case.name for case in cases()]
+    assert len(names) == len(set(names))

@@ -1,0 +1,198 @@
+"""Intervals that hold for few reports, too.
+
+For a share the count of supporting reports is a sum of independent coins with known chances, so its mean
+and variance are known for every true share. The interval has all shares that a test with a half count to
+spare does not reject (Wilson's way). For means and ratios the test statistic is the mean of scores, whose
+variance is estimated, and a ratio's interval is Fieller's.
+
+Claim    intervals for shares hold with at least the confidence less 1 %, from 30 reports on.
+Because  docs/arguments/survey.md
+Test     tests/survey/estimating/test_intervals.py::test_intervals_for_shares_hold_by_exact_computation
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lapwing.exact import Number
+from lapwing.mechanisms.spread import checked_confidence
+
+Floats = NDArray[np.float64]
+_HALF = 0.5
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A confidence, and how many standard errors it is."""
+
+    confidence: Fraction
+
+    @classmethod
+    def of(cls, confidence: Number) -> Level:
+        """A level strictly between 0 and 1."""
+        return cls(checked_confidence(confidence))
+
+    @property
+    def z(self) -> float:
+        """Of the normal law, both sides."""
+        return -NormalDist().inv_cdf(float((1 - self.confidence) / 2))
+
+    def t(self, n: int) -> float:
+        """Nearly Student's with n - 1 degrees: the variance is estimated from n reports."""
+        z, free = self.z, max(n - 1, 1)
+        return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+
+    def split(self, parts: int) -> Level:
+        """The level at which each of so many intervals holds, if all are to hold together (Bonferroni)."""
+        return Level(1 - (1 - self.confidence) / parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Coin:
+    """How often a report supports an option: for those who hold it, and for those who do not."""
+
+    inside: float
+    outside: float
+
+    @property
+    def gap(self) -> float:
+        return self.inside - self.outside
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        """Of a report that does not support the option, and of one that does: unbiased for holding it."""
+        return -self.outside / self.gap, (1 - self.outside) / self.gap
+
+    def share(self, counts: ArrayLike, n: int) -> Floats:
+        """Unbiased. With two coins: 2·mean - 1/2."""
+        found: Floats = (np.asarray(counts, dtype=np.float64) / n - self.outside) / self.gap
+        return found
+
+    def noise_variance(self, share: ArrayLike, n: int) -> Floats:
+        """Of the share among these n respondents, whatever they answered."""
+        f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
+        p, q = self.inside, self.outside
+        found: Floats = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * self.gap**2)
+        return found
+
+    def variance(self, share: ArrayLike, n: int) -> Floats:
+        """Of the share in the population from which n respondents were drawn."""
+        f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
+        seen = self.outside + f * self.gap
+        found: Floats = seen * (1 - seen) / (n * self.gap**2)
+        return found
+
+    def for_respondents(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
+        """Of the share among these n respondents.
+
+        With m who hold it, the count has mean n q + m (p - q) and variance m p(1-p) + (n - m) q(1-q).
+        """
+        p, q = self.inside, self.outside
+        slope = p * (1 - p) - q * (1 - q)
+        return self._solved(counts, n, level, linear=slope, square=0.0)
+
+    def for_population(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
+        """Of the share in the population: the count is binomial with chance q + share (p - q)."""
+        slope = self.gap * (1 - 2 * self.outside)
+        return self._solved(counts, n, level, linear=slope, square=-(self.gap**2))
+
+    def _solved(
+        self, counts: ArrayLike, n: int, level: Level, *, linear: float, square: float
+    ) -> tuple[Floats, Floats]:
+        """All f in [0, 1] with |count/n - q - f g| <= z √(v(f)/n) + 1/2n.
+
+        Here v(f) = q(1-q) + linear f + square f².
+        """
+        off = np.asarray(counts, dtype=np.float64) / n - self.outside
+        base, z2 = self.outside * (1 - self.outside), level.z**2 / n
+        ends = []
+        for side, edge in ((-1.0, 0.0), (1.0, 1.0)):
+            shifted = off + side * _HALF / n
+            at_edge = math.sqrt(z2 * max(base + linear * edge + square * edge, 0.0))
+            beyond = side * (shifted - edge * self.gap) + at_edge >= 0  # the end itself is not rejected
+            a = self.gap**2 - z2 * square  # (shifted - f g)² = z² v(f) / n: the outer root
+            b = -2 * shifted * self.gap - z2 * linear
+            c = shifted**2 - z2 * base
+            root = np.sqrt(np.maximum(b * b - 4 * a * c, 0.0))
+            ends.append(np.where(beyond, edge, np.clip((-b + side * root) / (2 * a), 0.0, 1.0)))
+        return ends[0], ends[1]
+
+
+class _Counts(Protocol):
+    @property
+    def inside(self) -> Fraction: ...
+
+    @property
+    def outside(self) -> Fraction: ...
+
+
+def coin_of(oracle: _Counts) -> Coin:
+    """How often a report supports an option under this randomizer."""
+    return Coin(float(oracle.inside), float(oracle.outside))
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """Of a ratio's top and bottom: means over reports, and the variances and covariance of the means."""
+
+    top: float
+    bottom: float
+    var_top: float
+    var_bottom: float
+    cov: float
+
+    def within(self, whole: Moments) -> bool:
+        """Whether these are possible variances, and none is above the whole's (up to rounding)."""
+        top, bottom = whole.var_top * (1 + _ROUNDING), whole.var_bottom * (1 + _ROUNDING)
+        spare = _ROUNDING * (whole.var_top + whole.var_bottom)
+        return (
+            0 < self.var_top <= top
+            and -spare <= self.var_bottom <= bottom + spare
+            and abs(self.cov) <= math.sqrt(self.var_top * max(self.var_bottom, 0.0)) + spare
+        )
+
+    def wider(self, top: float, bottom: float) -> Moments:
+        """With so much more variance."""
+        return Moments(self.top, self.bottom, self.var_top + top, self.var_bottom + bottom, self.cov)
+
+    @property
+    def value(self) -> float:
+        """The ratio; NaN where the bottom is not above 0."""
+        return self.top / self.bottom if self.bottom > 0 else math.nan
+
+    def error(self) -> float:
+        """The ratio's standard error, to first order."""
+        if not self.bottom > 0:
+            return math.nan
+        r = self.value
+        return math.sqrt(max(self._spread(r), 0.0)) / self.bottom
+
+    def _spread(self, r: float) -> float:
+        return self.var_top - 2 * r * self.cov + r * r * self.var_bottom
+
+    def interval(self, z: float, low: float, high: float, spare: float = 0.0) -> tuple[float, float]:
+        """All r in [low, high] with (top - r bottom)² <= z² Var(top - r bottom): Fieller's interval.
+
+        Both ends are moved outwards as far as `spare` at the top moves the ratio.
+        Where the bottom may be 0 they may be all of [low, high]: then nothing is known.
+        """
+        a = self.bottom**2 - z * z * self.var_bottom
+        b = -2 * (self.top * self.bottom - z * z * self.cov)
+        c = self.top**2 - z * z * self.var_top
+        disc = b * b - 4 * a * c
+        if a <= 0 or self.bottom <= 0:  # the bottom is not told apart from 0
+            return low, high
+        if disc < 0:  # rounding only: the ratio itself always lies in the set
+            disc = 0.0
+        root = math.sqrt(disc)
+        more = spare / self.bottom
+        ends = ((-b - root) / (2 * a) - more, (-b + root) / (2 * a) + more)
+        return min(max(ends[0], low), high), min(max(ends[1], low), high)

@@ -1,0 +1,57 @@
+"""What liars can do (failure case P2): the greatest shift of an estimate by a declared fraction of reports.
+
+A liar sends the possible message that pushes most; impossible ones are refused at the door. With a fraction
+η of liars a mean of scores moves up by at most η (greatest score - least true value), which is reached.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lapwing.survey.estimating.intervals import Coin
+
+Point = tuple[float, float]  # top and bottom of a ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Liars:
+    """A fraction of all respondents. Where one of `ways` is drawn at random, they may choose theirs."""
+
+    fraction: float
+    ways: int = 1
+
+    @property
+    def among(self) -> float:
+        """Their fraction among the reports to one question, if all of them go for it."""
+        honest = (1 - self.fraction) / self.ways
+        return self.fraction / (self.fraction + honest) if self.fraction else 0.0
+
+    def of(self, ways: int) -> Liars:
+        """Where a report draws one of so many more ways."""
+        return Liars(self.fraction, self.ways * ways)
+
+    def share(self, coin: Coin) -> Point:
+        """Of a share: down and up. Exact: a liar's report supports the option, or does not."""
+        return self.mean(coin.scores, (0.0, 1.0))
+
+    def mean(self, scores: Point, values: Point) -> Point:
+        """Of a mean of scores, from the least and greatest score and true value: down and up. Exact."""
+        return self.among * (values[1] - scores[0]), self.among * (scores[1] - values[0])
+
+    def ratio(self, now: Point, sent: Iterable[Point], true: Iterable[Point]) -> Point:
+        """Of a ratio: at most, down and up, from what a message may score and what may be true.
+
+        A ratio of mixtures is most extreme for one message, so corners are enough. Where the bottom may
+        fall to 0 there is no bound.
+        """
+        top, bottom = now
+        if not bottom > 0:
+            return math.inf, math.inf
+        ratio, eta = top / bottom, self.among
+        corners = [(top + eta * (s - x), bottom + eta * (d - g)) for s, d in sent for x, g in true]
+        if any(below <= 0 for _, below in corners):
+            return math.inf, math.inf
+        found = [above / below for above, below in corners]
+        return max(ratio - min(found), 0.0), max(max(found) - ratio, 0.0)

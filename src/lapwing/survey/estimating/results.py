@@ -1,0 +1,206 @@
+"""What an estimate says, as rows for tables and as JSON. Every number comes with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Any, Literal
+
+Kind = Literal["respondents", "population"]
+Unit = Literal["share", "number", "date", "rank"]
+KINDS: tuple[Kind, ...] = ("respondents", "population")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From low to high, at the confidence of the estimates; with the standard error."""
+
+    low: float
+    high: float
+    error: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; what is not known is null."""
+        return {name: _plain(getattr(self, name)) for name in ("low", "high", "error")}
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One number, for these respondents and for the population they were drawn from.
+
+    `value` is unbiased and may lie outside of what is possible; `fitted` is the nearest possible one, if
+    one is known. `lies` is how far the declared fraction of liars can push the value down and up.
+    """
+
+    label: str
+    value: float
+    fitted: float | None = None
+    respondents: Interval | None = None
+    population: Interval | None = None
+    lies: tuple[float, float] | None = None
+
+    def interval(self, kind: Kind) -> Interval | None:
+        """The interval of a kind; None where no honest one is known."""
+        return self.respondents if kind == "respondents" else self.population
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; what is not known is null."""
+        return {
+            "label": self.label,
+            "value": _plain(self.value),
+            "fitted": _plain(self.fitted),
+            "respondents": self.respondents.to_json() if self.respondents else None,
+            "population": self.population.to_json() if self.population else None,
+            "lies": [_plain(shift) for shift in self.lies] if self.lies else None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a table of estimates."""
+
+    question: str
+    table: str
+    group: str | None
+    label: str
+    share: float
+    low: float
+    high: float
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` says what holds of all of them."""
+
+    title: str
+    unit: Unit
+    estimates: tuple[Estimate, ...]
+    note: str = ""
+    origin: date | None = None  # dates are counted in days from here
+
+    def show(self, value: float) -> str:
+        """A value as people write it."""
+        if not math.isfinite(value):
+            return "unknown"
+        if self.unit == "share":
+            return f"{100 * value:.1f} %"
+        if self.unit == "date":
+            assert self.origin is not None
+            return str(self.origin + timedelta(days=round(value)))
+        return f"{value:.4g}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers, and dates as texts beside them."""
+        found: dict[str, Any] = {
+            "title": self.title,
+            "unit": self.unit,
+            "note": self.note,
+            "estimates": [estimate.to_json() for estimate in self.estimates],
+        }
+        if self.origin is not None:
+            found["days_from"] = str(self.origin)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """All that is estimated of one question, over all reports or within a group."""
+
+    question: str
+    text: str
+    reports: int
+    tables: tuple[Table, ...]
+    group: str | None = None
+
+    def table(self, title: str) -> Table:
+        """The table of a title."""
+        return next(table for table in self.tables if table.title == title)
+
+    def rows(self) -> Iterator[Row]:
+        """Two lines for each number that has intervals: for these respondents, and for the population."""
+        for table in self.tables:
+            for estimate in table.estimates:
+                for kind in KINDS:
+                    interval = estimate.interval(kind)
+                    if interval is not None:
+                        yield Row(
+                            self.question,
+                            table.title,
+                            self.group,
+                            estimate.label,
+                            estimate.value,
+                            interval.low,
+                            interval.high,
+                            kind,
+                        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All tables."""
+        return {
+            "question": self.question,
+            "text": self.text,
+            "group": self.group,
+            "reports": self.reports,
+            "tables": [table.to_json() for table in self.tables],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class CrossTable:
+    """The share of every pair of answers to two questions. One line for each answer to the first."""
+
+    rows_of: str
+    columns_of: str
+    reports: int
+    lines: tuple[tuple[str, Table], ...] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """All cells."""
+        return {
+            "rows_of": self.rows_of,
+            "columns_of": self.columns_of,
+            "reports": self.reports,
+            "lines": [{"label": label, **table.to_json()} for label, table in self.lines],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """What the reports of a survey say."""
+
+    survey: str
+    reports: int
+    confidence: Fraction
+    liars: Fraction
+    answers: tuple[Answer, ...]
+    crosses: tuple[CrossTable, ...] = ()
+
+    def answer(self, question: str, group: str | None = None) -> Answer:
+        """What was found for a question."""
+        return next(a for a in self.answers if a.question == question and a.group == group)
+
+    def rows(self) -> list[Row]:
+        """Lines for a table: question, label, share, low, high, kind of interval."""
+        return [row for answer in self.answers for row in answer.rows()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, with plain numbers."""
+        return {
+            "survey": self.survey,
+            "reports": self.reports,
+            "confidence": float(self.confidence),
+            "liars": float(self.liars),
+            "answers": [answer.to_json() for answer in self.answers],
+            "crosses": [cross.to_json() for cross in self.crosses],
+        }
+
+
+Progress = Callable[[int, int], None]  # reports done, reports in all
+
+
+def _plain(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)

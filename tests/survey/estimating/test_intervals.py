@@ -1,0 +1,110 @@
+"""Intervals hold, also for few reports: by exact computation where the law is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, norm, t
+
+from lapwing.errors import BadParameter
+from lapwing.survey.estimating.intervals import Coin, Level, Moments
+
+LEVEL = Level.of("0.95")
+
+
+def coins() -> list[Coin]:
+    found = [Coin(0.75, 0.25)]
+    for epsilon in (0.1, 1.0, 4.0):
+        e = math.exp(epsilon)
+        found += [Coin(e / (e + k - 1), 1 / (e + k - 1)) for k in (2, 5, 1000)]
+        found += [Coin(0.5, 1 / (e + 1)), Coin(e / (e + 1), 0.5)]  # unary, Hadamard
+    return found
+
+
+def covered(low: NDArray[np.float64], high: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    found: NDArray[np.bool_] = (low <= share + 1e-12) & (share <= high + 1e-12)
+    return found
+
+
+def sum_law(n: int, held: int, coin: Coin) -> NDArray[np.float64]:
+    """The law of the count if `held` of n hold the option: a sum of two binomials."""
+    one = binom.pmf(np.arange(held + 1), held, coin.inside)
+    other = binom.pmf(np.arange(n - held + 1), n - held, coin.outside)
+    law = np.zeros(n + 1)
+    starts, parts = [], []
+    for part in (one, other):
+        kept = np.flatnonzero(part > 1e-15)
+        starts.append(int(kept[0]))
+        parts.append(part[kept[0] : kept[-1] + 1])
+    both = np.convolve(*parts)
+    law[sum(starts) : sum(starts) + len(both)] = both
+    return law
+
+
+@pytest.mark.parametrize("n", [1, 5, 30, 300, 30_000])
+@pytest.mark.parametrize("coin", coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+def test_intervals_for_shares_hold_by_exact_computation(coin: Coin, n: int) -> None:
+    counts = np.arange(n + 1)
+    low, high = coin.for_population(counts, n, LEVEL)
+    shares = np.linspace(0, 1, 41 if n < 1000 else 11)
+    for share in shares:
+        law = binom.pmf(counts, n, coin.outside + share * coin.gap)
+        assert law[covered(low, high, share)].sum() >= 0.945
+    low, high = coin.for_respondents(counts, n, LEVEL)
+    for held in sorted({round(share * n) for share in shares[:: 1 if n < 1000 else 2]}):
+        assert sum_law(n, held, coin)[covered(low, high, held / n)].sum() >= 0.945
+
+
+def test_a_share_is_unbiased_and_two_coins_are_twice_the_mean_less_a_half() -> None:
+    coin = Coin(0.75, 0.25)
+    assert coin.share(np.arange(11), 10) == pytest.approx([2 * count / 10 - 0.5 for count in range(11)])
+    for held in (0, 3, 10):
+        law = sum_law(10, held, coin)
+        shares = coin.share(np.arange(11), 10)
+        assert law @ shares == pytest.approx(held / 10, abs=1e-12)
+        assert law @ (shares - held / 10) ** 2 == pytest.approx(float(coin.noise_variance(held / 10, 10)))
+        law = binom.pmf(np.arange(11), 10, 0.25 + held / 10 / 2)
+        assert law @ (shares - held / 10) ** 2 == pytest.approx(float(coin.variance(held / 10, 10)))
+
+
+def test_intervals_are_no_wider_than_they_need_to_be() -> None:
+    """For many reports they are the plain ones: 1.96 standard errors."""
+    coin, n = Coin(0.75, 0.25), 1_000_000
+    low, high = coin.for_population(np.array([400_000]), n, LEVEL)
+    error = float(np.sqrt(coin.variance(0.3, n)))
+    assert float((high - low)[0]) == pytest.approx(2 * 1.96 * error, rel=0.01)
+
+
+@pytest.mark.parametrize("n", [5, 10, 30, 1000])
+def test_the_quantile_is_near_students(n: int) -> None:
+    assert LEVEL.t(n) == pytest.approx(t.ppf(0.975, n - 1), rel=0.02)
+    assert LEVEL.z == pytest.approx(norm.ppf(0.975))
+
+
+def test_many_intervals_together_take_a_part_of_the_risk_each() -> None:
+    assert LEVEL.split(50).z == pytest.approx(norm.ppf(1 - 0.05 / 100))
+
+
+@pytest.mark.parametrize("confidence", [0, 1, "nan", -1])
+def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
+    with pytest.raises(BadParameter):
+        Level.of(confidence)
+
+
+def test_a_ratio_has_all_values_that_are_not_rejected() -> None:
+    moments = Moments(0.3, 0.6, 0.0004, 0.0001, 0.0001)
+    low, high = moments.interval(1.96, 0, 1)
+    for r in (low, high):
+        spread = 0.0004 - 2 * r * 0.0001 + r * r * 0.0001
+        assert (0.3 - r * 0.6) ** 2 == pytest.approx(1.96**2 * spread)
+    assert low < moments.value < high
+    assert moments.error() == pytest.approx((high - low) / 2 / 1.96, rel=0.02)
+
+
+def test_where_the_bottom_may_be_0_nothing_is_known() -> None:
+    assert Moments(0.3, 0.01, 0.01, 0.01, 0.0).interval(1.96, 0, 1) == (0, 1)
+    assert math.isnan(Moments(0.3, -0.1, 0.01, 0.01, 0.0).value)
+    assert math.isnan(Moments(0.3, -0.1, 0.01, 0.01, 0.0).error())

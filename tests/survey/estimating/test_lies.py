@@ -1,0 +1,90 @@
+"""Crafted reports (failure case P2): liars reach the stated shift, and none goes beyond it."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lapwing.errors import BadParameter
+from lapwing.survey.estimating import estimate
+from lapwing.survey.estimating.intervals import Coin
+from lapwing.survey.estimating.lies import Liars
+from support.estimated import by_name, designed
+
+
+def test_a_share_moves_by_the_greatest_score() -> None:
+    down, up = Liars(0.1).share(Coin(0.75, 0.25))
+    assert (down, up) == pytest.approx((0.1 * 1.5, 0.1 * 1.5))
+    assert Liars(0.0).share(Coin(0.75, 0.25)) == (0, 0)
+
+
+def test_liars_who_choose_their_question_are_more_among_its_reports() -> None:
+    liars = Liars(0.1, ways=4)
+    assert liars.among == pytest.approx(0.1 / (0.1 + 0.9 / 4))
+    assert liars.of(2).ways == 8
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'kind = "yes_no"\nprotocol = "two_coins"\nno_answer = false',
+        'kind = "choice"\noptions = ["a", "b", "c"]\nno_answer = false',
+        'kind = "choice"\noptions = ["a", "b", "c", "d", "e", "f", "g"]\nprotocol = "subset"',
+        'kind = "choice"\noptions = ["a", "b", "c"]\nprotocol = "hadamard"',
+        'kind = "choice"\noptions = ["a", "b", "c"]\nprotocol = "unary"',
+        'kind = "several"\noptions = ["a", "b", "c"]',
+    ],
+)
+def test_no_crafted_report_pushes_a_share_beyond_the_bound_and_some_reach_it(
+    lines: str, tmp_path: Path
+) -> None:
+    """Exact: the coins' expectation for the honest, every possible message for the liars."""
+    made = designed(tmp_path, lines, epsilon="2")
+    n, lying = 1000, 100
+    part = made.parts[0]
+    reports = made.simulate(by_name(made, [np.zeros(n, dtype=np.int64)]))
+    base = estimate(made, reports, liars="0.1").answers[0].table("share").estimates
+    kinds = {
+        bytes(row): row for row in made.simulate(by_name(made, [np.arange(4000) % part.question.inputs]))
+    }
+    reached = []
+    for row in kinds.values():
+        crafted = reports.copy()
+        crafted[:lying] = row
+        after = estimate(made, crafted).answers[0].table("share").estimates
+        honest = estimate(made, reports[lying:]).answers[0].table("share").estimates
+        for one, other, rest in zip(base, after, honest, strict=True):
+            assert one.lies is not None
+            # The liars' own true share is 0 or 1: what they would have added without lying.
+            for true in (0.0, 1.0):
+                moved = other.value - (0.9 * rest.value + 0.1 * true)
+                assert -one.lies[0] - 1e-9 <= moved <= one.lies[1] + 1e-9
+                reached.append((moved / one.lies[1], -moved / one.lies[0]))
+    assert max(up for up, _ in reached) == pytest.approx(1)
+    assert max(down for _, down in reached) == pytest.approx(1)
+
+
+def test_a_ratio_is_pushed_no_further_than_its_corners() -> None:
+    liars, now = Liars(0.2), (0.3, 0.6)
+    sent, true = [(-1.0, 0.5), (2.0, 1.5)], [(0.0, 1.0), (1.0, 1.0), (0.0, 0.0)]
+    down, up = liars.ratio(now, sent, true)
+    for (s, d), (x, g) in product(sent, true):
+        found = (0.3 + 0.2 * (s - x)) / (0.6 + 0.2 * (d - g))
+        assert 0.5 - down - 1e-12 <= found <= 0.5 + up + 1e-12
+
+
+def test_without_a_bottom_there_is_no_bound() -> None:
+    assert Liars(0.2).ratio((0.1, -0.1), [(0.0, 1.0)], [(0.0, 1.0)]) == (math.inf, math.inf)
+    assert Liars(0.5).ratio((0.1, 0.3), [(0.0, -1.0)], [(0.0, 1.0)]) == (math.inf, math.inf)
+
+
+@pytest.mark.parametrize("liars", [-0.1, 1, "nan"])
+def test_a_fraction_of_liars_lies_between_0_and_1(liars: float, tmp_path: Path) -> None:
+    made = designed(tmp_path, 'kind = "yes_no"')
+    reports = made.simulate(by_name(made, [np.zeros(10, dtype=np.int64)]))
+    with pytest.raises(BadParameter):
+        estimate(made, reports, liars=liars)

@@ -1,0 +1,145 @@
+"""Frequent words: they are found, and words that nobody wrote are hardly ever shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from lapwing.survey.estimating import estimate
+from lapwing.survey.estimating.intervals import Level
+from lapwing.survey.estimating.lies import Liars
+from lapwing.survey.estimating.words import (
+    candidates_of,
+    endings,
+    extended,
+    least_count,
+    supports,
+    upper_tail,
+    word_tables,
+)
+from lapwing.survey.questionnaire.words import LETTERS, Word, spelled
+from lapwing.survey.randomizers import Hadamard, Prefixes, Projective
+from support.estimated import by_name, designed, exactly
+from support.laws import between
+from support.streams import SeededStream
+
+LEVEL = Level.of("0.95")
+
+
+def test_words_go_on_until_they_end() -> None:
+    assert len(endings(1)) == 30
+    assert len(endings(2)) == 1 + 29 + 29 * 29
+    assert len(set(endings(2).tolist())) == len(endings(2))
+    assert all("?" not in spelled(int(number), 2) for number in endings(2))
+
+
+def test_what_has_ended_stays_ended() -> None:
+    going, ended = Word.number("ca"), Word.number("a\0")
+    found = extended(np.array([going, ended]), 2, 1)
+    assert [spelled(int(number), 3) for number in found[:1]] == ["a"]
+    assert {spelled(int(number), 3) for number in found[1:]} == {f"ca{x}".rstrip("\0") for x in LETTERS}
+
+
+@pytest.mark.parametrize("bits", [15, 22])
+def test_parities_are_counted_as_one_by_one(bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(520))
+    inner = Hadamard.for_epsilon(1, options=1 << bits)
+    reports = inner.sample(np.arange(500) * 7 % (1 << bits))
+    among = np.concatenate([extended(np.array([3, 5, 9]), 1, 2), np.array([0])])
+    assert supports(inner, reports, among).tolist() == inner.counts_of(reports, among).tolist()
+    assert len(supports(inner, reports, among[:0])) == 0
+
+
+def test_orthogonal_points_are_counted_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(525))
+    for epsilon in (2, 4, 9):
+        inner = Projective.for_epsilon(epsilon, options=1 << 20)
+        reports = inner.sample(np.arange(300) * 7)
+        among = extended(np.array([3, 5]), 1, 2)
+        assert supports(inner, reports, among).tolist() == inner.counts_of(reports, among).tolist()
+
+
+@pytest.mark.parametrize(("n", "p"), [(50, 0.5), (5_000, 0.03), (100_000, 0.27)])
+def test_the_least_count_is_that_of_the_exact_law(n: int, p: float) -> None:
+    for risk in (0.05, 1e-7):
+        count = least_count(n, p, risk)
+        assert binom.sf(count - 1, n, p) <= risk * (1 + 1e-6)
+        assert binom.sf(count - 2, n, p) > risk * (1 - 1e-6)
+    assert upper_tail(n, p, n + 1) == 0
+
+
+@pytest.mark.parametrize("epsilon", ["1", "3"])
+def test_frequent_words_are_found_with_their_shares(
+    epsilon: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """False alarm 5 %, seeded: so often the intervals may not all hold together.
+
+    A word that nobody wrote may be shown as often (with ε = 3 this seed shows one): that risk is tested
+    below.
+    """
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(521))
+    made = designed(tmp_path, 'kind = "word"\nletters = 6', epsilon=epsilon)
+    shares: list[tuple[object, int]] = [("dog", 40), ("cat", 30), ("ferret", 20), (None, 10)]
+    answers = exactly(made.parts[0].question, shares, 30_000)
+    found = estimate(made, made.simulate(by_name(made, [answers])), liars="0.01").answers[0]
+    words = {one.label: one for one in found.table("words").estimates}
+    assert list(words)[:3] == ["dog", "cat", "ferret"]
+    for label, part in shares[:3]:
+        one = words[str(label)]
+        assert one.population is not None
+        assert one.respondents is not None
+        assert one.population.low <= part / 100 <= one.population.high
+        assert one.lies is not None
+    assert list(words) == sorted(words, key=lambda label: -words[label].value)
+    silent = found.table("share").estimates[0]
+    assert silent.label == "no answer"
+    assert silent.population is not None
+    assert silent.population.low <= 0.1 <= silent.population.high
+
+
+@pytest.mark.parametrize(("epsilon", "kind"), [(1, Hadamard), (3, Projective)])
+def test_words_that_nobody_wrote_are_hardly_ever_shown(
+    epsilon: int, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """400 surveys; false alarm 1e-9 for the claim that at most 5 % of them show such a word.
+
+    It notices a risk of 15 % or more nearly always.
+    """
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(522))
+    generator = np.random.Generator(np.random.Philox(523))
+    randomizer = Prefixes.for_epsilon(epsilon, letters=3)
+    assert isinstance(randomizer.inner[-1], kind)
+    every = np.array([Word.number(f"{a}{b}{c}") for a in "abcdefgh" for b in "aeiou" for c in "lmnrst"])
+    wrong, runs = 0, 400
+    for _ in range(runs):
+        words = generator.choice(every, size=600, replace=True)
+        found = word_tables(randomizer, randomizer.sample(words), LEVEL, Liars(0.0))[0]
+        written = {spelled(int(word), 3) for word in words}
+        wrong += any(one.label not in written for one in found.estimates)
+    assert between(wrong, runs)[0] <= 0.05, f"{wrong} of {runs}"
+
+
+def test_candidates_come_from_earlier_levels_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(524))
+    randomizer = Prefixes.for_epsilon(3, letters=4)
+    rows = randomizer.sample(np.full(3_000, Word.number("bird")))
+    place = len(randomizer.levels) - 1
+    last, inner = rows[:, 0] == place, randomizer.inner[place]
+    assert isinstance(inner, Projective)
+    other = rows.copy()
+    sent = inner.encode(inner.sample(np.full(int(last.sum()), Word.number("worm"))))
+    other[np.ix_(last, range(1, 1 + inner.size))] = sent
+    assert (other != rows).any()
+    assert candidates_of(randomizer, other).tolist() == candidates_of(randomizer, rows).tolist()
+
+
+def test_no_reports_of_the_last_level_show_nothing() -> None:
+    randomizer = Prefixes.for_epsilon(3, letters=4)
+    rows = randomizer.sample(np.full(50, Word.number("bird")))
+    assert word_tables(randomizer, rows[rows[:, 0] == 0], LEVEL, Liars(0.0)) == ()
+    only_last = rows[rows[:, 0] == len(randomizer.levels) - 1]
+    words, _ = word_tables(randomizer, only_last, LEVEL, Liars(0.0))
+    assert words.estimates == ()

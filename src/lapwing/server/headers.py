@@ -1,0 +1,77 @@
+"""What every reply carries, and what is left of an error that nobody foresaw.
+
+The page may load and talk to nothing but the server that it came from; nothing may frame it; nothing of it
+is sent on to others. No reply sets a cookie, names the software or tells the time.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "connect-src 'self'",
+        "img-src 'self'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": ", ".join(
+        f"{feature}=()"
+        for feature in (
+            "accelerometer", "ambient-light-sensor", "autoplay", "bluetooth", "camera", "display-capture",
+            "geolocation", "gyroscope", "idle-detection", "magnetometer", "microphone", "midi", "payment",
+            "serial", "usb", "browsing-topics",
+        )
+    ),
+}  # fmt: skip
+NO_STORE = (b"cache-control", b"no-store")
+ONLY_TLS = "max-age=31536000"
+
+
+class Guard:
+    """Adds the headers to every reply, and answers for whatever went wrong without saying what."""
+
+    def __init__(self, app: ASGIApp, *, has_tls: bool) -> None:
+        self._app = app
+        wanted = {**HEADERS, **({"Strict-Transport-Security": ONLY_TLS} if has_tls else {})}
+        # As they go over the wire, made once: every reply has them.
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in wanted.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_begun = False
+
+        async def sending(message: Message) -> None:
+            nonlocal has_begun
+            if message["type"] == "http.response.start":
+                has_begun = True
+                own = message["headers"]
+                is_cached = any(name == b"cache-control" for name, _ in own)
+                message["headers"] = [*own, *self._headers, *([] if is_cached else [NO_STORE])]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, sending)
+        except Exception as error:
+            # Its text might quote a request. Whoever runs the server sees that there was one, and its kind.
+            print(f"lapwing: a request failed ({type(error).__name__})", file=sys.stderr, flush=True)
+            if not has_begun:
+                await JSONResponse({"error": "the server failed"}, 500)(scope, receive, sending)

@@ -1,0 +1,308 @@
+"""One-time credentials that nobody can trace: RSA blind signatures after RFC 9474.
+
+The variant is RSABSSA-SHA384-PSS-Randomized. A respondent draws a token, blinds it, and has the blinded
+value signed for an invitation. What comes back is unblinded: a signature under the token, which is good for
+one report.
+
+Claim    what the signer saw at signing (blinded, blind signature) is independent of the (token, signature)
+         that appears later, for whatever key the signer uses, and whatever computing power it has.
+Because  let m be the encoded token, b = m r^e the blinded value, z the signer's reply and s = z / r the
+         signature; s is used only if s^e = m. The factor r is uniform among the units modulo n and
+         independent of m. So b is uniform among the e-th powers, whatever m is; and given b, r is
+         uniform in a coset of the e-th roots of 1, so that s is uniform among the e-th roots of m. Put
+         differently: for every pair (b, z) that was issued and every pair (m, s) that was redeemed,
+         exactly one factor links the two, r = z / s, and all factors are equally likely.
+Test     tests/survey/test_credentials.py::TestUnlinkable
+
+Not covered: a signer who uses another key for each respondent, or who notes when, and from which
+address, tokens are signed and reports arrive. Against the first, respondents compare the key's
+`fingerprint`. Against the second helps what stands in front of the server, and waiting between the two.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from flint import fmpz
+
+from lapwing.errors import BadParameter, BadValue, Unavailable
+from lapwing.noise import random_bytes
+
+TOKEN_BYTES = 32
+PREFIX_BYTES = 32
+PREPARED_BYTES = PREFIX_BYTES + TOKEN_BYTES
+INVITATION = re.compile(r"[A-Za-z0-9_-]{24}")
+BITS = 2048
+MOST_BITS = 8192
+EXPONENT = 65537
+_SALT_BYTES = 48
+_HASH_BYTES = 48
+_LARGEST_FILE = 1 << 15
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=_SALT_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """What signatures are checked with. Every respondent of a survey must have the same one."""
+
+    n: int
+    e: int
+    size: int = field(init=False)  # bytes of a signature, and of a blinded value
+    _key: rsa.RSAPublicKey = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("n", "e"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadParameter("key", f"{name} must be a positive whole number")
+        if not BITS <= self.n.bit_length() <= MOST_BITS or not self.n % 2:
+            raise BadParameter("key", f"n must be odd, with {BITS} to {MOST_BITS} bits")
+        if self.e != EXPONENT:  # one exponent for all: nothing about a key may tell respondents apart
+            raise BadParameter("key", f"e must be {EXPONENT}")
+        object.__setattr__(self, "size", (self.n.bit_length() + 7) // 8)
+        object.__setattr__(self, "_key", rsa.RSAPublicNumbers(self.e, self.n).public_key())
+
+    @classmethod
+    def from_json(cls, value: object) -> PublicKey:
+        """What `to_json` gave."""
+        if not isinstance(value, dict) or set(value) != {"n", "e"}:
+            raise BadParameter("key", "must have n and e")
+        try:
+            return cls(int(value["n"], 16), int(value["e"], 16))
+        except (TypeError, ValueError):
+            raise BadParameter("key", "n and e must be hexadecimal, with good values") from None
+
+    def to_json(self) -> dict[str, str]:
+        """n and e in hexadecimal, n with all its leading digits."""
+        return {"n": f"{self.n:0{2 * self.size}x}", "e": f"{self.e:06x}"}
+
+    @property
+    def fingerprint(self) -> str:
+        """Sixteen characters to compare by eye: a key of one's own for somebody would differ."""
+        text = hashlib.sha256(f"{self.n:x} {self.e:x}".encode()).hexdigest()
+        return " ".join(text[k : k + 4] for k in range(0, 16, 4))
+
+    def verify(self, prepared: bytes, signature: bytes) -> bool:
+        """Whether this is a signature of the prepared token. What is malformed is not signed."""
+        if len(signature) != self.size:
+            return False
+        try:
+            self._key.verify(signature, prepared, _PSS, hashes.SHA384())
+        except InvalidSignature:
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Blinding:
+    """A token on its way to the signer. Only `blinded` leaves the device."""
+
+    key: PublicKey
+    prepared: bytes = field(repr=False)  # random prefix and token
+    blinded: bytes
+    _inverse: int = field(repr=False)
+
+    def finish(self, blind_signature: bytes) -> bytes:
+        """The signature under the token, checked; `BadValue` if the signer gave something else."""
+        n, size = self.key.n, self.key.size
+        if len(blind_signature) != size:
+            raise BadValue(f"a blind signature has {size} bytes")
+        signature = (int.from_bytes(blind_signature, "big") * self._inverse % n).to_bytes(size, "big")
+        if not self.key.verify(self.prepared, signature):
+            raise BadValue("this is not a signature of the blinded token")
+        return signature
+
+    def to_json(self) -> dict[str, str]:
+        """For the device's own storage: what it takes to go on after a crash. Secret."""
+        return {
+            "prepared": self.prepared.hex(),
+            "blinded": self.blinded.hex(),
+            "inverse": f"{self._inverse:x}",
+        }
+
+    @classmethod
+    def from_json(cls, key: PublicKey, value: dict[str, str]) -> Blinding:
+        """What `to_json` gave."""
+        return cls(
+            key,
+            bytes.fromhex(value["prepared"]),
+            bytes.fromhex(value["blinded"]),
+            int(value["inverse"], 16),
+        )
+
+
+def new_invitation() -> str:
+    """A secret of 144 random bits that lets one blinded token be signed, as it stands in a link."""
+    return base64.urlsafe_b64encode(random_bytes(18)).decode()
+
+
+def prepare(token: bytes | None = None) -> bytes:
+    """PrepareRandomize: a random prefix and the token, a fresh one unless given."""
+    token = random_bytes(TOKEN_BYTES) if token is None else token
+    if len(token) != TOKEN_BYTES:
+        raise BadParameter("token", f"must be {TOKEN_BYTES} bytes")
+    return random_bytes(PREFIX_BYTES) + token
+
+
+def blind(key: PublicKey, prepared: bytes) -> Blinding:
+    """Blind a prepared token with a fresh uniform factor."""
+    if len(prepared) != PREPARED_BYTES:
+        raise BadParameter("prepared", f"must be {PREPARED_BYTES} bytes")
+    encoded = encode_pss(prepared, random_bytes(_SALT_BYTES), key.n.bit_length() - 1)
+    return blind_with(key, prepared, encoded, _random_unit(key.n))
+
+
+def blind_with(key: PublicKey, prepared: bytes, encoded: bytes, factor: int) -> Blinding:
+    """The blinding by this factor, which must be a secret unit modulo n, uniform, and used once."""
+    message = int.from_bytes(encoded, "big")
+    if math.gcd(message, key.n) != 1:
+        raise BadValue("the encoded token is not coprime with the key")
+    blinded = message * _power(factor, key.e, key.n) % key.n
+    return Blinding(key, prepared, blinded.to_bytes(key.size, "big"), _power(factor, -1, key.n))
+
+
+def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
+    """EMSA-PSS-ENCODE of RFC 8017, section 9.1.1, with SHA-384 and MGF1 of it."""
+    size = (bits + 7) // 8
+    if size < _HASH_BYTES + len(salt) + 2:
+        raise BadParameter("bits", "are too few for this hash and salt")
+    digest = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    space = size - _HASH_BYTES - 1
+    block = bytes(space - len(salt) - 1) + b"\x01" + salt
+    masked = bytearray(a ^ b for a, b in zip(block, _mgf1(digest, space), strict=True))
+    masked[0] &= 0xFF >> (8 * size - bits)
+    return bytes(masked) + digest + b"\xbc"
+
+
+def _mgf1(seed: bytes, size: int) -> bytes:
+    pieces = [hashlib.sha384(seed + k.to_bytes(4, "big")).digest() for k in range(-(-size // _HASH_BYTES))]
+    return b"".join(pieces)[:size]
+
+
+def _random_unit(n: int) -> int:
+    """Uniform among the numbers below n that are coprime with it."""
+    bits = n.bit_length()
+    while True:
+        number = int.from_bytes(random_bytes((bits + 7) // 8), "big") >> (-bits % 8)
+        if 0 < number < n and math.gcd(number, n) == 1:
+            return number
+
+
+def _power(base: int, exponent: int, modulus: int) -> int:
+    """As `pow`, many times faster."""
+    return int(pow(fmpz(base), fmpz(exponent), fmpz(modulus)))
+
+
+class SigningKey:
+    """The survey's secret key. It signs blinded values, so it never knows what it signs."""
+
+    __slots__ = ("_numbers", "public")
+
+    def __init__(self, private: rsa.RSAPrivateKey) -> None:
+        self._numbers = private.private_numbers()
+        public = self._numbers.public_numbers
+        self.public = PublicKey(public.n, public.e)
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.public.fingerprint})"
+
+    @classmethod
+    def create(cls, path: str | Path, bits: int = BITS) -> SigningKey:
+        """A fresh key in a new file that only its owner can read. An existing file is never replaced."""
+        # OpenSSL searches the primes: the one use of randomness that does not come through our own door.
+        private = rsa.generate_private_key(EXPONENT, bits)
+        _write(Path(path), _pem(private))
+        return cls(private)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SigningKey:
+        """The key of this file, unless others can read it."""
+        content = _read(path)
+        try:
+            private = serialization.load_pem_private_key(content, password=None)
+        except (ValueError, TypeError):
+            raise BadParameter("key", f"{path} does not hold a signing key") from None
+        if not isinstance(private, rsa.RSAPrivateKey):
+            raise BadParameter("key", f"{path} does not hold an RSA key")
+        return cls(private)
+
+    def sign(self, blinded: bytes) -> bytes:
+        """BlindSign: the e-th root of the blinded value. `BadValue` unless it is a unit modulo n.
+
+        The value is multiplied by a random e-th power first, so the time that the secret computation
+        takes tells nothing of the value or the key; and the root is checked, so a computing error
+        cannot leak the key's factors.
+        """
+        n, size = self.public.n, self.public.size
+        if len(blinded) != size:
+            raise BadValue(f"a blinded value has {size} bytes")
+        value = int.from_bytes(blinded, "big")
+        if not 0 < value < n or math.gcd(value, n) != 1:
+            raise BadValue("a blinded value must be below the key's n and coprime with it")
+        cover = _random_unit(n)
+        root = self._root(value * _power(cover, self.public.e, n) % n) * _power(cover, -1, n) % n
+        if _power(root, self.public.e, n) != value:
+            raise Unavailable("the signature could not be computed")
+        return root.to_bytes(size, "big")
+
+    def _root(self, value: int) -> int:
+        """value^d mod n by the Chinese remainder theorem."""
+        key = self._numbers
+        by_p, by_q = _power(value % key.p, key.dmp1, key.p), _power(value % key.q, key.dmq1, key.q)
+        return by_q + (by_p - by_q) * key.iqmp % key.p * key.q
+
+
+def _pem(private: rsa.RSAPrivateKey) -> bytes:
+    return private.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A new file, on disk when this returns. Never through a link, never readable by others."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise BadParameter("key", f"{path} exists already, and keys are never overwritten") from None
+    except OSError as error:
+        raise Unavailable(f"the key file {path} cannot be made: {error.strerror}") from None
+    try:
+        with open(file, "wb") as writing:
+            writing.write(content)
+            writing.flush()
+            os.fsync(writing.fileno())
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except OSError as error:
+        os.unlink(path)
+        raise Unavailable(f"the key file {path} cannot be written: {error.strerror}") from None
+
+
+def _read(path: str | Path) -> bytes:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            mode = os.fstat(file).st_mode
+            if not stat.S_ISREG(mode):
+                raise BadParameter("key", f"{path} is not a plain file")
+            if mode & _OTHERS:
+                raise BadParameter("key", f"others can use the key in {path}: chmod 600 {path}")
+            return os.read(file, _LARGEST_FILE)
+        finally:
+            os.close(file)
+    except OSError as error:
+        raise Unavailable(f"the key file {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,220 @@
+"""Invitations: each is charged its worst case when it is issued, whether it will be answered or not.
+
+Claim    whoever is invited has lost at most the lifetime ε of the owner's ledger to all surveys that share
+         it, as far as the owner can know; and no invitation leaves that was not durably charged.
+Because  a person is a block of one account, by a keyed hash of the id; an invitation charges that block the
+         design's worst case through the gate; and links are given out only after the charge.
+Test     tests/survey/test_invitations.py
+
+What binds is the account on the respondent's own device: the owner's ledger cannot know that two
+invitations without an id, or two spellings of one, went to the same person.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Protocol
+
+from lapwing.errors import BadParameter, OverBudget
+from lapwing.gate import Gate, Plan, Spending, Target
+from lapwing.ledger import Account, Ledger, Slices, Unit
+from lapwing.ledger.people import normal_id
+from lapwing.ledger.places import is_postgres
+from lapwing.noise import random_bytes
+from lapwing.privacy import Pure, Relation
+from lapwing.survey.credentials import new_invitation
+from lapwing.survey.planning import Design
+from lapwing.survey.questionnaire import Survey
+
+ACCOUNT = "respondents"
+OWNER = "survey owner"
+RULE = "who was invited: a keyed hash of the id, or else the invitation itself"
+AT_ONCE = 5000  # invitations to a charge
+MOST = 10_000_000
+Progress = Callable[[int, int], None]
+
+
+class Guests(Protocol):
+    """Where the survey's server finds who was invited."""
+
+    def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
+        """Expect these invitations, made for people with these marks."""
+
+    def known_people(self, people: Sequence[str]) -> set[str]:
+        """Who of them was invited before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A secret to be put into a link. `person` is the id it was made for, if one was given."""
+
+    secret: str
+    person: str = ""
+
+    def link(self, base: str) -> str:
+        """The link: what stands after # is not sent to any server by opening it."""
+        return f"{base.rstrip('/')}/#{self.secret}"
+
+
+def open_ledger(survey: Survey) -> Ledger:
+    """The survey's ledger, made at its first use, with the account of its respondents."""
+    where = survey.ledger
+    keys = Path(survey.ledger_keys) if survey.ledger_keys else None
+    anchor = survey.ledger_anchor or None
+    if is_postgres(where):
+        exists = keys is None or keys.exists()
+        if not exists:
+            raise BadParameter(
+                "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
+            )
+    else:
+        exists = Path(where).exists()
+    ledger = (Ledger.open if exists else Ledger.create)(where, keys=keys, anchor=anchor)
+    try:
+        require_account(ledger, survey.lifetime)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def require_account(ledger: Ledger, lifetime: Fraction) -> Account:
+    """The account of respondents; one that was opened on other terms stays as it is, and is refused."""
+    if ACCOUNT not in {account.label for account in ledger.accounts()}:
+        ledger.open_account(
+            ACCOUNT,
+            epsilon=lifetime,
+            delta=0,
+            unit=Unit.PERSON,
+            relation=Relation.REPLACE,
+            slices=Slices.IDENTITIES,
+            rule=RULE,
+        )
+    account = ledger.account(ACCOUNT)
+    if account.terms.epsilon != lifetime:
+        raise BadParameter(
+            "lifetime",
+            f"respondents of this ledger have ε {float(account.terms.epsilon):g} for life. Write that into "
+            "the survey, or raise it with `lapwing ledger raise`",
+        )
+    if (account.relation, account.slices, account.rule) != (Relation.REPLACE, Slices.IDENTITIES, RULE):
+        raise BadParameter("ledger", f'its account "{ACCOUNT}" was opened for something else')
+    return account
+
+
+def mark_of(ledger: Ledger, person: str) -> str:
+    """The block of a person: a hash that nobody can test ids against without the ledger's key."""
+    content = normal_id(person)
+    if not content:
+        raise BadParameter("people", "an id must not be empty")
+    keyed = hashlib.blake2b(content, key=ledger.keys.people, digest_size=16, person=b"lapwing invited")
+    return keyed.hexdigest()
+
+
+def invite(
+    design: Design,
+    ledger: Ledger,
+    guests: Guests,
+    *,
+    people: Sequence[str] | None = None,
+    count: int | None = None,
+    again: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[list[Invitation]]:
+    """Invitations in batches, for people by their ids or for so many whom nobody names.
+
+    All are checked before the first is issued: `OverBudget` if one of the people has too little left,
+    `BadParameter` if one was invited to this survey before, unless `again`. Each batch is charged when
+    it is asked for; what was charged stays charged, also if nobody takes the links.
+    """
+    if (people is None) == (count is None):
+        raise BadParameter("invite", "needs ids of people, or a count")
+    if people is not None:
+        marks = {mark_of(ledger, person): person for person in people}
+        if not marks:
+            raise BadParameter("people", "there is nobody to invite")
+        if not again and (known := guests.known_people(list(marks))):
+            raise BadParameter(
+                "people",
+                f"{len(known):,} of them were invited to this survey before. Leave them out, or charge "
+                "them once more with --again",
+            )
+    else:
+        assert count is not None
+        if isinstance(count, bool) or not 1 <= count <= MOST:
+            raise BadParameter("count", f"must be 1 to {MOST:,}")
+        marks = {random_bytes(16).hex(): "" for _ in range(count)}
+    _require_room(ledger, design, list(marks), is_new=people is None)
+    return _issue(design, ledger, guests, marks, progress or (lambda *_: None))
+
+
+def _issue(
+    design: Design, ledger: Ledger, guests: Guests, marks: dict[str, str], progress: Progress
+) -> Iterator[list[Invitation]]:
+    names = list(marks)
+    _open_blocks(ledger, names)
+    for start in range(0, len(names), AT_ONCE):
+        some = names[start : start + AT_ONCE]
+        made = [Invitation(new_invitation(), marks[name]) for name in some]
+
+        def admit(some: list[str] = some, made: list[Invitation] = made) -> bytes:
+            named = [name for name in some if marks[name]]
+            guests.admit([invitation.secret for invitation in made], named)
+            return b"%d invitations" % len(made)
+
+        _charge(design, ledger, some, admit)
+        progress(start + len(some), len(names))
+        yield made
+
+
+def charge_uninvited(design: Design, ledger: Ledger, count: int, progress: Progress | None = None) -> None:
+    """Charge reports that came without an invitation, each as one of its own."""
+    names = [random_bytes(16).hex() for _ in range(count)]
+    _open_blocks(ledger, names)
+    for start in range(0, count, AT_ONCE):
+        some = names[start : start + AT_ONCE]
+        _charge(design, ledger, some, lambda some=some: b"%d reports" % len(some))  # type: ignore[misc]
+        if progress is not None:
+            progress(start + len(some), count)
+
+
+def _open_blocks(ledger: Ledger, names: Sequence[str]) -> None:
+    there = {block.label for block in ledger.blocks(ACCOUNT)}
+    missing = [name for name in names if name not in there]
+    if missing:
+        ledger.open_blocks(ACCOUNT, missing)
+
+
+def _charge(design: Design, ledger: Ledger, names: list[str], run: Callable[[], bytes]) -> None:
+    """One charge for a whole batch: all of them, or none."""
+    spending = Spending(
+        targets=(Target(ACCOUNT, names),),
+        loss=Pure(design.epsilon),
+        unit=Unit.PERSON,
+        relation=Relation.REPLACE,
+        mechanism="survey invitation",
+        parameters={"survey": design.digest, "invitations": len(names)},
+        request=design.digest.encode(),
+    )
+    Gate(ledger, principal=OWNER).release(Plan(spending, run))
+
+
+def _require_room(ledger: Ledger, design: Design, names: list[str], *, is_new: bool) -> None:
+    """Nobody of a list is invited while somebody on it cannot be."""
+    account = ledger.account(ACCOUNT)
+    epsilon = design.epsilon
+    found = [] if is_new else ledger.look_at(account, names)
+    short = [left for owner, block in found if (left := block.left(owner.terms)) < epsilon]
+    if account.terms.epsilon < epsilon:
+        short.append(account.terms.epsilon)
+    if short:
+        raise OverBudget(
+            f"ε {float(epsilon):.4g} of each of {len(names):,} people",
+            f"ε {float(min(short)):.4g}",
+            f"{len(short):,} of them have less than that left for life. Leave them out, or ask for less",
+            where=ACCOUNT,
+        )

@@ -1,0 +1,275 @@
+// The respondent's page: show the survey and the odds, then throw, store and send.
+//
+// The order is fixed. Before the coins: texts, odds, price. Then the credential; then charge, throw and
+// store in one step; then send. What was sent is shown only after the server has it: whoever sees the coin
+// first could drop out because of it. The true answers are never stored and never leave the form.
+
+import * as account from "./account.js";
+import { fingerprint, fromHex, publicKey } from "./blind.js";
+import { NotAnswered, answers } from "./coding.js";
+import { make, questionForm } from "./form.js";
+import { BadSurvey, UNIT, price } from "./price.js";
+import { ALL, Stop, call, credential, packed } from "./sending.js";
+import { Coins, inputs, size } from "./throw.js";
+import { oddsInWords, sentInWords } from "./words.js";
+
+const LIFETIME = 8n * UNIT; // what this device sends in its whole life, at most; a survey can only lower it
+const UP = 999999n; // rounds costs up; what is left is rounded down
+
+const view = document.getElementById("view");
+const status = document.getElementById("status");
+const say = (text) => {
+  status.textContent = text;
+};
+
+function show(...nodes) {
+  view.replaceChildren(...nodes);
+}
+
+/** ε with three decimals, rounded down or up by `more`. */
+function epsilonText(billionths, more = 0n) {
+  const thousandths = (billionths + more) / 1000000n;
+  return `${thousandths / 1000n}.${(thousandths % 1000n).toString().padStart(3, "0")}`;
+}
+
+/** A decimal text in billionths, rounded down; what is no such text allows nothing. */
+function billionths(text) {
+  const found = /^(\d{1,9})(?:\.(\d+))?$/.exec(String(text));
+  return found ? BigInt(found[1]) * UNIT + BigInt((found[2] ?? "").slice(0, 9).padEnd(9, "0")) : 0n;
+}
+
+function checkBrowser() {
+  const able = window.isSecureContext && window.indexedDB && window.crypto?.subtle;
+  if (!able) {
+    throw new Stop(
+      "This browser cannot keep your answer safe",
+      "It needs an address with https, and a memory for this page. Private windows may have none.",
+      "Nothing was sent.",
+    );
+  }
+}
+
+async function load() {
+  const { survey, digest, key, version } = await call("survey.json");
+  if (version !== 1 || !/^[0-9a-f]{64}$/.test(digest) || !survey.questions?.length) {
+    throw new Stop("This survey is of a newer kind", "This page does not know it. Nothing was sent.");
+  }
+  const cost = price(survey);
+  for (const question of survey.questions) {
+    if (answers(question) !== inputs(question.recipe)) throw new BadSurvey("a recipe does not fit its question");
+  }
+  const own = billionths(survey.lifetime);
+  return { survey, digest, key: publicKey(key), cost, lifetime: own < LIFETIME ? own : LIFETIME };
+}
+
+/** The questions that this device answers: all, or the one that was drawn. */
+async function asked({ survey, digest }) {
+  if (survey.ask !== "one") return survey.questions.map((_, place) => place);
+  const draw = () => Number(new Coins().below(BigInt(survey.questions.length)));
+  const { question } = await account.drawQuestion(digest, draw);
+  return [question];
+}
+
+async function send(state, memo) {
+  say("Sending …");
+  const { prepared, signature, report } = memo;
+  await call("report", { digest: state.digest, token: prepared, signature, report });
+  await account.note(state.digest, { sent: true });
+  await showSent(state);
+}
+
+function meter(spent, lifetime, cost = 0n) {
+  const left = lifetime > spent ? lifetime - spent : 0n;
+  const share = (part) => String(Number((part * 1000n) / (lifetime || 1n)) / 1000);
+  const label = `${epsilonText(left)} of ${epsilonText(lifetime)} left`;
+  const name = `Your device's account: ${label}`;
+  return make(
+    "div",
+    { class: "account" },
+    make("meter", { max: 1, value: share(left), low: share(cost), optimum: 1, "aria-label": name }, label),
+    make("span", { "aria-hidden": "true" }, label),
+  );
+}
+
+async function showSent(state) {
+  const { memo, spent } = await account.look(state.digest);
+  const report = fromHex(memo.report);
+  const places = report[0] === ALL ? state.survey.questions.map((_, place) => place) : [report[0]];
+  let at = 1;
+  const lines = places.flatMap((place) => {
+    const question = state.survey.questions[place];
+    const message = report.slice(at, (at += size(question.recipe)));
+    return [make("dt", {}, question.text), make("dd", {}, sentInWords(question, message))];
+  });
+  const heading = make("h2", { tabindex: "-1" }, "Sent. Thank you!");
+  const again = make("button", { type: "button", class: "quiet" }, "Send the same report again");
+  again.addEventListener("click", () => guarded(() => send(state, memo)));
+  show(
+    make(
+      "section",
+      { class: "card" },
+      heading,
+      make("p", {}, "This is what the coins made of it, and all that the survey got from you:"),
+      make("dl", {}, ...lines),
+      make("p", { class: "hint" }, "It may differ from what you answered. That is what protects you."),
+    ),
+    make(
+      "section",
+      { class: "card" },
+      make("h2", {}, "Your device's account"),
+      meter(spent, state.lifetime),
+      make("p", { class: "hint" }, "Every survey that you answer at this address uses some of it. Nothing fills it up again."),
+      again,
+    ),
+  );
+  say("Your report was sent.");
+  heading.focus();
+}
+
+function showWaiting(state, memo) {
+  const button = make("button", { type: "button" }, "Send it now");
+  button.addEventListener("click", () => guarded(() => send(state, memo)));
+  show(
+    make(
+      "section",
+      { class: "card" },
+      make("h2", {}, "Your report is not sent yet"),
+      make("p", {}, "The coins were thrown and the report is stored on this device. It will be sent as it is."),
+      button,
+    ),
+  );
+}
+
+async function showForm(state, spent) {
+  const { survey, cost, lifetime } = state;
+  const places = await asked(state);
+  const forms = places.map((place) => {
+    const question = survey.questions[place];
+    return questionForm(question, place, oddsInWords(question));
+  });
+  const button = make("button", { type: "submit" }, "Throw the coins and send");
+  const one = survey.ask === "one" && survey.questions.length > 1;
+  const form = make(
+    "form",
+    { novalidate: true, autocomplete: "off" },
+    make(
+      "section",
+      { class: "card promise" },
+      make("h2", {}, "Your device throws coins before it answers"),
+      make("p", {}, "Answer truthfully. Your device then throws coins, and what it sends may differ from your " +
+        "answer. So nobody can be sure from the message what you answered. The survey learns only about the group."),
+      one && make("p", {}, `By coin, you are asked one of the ${survey.questions.length} questions of this survey.`),
+    ),
+    ...forms.map(({ element }) => element),
+    make(
+      "section",
+      { class: "card" },
+      make("h2", {}, "What it costs"),
+      make("p", {}, `This survey takes ${epsilonText(cost, UP)} (ε) from your device's account. ` +
+        "The coins are thrown once. If you come back, the same report is sent again."),
+      meter(spent, lifetime, cost),
+      make("p", { class: "hint" }, `The survey's key is ${await fingerprint(state.key)}. ` +
+        "It must be the same for everybody: with a key of your own you could be told apart."),
+      survey.stops && make("p", { class: "hint" }, `The survey ends ${survey.stops}.`),
+      button,
+    ),
+  );
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(() => answer(state, places, forms, button));
+  });
+  show(form);
+}
+
+async function answer(state, places, forms, button) {
+  const codes = collected(forms);
+  if (!codes) return;
+  button.disabled = true;
+  try {
+    navigator.storage?.persist?.().catch(() => {}); // asks the browser not to tidy its memory away
+    say("Getting a one-time credential …");
+    const { memo: known } = await account.look(state.digest);
+    await credential(state, known);
+    const memo = await account.commit(state.digest, state.cost, state.lifetime, () => ({
+      report: packed(state, places, codes),
+    }));
+    await send(state, memo);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+/** The answers as numbers; nothing if one is missing, and then the first such question has the focus. */
+function collected(forms) {
+  const problems = [];
+  const codes = forms.map(({ code }) => {
+    try {
+      return code();
+    } catch (problem) {
+      if (!(problem instanceof NotAnswered)) throw problem;
+      problems.push(problem);
+      return null;
+    }
+  });
+  if (!problems.length) return codes;
+  say(`Not sent. ${problems[0].message}`);
+  problems[0].focus();
+  return null;
+}
+
+function refusal(title, ...paragraphs) {
+  const heading = make("h2", { tabindex: "-1" }, title);
+  const lines = paragraphs.map((text) => make("p", {}, text));
+  const back = make("button", { type: "button", class: "quiet" }, "Try again");
+  back.addEventListener("click", () => location.reload());
+  show(make("section", { class: "card refusal", id: "refusal" }, heading, ...lines, back));
+  say(""); // the heading has the focus, so it is read out
+  heading.focus();
+}
+
+function overLifetime({ cost, lifetime }, spent) {
+  return [
+    "Your device's account is used up",
+    `This survey costs ${epsilonText(cost, UP)}, and ${epsilonText(lifetime > spent ? lifetime - spent : 0n)} of ` +
+      `${epsilonText(lifetime)} is left. So nothing is sent, and nothing can fill it up again.`,
+    "Many small answers about one person add up. This limit is what protects you.",
+  ];
+}
+
+async function guarded(work) {
+  try {
+    await work();
+  } catch (problem) {
+    if (problem instanceof Stop) refusal(problem.message, ...problem.paragraphs);
+    else if (problem instanceof account.OverLifetime) {
+      const { spent } = await account.look(current.digest);
+      refusal(...overLifetime(current, spent));
+    } else if (problem instanceof account.NoStorage) {
+      refusal("This browser cannot remember your report", problem.message,
+        "Without a memory it could answer twice with new coins, so nothing is sent. Private windows may have none.");
+    } else if (problem instanceof BadSurvey) {
+      refusal("This survey is not in order", `Your device does not answer it: ${problem.message}.`);
+    } else {
+      refusal("Something went wrong", "Nothing more was sent.");
+      console.error(problem);
+    }
+  }
+}
+
+let current;
+
+async function start() {
+  checkBrowser();
+  current = await load();
+  const { survey, digest, cost, lifetime } = current;
+  document.title = survey.title;
+  document.getElementById("title").textContent = survey.title;
+  document.getElementById("text").textContent = survey.text;
+  const { memo, spent } = await account.look(digest);
+  if (memo?.sent) await showSent(current);
+  else if (memo?.report) showWaiting(current, memo);
+  else if (spent + cost > lifetime) refusal(...overLifetime(current, spent));
+  else await showForm(current, spent);
+}
+
+guarded(start);

@@ -1,0 +1,227 @@
+// The possible messages and their odds in plain words, and what was sent.
+//
+// The words come from the recipe's whole numbers, never from what the survey's owner says. They are the
+// same as in survey/respondent/words.py.
+
+import { distance, said, valueAt, NO_ANSWER } from "./coding.js";
+import { ratio } from "./price.js";
+import { ODDS, fromBytes, messages, size as sizeOf } from "./throw.js";
+
+const LISTED = 12;
+
+/** 73.1 %, or 1 in 512. */
+export function chance(top, bottom) {
+  if (top * 100n < bottom) return top ? `1 in ${grouped((2n * bottom + top) / (2n * top))}` : "none";
+  const tenths = (top * 2000n + bottom) / (2n * bottom);
+  if (tenths >= 1000n && top < bottom) return "more than 99.9 %";
+  return `${tenths / 10n}.${tenths % 10n} %`;
+}
+
+export const grouped = (number) => number.toString().replace(/\B(?=(\d{3})+$)/g, ",");
+
+const quoted = (label) => `“${label}”`;
+
+function choice(question, recipe) {
+  const count = BigInt(recipe.options);
+  const favoured = BigInt(recipe.favoured);
+  const listed =
+    count <= LISTED
+      ? Array.from({ length: Number(count) }, (_, code) => quoted(said(question, BigInt(code)))).join(", ")
+      : `the ${grouped(count)} possible answers`;
+  const others = count === 2n ? "The other one" : "Each other one";
+  return [
+    `The message is one of ${listed}.`,
+    `It is your own answer: chance ${chance(favoured, ODDS)}. ` +
+      `${others}: chance ${chance(ODDS - favoured, ODDS * (count - 1n))}.`,
+  ];
+}
+
+function onList(first, mine, other) {
+  return [first, `Your own answer is on the list: chance ${mine}. Each other one is on it: chance ${other}.`];
+}
+
+function subset(question, recipe) {
+  const [count, chosen, favoured] = [BigInt(recipe.options), BigInt(recipe.chosen), BigInt(recipe.favoured)];
+  const other = favoured * (chosen - 1n) + (ODDS - favoured) * chosen;
+  return onList(
+    `The message is a list of ${chosen} out of the ${grouped(count)} possible answers.`,
+    chance(favoured, ODDS),
+    chance(other, ODDS * (count - 1n)),
+  );
+}
+
+function unary(question, recipe) {
+  return onList(
+    `The message is a list. For each of the ${grouped(BigInt(recipe.options))} possible answers ` +
+      "a coin decides whether it is on it.",
+    chance(BigInt(recipe.one), ODDS),
+    chance(BigInt(recipe.zero), ODDS),
+  );
+}
+
+/** [inside, inside both of two answers, all]: how many codes fit one answer, and two. */
+function codes(recipe) {
+  const all = messages(recipe);
+  if (recipe.kind === "hadamard") return [2n, 1n, 4n];
+  const q = BigInt(recipe.prime);
+  const space = (t) => (q ** t - 1n) / (q - 1n);
+  const t = BigInt(recipe.dimension);
+  return [space(t - 1n), space(t - 2n), all];
+}
+
+function numbered(question, recipe) {
+  const favoured = BigInt(recipe.favoured);
+  const [inside, both, all] = codes(recipe);
+  const outside = all - inside;
+  const other = favoured * both * outside + (ODDS - favoured) * (inside - both) * inside;
+  return [
+    `The message is a number from 0 to ${grouped(messages(recipe) - 1n)}. Every number fits many answers.`,
+    `It fits your own answer: chance ${chance(favoured, ODDS)}. ` +
+      `It fits some other given answer: chance ${chance(other, ODDS * inside * outside)}.`,
+  ];
+}
+
+function bits(question, recipe) {
+  const favoured = BigInt(recipe.favoured);
+  return [
+    "The message is the list with its ticks. For every line a coin of its own is thrown.",
+    `A line is sent as you left it: chance ${chance(favoured, ODDS)}. ` +
+      `It is sent the other way round: chance ${chance(ODDS - favoured, ODDS)}.`,
+  ];
+}
+
+const orNone = (recipe) => (recipe.none ? `, or ${quoted(NO_ANSWER)}` : "");
+
+function noneOdds(favoured, other, all) {
+  return (
+    `${quoted(NO_ANSWER)} is sent if you give none: chance ${chance(favoured, ODDS)}; ` +
+    `if you give an answer: chance ${chance(other, all)}.`
+  );
+}
+
+function inWindow(question, recipe) {
+  const favoured = BigInt(recipe.favoured);
+  const [steps, stride, width] = [BigInt(recipe.steps), BigInt(recipe.stride), BigInt(recipe.width)];
+  const [low, high] = [shown(question, recipe, 0n), shown(question, recipe, steps * stride + width - 1n)];
+  const outside = messages(recipe) - width;
+  const away = distance(question, width - 1n, 2n * stride);
+  const words = [
+    `The message is a value between ${low} and ${high}${orNone(recipe)}.`,
+    `It lies at most ${away} away from your answer: chance ${chance(favoured, ODDS)}. ` +
+      `It is anything else: chance ${chance(ODDS - favoured, ODDS)}.`,
+  ];
+  if (recipe.none) words.push(noneOdds(favoured, (ODDS - favoured) * width, ODDS * outside));
+  return words;
+}
+
+/** The value that a message of a window stands for: the middle of the answers that favour it. */
+function shown(question, recipe, message) {
+  return valueAt(question, 2n * message - (BigInt(recipe.width) - 1n), 2n * BigInt(recipe.stride));
+}
+
+function duchi(question, recipe) {
+  const favoured = BigInt(recipe.favoured);
+  const [low, high] = [valueAt(question, 0n), valueAt(question, BigInt(recipe.steps))];
+  const others = ODDS * (1n + BigInt(recipe.none));
+  const words = [
+    `The message is only ${low} or ${high}${orNone(recipe)}.`,
+    `If your answer is ${low}, it is ${low}: chance ${chance(favoured, ODDS)}, ` +
+      `and ${high}: chance ${chance(ODDS - favoured, others)}. ` +
+      `The higher your answer, the more often it is ${high}.`,
+  ];
+  if (recipe.none) words.push(noneOdds(favoured, ODDS - favoured, others));
+  return words;
+}
+
+/** The one way that a hybrid ever goes, if its coin is certain. */
+function onlyWay(recipe) {
+  if (recipe.odds === 0) return recipe.duchi;
+  return BigInt(recipe.odds) === ODDS ? recipe.window : undefined;
+}
+
+function hybrid(question, recipe) {
+  const [wide, only] = [BigInt(recipe.odds), onlyWay(recipe)];
+  if (only) return ODDS_WORDS[only.kind](question, only);
+  return [
+    "First a coin chooses one of two ways. Which one is sent along.",
+    `First way, chance ${chance(wide, ODDS)}: ${inWindow(question, recipe.window).join(" ")}`,
+    `Second way, chance ${chance(ODDS - wide, ODDS)}: ${duchi(question, recipe.duchi).join(" ")}`,
+  ];
+}
+
+function prefixes(question, recipe) {
+  const levels = recipe.levels.join(", ");
+  return [
+    `First it is drawn how many letters of your word count: ${levels}, all equally likely. How many is sent along.`,
+    ...recipe.levels.map((level, i) => {
+      const inner = ODDS_WORDS[recipe.inner[i].kind](letters(level), recipe.inner[i]);
+      return `If ${level} count: ${inner.join(" ")}`;
+    }),
+  ];
+}
+
+const letters = (level) => ({ kind: "word", letters: level, no_answer: true });
+
+const ODDS_WORDS = {
+  choice, subset, unary, hadamard: numbered, projective: numbered, bits, window: inWindow, duchi, hybrid, prefixes,
+};
+
+/** The possible messages and their odds, as sentences. */
+export function oddsInWords(question) {
+  const [top, bottom] = ratio(question.recipe);
+  const tenths = (top * 10n + bottom - 1n) / bottom;
+  return [
+    ...ODDS_WORDS[question.recipe.kind](question, question.recipe),
+    `No message is more than ${grouped(tenths / 10n)}.${tenths % 10n} times as likely ` +
+      "with one answer as with another.",
+  ];
+}
+
+function listed(question, bytes, count) {
+  const names = [];
+  for (let option = 0; option < count; option++) {
+    if ((bytes[option >> 3] >> (option & 7)) & 1) names.push(option);
+  }
+  return names;
+}
+
+function several(names) {
+  const first = names.slice(0, LISTED).map(quoted).join(", ");
+  return names.length > LISTED ? `${first} and ${grouped(names.length - LISTED)} more` : first;
+}
+
+/** What a message says, in words. */
+export function sentInWords(question, bytes, recipe = question.recipe) {
+  switch (recipe.kind) {
+    case "choice": return quoted(said(question, fromBytes(bytes)));
+    case "subset":
+    case "unary": {
+      const codes = listed(question, bytes, recipe.options);
+      const names = codes.map((code) => said(question, BigInt(code)));
+      return names.length ? `the list ${several(names)}` : "an empty list";
+    }
+    case "bits": {
+      const ticked = listed(question, bytes, recipe.options).map((place) => question.labels[place]);
+      return ticked.length ? `the list with ticks at ${several(ticked)}` : "the list without ticks";
+    }
+    case "window": {
+      const message = fromBytes(bytes);
+      const values = BigInt(recipe.steps) * BigInt(recipe.stride) + BigInt(recipe.width);
+      return message < values ? `the value ${shown(question, recipe, message)}` : quoted(NO_ANSWER);
+    }
+    case "duchi":
+      if (bytes[0] === 2) return quoted(NO_ANSWER);
+      return `the value ${valueAt(question, bytes[0] ? BigInt(recipe.steps) : 0n)}`;
+    case "hybrid": {
+      const inner = bytes[0] ? recipe.window : recipe.duchi;
+      const words = sentInWords(question, bytes.slice(1, 1 + sizeOf(inner)), inner);
+      return onlyWay(recipe) ? words : `the ${bytes[0] ? "first" : "second"} way, and ${words}`;
+    }
+    case "prefixes": {
+      const [level, inner] = [recipe.levels[bytes[0]], recipe.inner[bytes[0]]];
+      const message = bytes.slice(1, 1 + sizeOf(inner));
+      return `${level} letters count, and ${sentInWords(letters(level), message, inner)}`;
+    }
+    default: return `the number ${grouped(fromBytes(bytes))}`;
+  }
+}

@@ -1,0 +1,147 @@
+"""`Respondent`: answers surveys for one person, and never says more than their device's lifetime allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from lapwing.errors import BadParameter, BadValue, OverBudget
+from lapwing.exact import Number, positive
+from lapwing.survey.questionnaire.scales import decimal_text
+from lapwing.survey.respondent.device import UNIT, Device, Memo, State
+from lapwing.survey.respondent.offered import Offered, read
+from lapwing.survey.throwing import Coins, throw
+
+
+class Respondent:
+    """One person's device: a folder with a memo of what was sent and an account of what it cost.
+
+    Claim    all reports of all surveys together cost at most `lifetime` (pure ε, replacing all answers);
+             to one survey always the same bytes are sent, whatever is answered later.
+    Because  the price comes from the coins of the recipes. Price and report are stored in one step, only
+             if they fit, before the report is handed out; from then on the stored report is.
+    Test     tests/survey/test_respondent.py
+
+    A survey that was changed has another digest: answering it is charged anew.
+    """
+
+    def __init__(self, folder: str | Path, *, lifetime: Number | None = None) -> None:
+        """`lifetime` is the ε that this device may ever send: 8 unless given when it is first used."""
+        cap = None if lifetime is None else int(positive(lifetime, "lifetime") * UNIT)
+        self._device = Device(folder, cap)
+
+    @property
+    def lifetime(self) -> Fraction:
+        """The ε that this device may ever send."""
+        with self._device.turn() as state:
+            return Fraction(state.lifetime or 0, UNIT)
+
+    @property
+    def spent(self) -> Fraction:
+        """The ε of all reports so far, to all surveys of all owners."""
+        with self._device.turn() as state:
+            return Fraction(state.spent, UNIT)
+
+    @property
+    def left(self) -> Fraction:
+        """The ε that may still be sent."""
+        return self.lifetime - self.spent
+
+    def asked(self, public: Mapping[str, Any]) -> tuple[int, ...]:
+        """Which questions this device is asked: all, or one that is drawn once and stays."""
+        survey = read(public)
+        if survey.asks_all:
+            return tuple(range(len(survey.questions)))
+        with self._device.turn() as state:
+            return (_drawn(state, survey),)
+
+    def answered(self, public: Mapping[str, Any]) -> bytes | None:
+        """The stored report to this survey, if there is one."""
+        survey = read(public)
+        with self._device.turn() as state:
+            return _report(state.memos.get(survey.digest, {}))
+
+    def answer(self, public: Mapping[str, Any], answers: Mapping[str, object]) -> bytes:
+        """The report for these answers (by question's name; None is no answer), charged and stored.
+
+        If there is a report already, it is returned as it is, and nothing is charged or thrown.
+        """
+        survey = read(public)
+        with self._device.turn() as state:
+            stored = _report(state.memos.get(survey.digest, {}))
+            if stored is not None:
+                return stored
+            places = range(len(survey.questions)) if survey.asks_all else [_drawn(state, survey)]
+            codes = {place: _code(survey, place, answers) for place in places}
+            _afford(state, survey)
+            coins = Coins()
+            recipes = {place: survey.questions[place].recipe for place in places}
+            report = survey.pack({place: throw(recipes[place], codes[place], coins) for place in places})
+            memo = state.memos.setdefault(survey.digest, {})
+            memo.update(price=survey.price, report=report.hex())
+            state.store()  # nobody gets to see the report before this
+            return report
+
+    def send(self, url: str, invitation: str) -> None:
+        """Send the stored report to the survey at `url`, under a credential that cannot be traced.
+
+        It may be called again at any time: the same bytes go out, and the survey counts them once.
+        """
+        # Whoever only answers needs no HTTP: it is an extra.
+        from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
+
+        with Server(url) as server:
+            public, key = server.survey()
+            digest = read(public).digest
+            with self._device.turn() as state:
+                memo = state.memos.get(digest, {})
+                if "report" not in memo:
+                    raise BadParameter("survey", "was not answered on this device yet: answer it first")
+                if memo.get("key", key.to_json()) != key.to_json():
+                    raise BadParameter("key", "of this survey has changed since its token was made")
+                if "signature" not in memo:
+                    if "token" not in memo:
+                        memo.update(key=key.to_json(), token=server.new_token(key))
+                        state.store()  # an invitation signs one token: this one, also after a crash
+                    memo["signature"] = server.sign(key, memo["token"], invitation)
+                    state.store()
+                server.report(digest, memo)
+                memo["sent"] = True
+                state.store()
+
+
+def _report(memo: Memo) -> bytes | None:
+    return bytes.fromhex(memo["report"]) if "report" in memo else None
+
+
+def _drawn(state: State, survey: Offered) -> int:
+    """The place of the one question that is asked. It is drawn before any answer, and stored."""
+    memo = state.memos.setdefault(survey.digest, {})
+    if "question" not in memo:
+        memo["question"] = Coins().below(len(survey.questions))
+        state.store()
+    return int(memo["question"])
+
+
+def _code(survey: Offered, place: int, answers: Mapping[str, object]) -> int:
+    question = survey.questions[place]
+    if question.name not in answers:
+        raise BadValue(f"{question.name}: an answer is needed; None is no answer")
+    try:
+        return question.coding.code(answers[question.name])
+    except BadValue as error:
+        raise BadValue(f"{question.name}: {error}") from None
+
+
+def _afford(state: State, survey: Offered) -> None:
+    lifetime = min(state.lifetime or 0, int(survey.lifetime * UNIT))
+    left = max(0, lifetime - state.spent)
+    if survey.price > left:
+        raise OverBudget(
+            f"ε = {decimal_text(Fraction(survey.price, UNIT))}",
+            f"ε = {decimal_text(Fraction(left, UNIT))}",
+            "Nothing was sent, and nothing fills the account up again.",
+            where="this device",
+        )

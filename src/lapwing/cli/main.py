@@ -16,6 +16,8 @@ import typer
 
 from lapwing.cli import ledger as ledger_commands
 from lapwing.cli import query as query_commands
+from lapwing.cli import survey as survey_commands
+from lapwing.cli import survey_answer, survey_serving
 from lapwing.cli.budget import budget
 from lapwing.cli.example import example
 from lapwing.cli.init import init
@@ -76,12 +78,15 @@ def explain(
 
 @app.command()
 def demo() -> None:
-    """Show private SQL and the mechanisms on small invented data, with lifetime budgets."""
+    """Show private SQL, a survey and the mechanisms on small invented data, with lifetime budgets."""
     from lapwing.cli import demo as demo_story  # noqa: PLC0415
     from lapwing.cli.demo_query import tell_query  # noqa: PLC0415
+    from lapwing.cli.demo_survey import tell_survey  # noqa: PLC0415
     from lapwing.cli.show import show_demo  # noqa: PLC0415
 
     tell_query()
+    print()
+    tell_survey()
     print()
     show_demo(demo_story.tell())
 
@@ -99,6 +104,15 @@ for command in (
 ):
     app.command()(command)
 app.add_typer(ledger_commands.app, name="ledger")
+for of_survey in (
+    survey_serving.invite,
+    survey_serving.serve,
+    survey_answer.answer,
+    survey_serving.collect,
+    survey_serving.close,
+):
+    survey_commands.app.command()(of_survey)
+app.add_typer(survey_commands.app, name="survey")
 
 
 def _whole(text: str) -> int:
@@ -145,7 +159,7 @@ def run(arguments: list[str] | None = None) -> None:
         print(f"  {WHAT_NOW}", file=sys.stderr)
         sys.exit(FAILED)
     except BadFile as error:
-        _complain("the policy has mistakes:")
+        _complain("the file has mistakes:")
         for mistake in error.mistakes:
             print(f"  {mistake}", file=sys.stderr)
         sys.exit(BAD_INPUT)

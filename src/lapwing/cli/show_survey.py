@@ -1,0 +1,231 @@
+"""How surveys look: their plans, invented people, estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from lapwing.cli.show import console, heading, indented, points, table
+from lapwing.survey.planning.design import epsilon_text
+from lapwing.survey.questionnaire.coding import NO_ANSWER
+from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lapwing.plots.estimates import Bar, Panel
+    from lapwing.survey.estimating import Answer, CrossTable, Estimate, Estimates, Interval, Table
+    from lapwing.survey.planning import Design
+    from lapwing.survey.planning.invented import Invented
+    from lapwing.survey.planning.plan import Line, Plan
+
+DELTA = Fraction(1, 10**6)
+MOST_ROWS = 60
+
+
+def show_plan(plan: Plan) -> None:
+    """Each question's protocol, ε and error, the odds, and what else to know."""
+    survey = plan.design.survey
+    with console() as out:
+        cost = epsilon_text(plan.design.epsilon)
+        out.print(Text(f"{survey.title}: a respondent loses at most ε {cost}", style="bold"))
+        indented(out, plan.asks)
+        sure = f"{float(plan.confidence):g}"
+        heading(out, f"Expected error with {plan.n:,} respondents, at most, with {sure} confidence each")
+        columns = ["question", "protocol", "ε", "of", "population", "those asked"]
+        if plan.margin is not None:
+            columns.append(f"respondents for ± {float(plan.margin):g}")
+        shown = table(*columns, right=(2, 4, 5, 6))
+        for line in plan.lines:
+            shown.add_row(*_cells(line, with_needed=plan.margin is not None))
+        out.print(shown)
+        if plan.margin is not None:
+            indented(
+                out,
+                f"± {float(plan.margin):g} is a part of the range: for shares, percentage points / 100.",
+            )
+        heading(out, "Why, and what respondents are told before the coins are thrown")
+        points(
+            out, [f"{line.part.question.name}: {line.part.why}. {line.part.odds}" for line in plan.lines]
+        )
+        heading(out, "Good to know")
+        points(out, [*plan.notes, f"Every report has {plan.design.report_size:,} bytes, whatever it says."])
+
+
+def _cells(line: Line, *, with_needed: bool) -> list[str]:
+    cells = [
+        line.part.question.name,
+        line.part.protocol,
+        f"{float(line.part.epsilon):.4g}",
+        line.what,
+        _error(line.population, line.unit),
+        _error(line.respondents, line.unit),
+    ]
+    return [*cells, "" if line.needed is None else f"{line.needed:,}"] if with_needed else cells
+
+
+def _error(error: float, unit: str) -> str:
+    if unit == "percentage points":
+        return f"± {100 * error:.3g} %" if error < 1 else "useless"
+    return f"± {error:.3g} {unit}".rstrip()
+
+
+def show_invented(people: Collection[Invented], n: int, where: str) -> None:
+    """Where the reports are, and the truth that estimates should come near to."""
+    with console() as out:
+        out.print(Text(f"{n:,} invented respondents. Their reports are in {where}.", style="bold"))
+        indented(out, "The truth below is known only because it is invented.")
+        shown = table("question", "answer", "truth", right=(2,))
+        for one in people:
+            for place, (label, value) in enumerate(one.truth()):
+                shown.add_row(one.question.name if not place else "", label, f"{value:.4f}")
+        out.print(shown)
+        heading(out, "Drawn from")
+        points(out, [f"{one.question.name}: {one.law}" for one in people])
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """What a respondent loses: to the owner, and to whoever sees only shuffled reports."""
+
+    local: Fraction
+    shuffled: Fraction | None = None
+    honest: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """For programs; the shuffled ε with what it assumes."""
+        found: dict[str, Any] = {"local_epsilon": epsilon_text(self.local), "shuffled": None}
+        if self.shuffled is not None:
+            found["shuffled"] = {
+                "epsilon": epsilon_text(self.shuffled),
+                "delta": float(DELTA),
+                "honest_reports": self.honest,
+                "assumes": ASSUMES,
+            }
+        return found
+
+
+def privacy_of(made: Design, reports: int, *, with_credentials: bool) -> Privacy:
+    """The shuffled ε only where a shuffler is declared and every report came with a credential."""
+    survey = made.survey
+    if not survey.shuffled or survey.honest is None or not with_credentials:
+        return Privacy(made.epsilon)
+    honest = min(survey.honest, reports)
+    parts = [part.randomizer for part in made.parts]
+    known = None if made.asks_all and len(parts) > 1 else parts
+    return Privacy(made.epsilon, shuffled_epsilon(made.epsilon, honest, DELTA, known), honest)
+
+
+def show_estimates(made: Design, found: Estimates, privacy: Privacy) -> None:
+    """Every number with its intervals, and what it cost a respondent."""
+    with console() as out:
+        sure = f"{float(found.confidence):g}"
+        head = f"{made.survey.title}: {found.reports:,} reports, intervals with {sure} confidence each"
+        out.print(Text(head, style="bold"))
+        for answer in found.answers:
+            _answer(out, answer, with_lies=bool(found.liars))
+        for cross in found.crosses:
+            _cross(out, cross)
+        heading(out, "What this cost a respondent")
+        points(out, _cost(privacy))
+        if found.liars:
+            share = f"{100 * float(found.liars):g} %"
+            points(out, [f"Lies: how far {share} of respondents could push a number, if all of them lied."])
+
+
+def _cost(privacy: Privacy) -> Iterator[str]:
+    local = epsilon_text(privacy.local)
+    yield f"At most ε {local}, whoever is dishonest: the coins fell on their own device."
+    if privacy.shuffled is not None:
+        shuffled = epsilon_text(privacy.shuffled)
+        where = f"at δ {float(DELTA):g} with {privacy.honest:,} honest reports"
+        yield f"ε {shuffled} {where}, shuffled. {ASSUMES}"
+
+
+def _answer(out: Console, answer: Answer, *, with_lies: bool) -> None:
+    group = f", {answer.group}" if answer.group else ""
+    heading(out, f"{answer.question}{group} ({answer.reports:,} reports)")
+    if not answer.group:
+        indented(out, answer.text)
+    if not answer.tables:
+        indented(out, "Nobody was asked this yet.")
+    for found in answer.tables:
+        _table(out, found, with_lies=with_lies)
+
+
+def _table(out: Console, found: Table, *, with_lies: bool) -> None:
+    columns = [found.title, "estimate", "these respondents", "population", "nearest possible"]
+    shown = table(*columns, *(["lies"] if with_lies else []), right=range(1, 6))
+    for one in found.estimates[:MOST_ROWS]:
+        cells = [one.label, found.show(one.value), *_intervals(found, one)]
+        cells.append("" if one.fitted is None else found.show(one.fitted))
+        shown.add_row(*cells, *([_lies(found, one)] if with_lies else []))
+    out.print(shown)
+    if len(found.estimates) > MOST_ROWS:
+        indented(out, f"… {len(found.estimates) - MOST_ROWS:,} more: use --json for all")
+    if found.note:
+        indented(out, found.note)
+
+
+def _intervals(found: Table, one: Estimate) -> list[str]:
+    return [
+        "" if bar is None else f"{found.show(bar.low)} … {found.show(bar.high)}"
+        for bar in (one.respondents, one.population)
+    ]
+
+
+def _lies(found: Table, one: Estimate) -> str:
+    if one.lies is None:
+        return ""
+    down, up = one.lies
+    if found.unit == "share":
+        return f"-{100 * down:.1f} … +{100 * up:.1f} %"
+    return f"-{down:.3g} … +{up:.3g}" + (" days" if found.unit == "date" else "")
+
+
+def _cross(out: Console, cross: CrossTable) -> None:
+    heading(out, f"{cross.rows_of} and {cross.columns_of} ({cross.reports:,} reports)")
+    shown = table(
+        cross.rows_of, cross.columns_of, "estimate", "these respondents", "population", right=(2, 3, 4)
+    )
+    for label, found in cross.lines:
+        for one in found.estimates:
+            shown.add_row(label, one.label, found.show(one.value), *_intervals(found, one))
+    out.print(shown)
+
+
+def panels_of(found: Estimates) -> list[Panel]:
+    """For a picture: the first table of each question, over all reports or within groups."""
+    from lapwing.plots.estimates import Panel  # noqa: PLC0415 (an extra)
+
+    def bar(interval: Interval | None) -> Bar | None:
+        return None if interval is None else (interval.low, interval.high)
+
+    panels = []
+    for answer in found.answers:
+        if not answer.tables:
+            continue
+        first = max(answer.tables, key=_drawn)
+        estimates = first.estimates
+        panels.append(
+            Panel(
+                f"{answer.question}{f', {answer.group}' if answer.group else ''}: {first.title}",
+                [one.label for one in estimates],
+                [one.value for one in estimates],
+                [bar(one.population) for one in estimates],
+                [bar(one.respondents) for one in estimates],
+                first.show,
+                from_zero=first.unit == "share",
+            )
+        )
+    return panels
+
+
+def _drawn(found: Table) -> tuple[bool, bool]:
+    """What is drawn rather: a whole list of shares, else anything that is not silence alone."""
+    labels = [one.label for one in found.estimates]
+    return labels != [NO_ANSWER] and bool(labels), found.title in ("share", "words")

@@ -1,0 +1,239 @@
+"""`lapwing survey answer`: the respondent's side without a browser.
+
+The library is imported where it is used: `lapwing --help` must not wait for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lapwing.cli.opened import plainly
+from lapwing.errors import BadParameter, BadValue
+
+if TYPE_CHECKING:
+    from lapwing.survey.respondent import Respondent
+    from lapwing.survey.respondent.offered import Asked, Offered
+
+LISTS = ("several", "ranking")
+_LARGEST = 64 << 20
+_LISTED = 40
+
+
+def answer(
+    survey: Annotated[
+        str,
+        typer.Argument(
+            metavar="SURVEY", help="The link of your invitation, a survey file, or a saved survey.json."
+        ),
+    ],
+    *,
+    answers: Annotated[
+        list[str] | None,
+        typer.Option("--answer", help='NAME=VALUE, for each question; "no answer" is a value, too.'),
+    ] = None,
+    send: Annotated[
+        str | None, typer.Option(help="The link of your invitation, if SURVEY is a file.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Instead of sending, write the report into this new file.")
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(envvar="LAPWING_DEVICE", help="Where this device keeps its memo and account."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Throw the coins without asking again.")] = False,
+) -> None:
+    """Answer a survey on this device: it shows the odds, throws the coins, then sends the report.
+
+    The device remembers what it sent and what that cost. It never sends more than its lifetime allows, and
+    to one survey always the same report.
+    """
+    from lapwing.survey.respondent import Respondent  # noqa: PLC0415
+    from lapwing.survey.respondent.offered import read  # noqa: PLC0415
+
+    link = survey if _is_link(survey) else send
+    if (link is None) == (out is None):
+        raise BadParameter("out", "give either the link of your invitation or --out FILE, and not both")
+    if out is not None and out.exists():
+        raise BadParameter("out", f"{out} exists: nothing is written over")
+    url, invitation = _address(link) if link is not None else ("", "")
+    public = _public(survey, url)
+    offered = read(public)
+    device = Respondent(folder or Path(typer.get_app_dir("lapwing")) / "device")
+    if device.answered(public) is None:
+        _show(device, public, offered)
+        values = _values(device, public, offered, answers or [])
+        if not yes and not answers and not typer.confirm("\nThrow the coins and send?"):
+            print("Nothing was thrown and nothing was sent.")
+            return
+        report = device.answer(public, values)
+    else:
+        print("This device has answered this survey. Its report is used again as it is.")
+        report = device.answer(public, {})
+    if out is not None:
+        _write(out, offered, report)
+        print(f"The report is in {out}. It says nothing about you that the odds do not allow.")
+    else:
+        device.send(url, invitation)
+        _tell(offered, report)
+    print(f"Left of this device's account: ε {_rounded(device.left)} of {_rounded(device.lifetime)}.")
+
+
+def _is_link(text: str) -> bool:
+    return text.startswith(("https://", "http://"))
+
+
+def _address(link: str) -> tuple[str, str]:
+    url, _, invitation = link.partition("#")
+    if not _is_link(url) or not invitation:
+        raise BadParameter("send", "must be the whole link of your invitation, https://…#…")
+    return url, invitation
+
+
+def _public(survey: str, url: str) -> dict[str, Any]:
+    """What the survey tells respondents, from wherever it comes."""
+    if _is_link(survey):
+        from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
+
+        with Server(url) as server:
+            return server.survey()[0]
+    path = Path(survey)
+    if path.suffix == ".toml":
+        from lapwing.survey.planning import design  # noqa: PLC0415
+        from lapwing.survey.questionnaire import load  # noqa: PLC0415
+
+        return design(load(path)).public()
+    if not path.is_file():
+        raise BadParameter("survey", f"there is no file {path}")
+    with plainly(), path.open("rb") as file:
+        raw = file.read(_LARGEST)
+    try:
+        found = json.loads(raw)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadParameter("survey", f"{path} must be a survey file (.toml) or a saved survey.json")
+    inner = found.get("survey", found)
+    return dict(inner) if isinstance(inner, Mapping) else found
+
+
+def _rounded(epsilon: Fraction) -> str:
+    return f"{float(epsilon):.4g}"
+
+
+def _show(device: Respondent, public: Mapping[str, Any], offered: Offered) -> None:
+    """Everything that there is to know before a coin is thrown."""
+    from lapwing.survey.respondent.words import odds_in_words  # noqa: PLC0415
+
+    print(f"{offered.title}\n\n{offered.text}")
+    places = device.asked(public)
+    if not offered.asks_all:
+        print(f"\nBy coin, you are asked one of the {len(offered.questions)} questions of this survey.")
+    for place in places:
+        question = offered.questions[place]
+        print(f"\n{question.name}: {question.text}")
+        print(f"  Answer: {_how(question)}")
+        print("  What can be sent, and how likely it is:")
+        for sentence in odds_in_words(question):
+            print(f"  - {sentence}")
+    price = Fraction(offered.price, 10**9)
+    print(f"\nIt costs ε {_rounded(price)}. This device has ε {_rounded(device.left)} left, for life.")
+
+
+def _separator(question: Asked) -> str:
+    return ";" if any("," in label for label in question.coding.labels) else ","
+
+
+def _how(question: Asked) -> str:
+    """What may be written."""
+    from lapwing.survey.questionnaire.scales import Days, Grid  # noqa: PLC0415
+    from lapwing.survey.questionnaire.words import Word  # noqa: PLC0415
+
+    coding = question.coding
+    none = ', or "no answer"' if coding.no_answer else ""
+    match coding:
+        case Grid():
+            return f"a number from {coding.said(0)} to {coding.said(coding.steps)}{none}"
+        case Days():
+            return f"a day such as {coding.low}, at most {coding.high}{none}"
+        case Word():
+            return f"a word of at most {coding.letters} letters{none}"
+    labels = coding.labels
+    listed = " | ".join(labels) if len(labels) <= _LISTED else f"one of {len(labels):,} options"
+    if question.kind == "several":
+        return f"any of {listed}; write {_separator(question)} between them, nothing for none of them"
+    if question.kind == "ranking":
+        return f"all of {listed} in your order; write {_separator(question)} between them"
+    return listed
+
+
+def _given(question: Asked, text: str) -> object:
+    """What a person wrote, as the question takes it."""
+    if text.strip() == "no answer":
+        return None
+    if question.kind not in LISTS:
+        return text.strip()
+    return [part.strip() for part in text.split(_separator(question)) if part.strip()]
+
+
+def _values(
+    device: Respondent, public: Mapping[str, Any], offered: Offered, written: list[str]
+) -> dict[str, object]:
+    """The answers: as written in the command, or asked for one by one."""
+    named: dict[str, str] = {}
+    for each in written:
+        name, equals, value = each.partition("=")
+        if not equals or name.strip() not in {question.name for question in offered.questions}:
+            raise BadParameter("answer", "must be NAME=VALUE, with the name of a question")
+        named[name.strip()] = value
+    values: dict[str, object] = {}
+    for place in device.asked(public):
+        question = offered.questions[place]
+        if question.name in named:
+            values[question.name] = _given(question, named[question.name])
+        elif sys.stdin.isatty():
+            values[question.name] = _asked_for(question, input)
+        else:
+            raise BadParameter(
+                "answer", f"{question.name} is not answered: write --answer {question.name}=…"
+            )
+    return values
+
+
+def _asked_for(question: Asked, ask: Callable[[str], str]) -> object:
+    """Ask until there is a possible answer."""
+    while True:
+        value = _given(question, ask(f"\n{question.name}: "))
+        try:
+            question.coding.code(value)
+        except BadValue as error:
+            print(f"  {error}")
+        else:
+            return value
+
+
+def _write(path: Path, offered: Offered, report: bytes) -> None:
+    """A file of one report, as `lapwing survey collect` takes it."""
+    from lapwing.survey.planning.report_file import MARK  # noqa: PLC0415
+
+    with plainly():
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(file, "wb") as writing:
+            writing.write(MARK + offered.digest.encode() + b"\n" + report)
+
+
+def _tell(offered: Offered, report: bytes) -> None:
+    """What was sent, in words. Only after it was sent: the coin must not decide who takes part."""
+    from lapwing.survey.respondent.words import sent_in_words  # noqa: PLC0415
+
+    print("Sent. This is what the coins made of it:")
+    for question, message in offered.parts(report):
+        print(f"  {question.name}: {sent_in_words(question, message)}")

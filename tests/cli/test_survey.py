@@ -1,0 +1,237 @@
+"""`lapwing survey example`, `check`, `plan`, `simulate`, `estimate`: as a newcomer types them."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from lapwing.survey.collecting import Rule, open_store
+from lapwing.survey.planning import Design, design
+from lapwing.survey.planning.report_file import read_reports
+from lapwing.survey.questionnaire import load
+from support.shell import Shell
+
+SMALL = """\
+[survey]
+name = "canteen"
+epsilon = 2.0
+stop_after = 5000
+[[questions]]
+name = "meal"
+text = "Did you eat a warm meal today?"
+kind = "yes_no"
+no_answer = false
+"""
+
+
+@pytest.fixture
+def example(shell: Shell, tmp_path: Path) -> Path:
+    assert shell("survey", "example", tmp_path / "new").code == 0
+    return tmp_path / "new" / "wellbeing.toml"
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "canteen.toml"
+    path.write_text(SMALL, encoding="utf-8")
+    return path
+
+
+def test_the_example_can_be_checked_and_planned_at_once(shell: Shell, example: Path) -> None:
+    done = shell.good("survey", "check", example)
+    assert "is in order: 8 questions, each respondent is asked one at random." in done.out
+    assert "A respondent loses at most ε 4." in done.out
+    done = shell.good("survey", "plan", example, "--n", "5000", "--margin", "0.03")
+    for text in (
+        "pill",
+        "drink",
+        "no cross tables",
+        "±",
+        "± 0.03 is a part of the range",
+        "ends after 200,000",
+    ):
+        assert text in done.out
+    assert sorted(path.name for path in example.parent.iterdir()) == ["wellbeing.toml"]
+
+
+def test_the_example_is_not_written_over_anything(shell: Shell, example: Path) -> None:
+    done = shell("survey", "example", example.parent)
+    assert done.code == 2
+    assert "nothing is written over" in done.error
+
+
+def test_every_mistake_is_told_with_its_line(shell: Shell, small: Path) -> None:
+    small.write_text(SMALL.replace("yes_no", "yes").replace("2.0", "-1"), encoding="utf-8")
+    for command in (
+        ("check",),
+        ("plan", "--n", "100"),
+        ("simulate", "--n", "5", "--out", "x"),
+        ("estimate",),
+    ):
+        done = shell("survey", command[0], small, *command[1:])
+        assert done.code == 2
+        assert f"{small}:3: survey.epsilon: must be above 0" in done.error
+        assert f"{small}:8: questions.1.kind: must be " in done.error
+        assert done.out == ""
+
+
+def test_a_plan_can_be_read_by_programs(shell: Shell, small: Path) -> None:
+    found = shell.good("survey", "plan", small, "--n", "5000", "--margin", "0.03", "--json").json
+    assert found["epsilon"] == "2"
+    (question,) = found["questions"]
+    assert question["protocol"] == "randomized response"
+    assert 0.015 < question["error_for_the_population"] < 0.02
+    assert 1800 < question["respondents_needed"] < 1900
+    assert found["notes"][-1].startswith("The survey ends after 5,000 reports")
+
+
+def test_a_check_can_be_read_by_programs(shell: Shell, small: Path) -> None:
+    found = shell.good("survey", "check", small, "--json").json
+    assert len(found["digest"]) == 64
+    assert found["survey"]["questions"][0]["labels"] == ["yes", "no"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("plan", "--n", "0"), "n"),
+        (("plan", "--n", "100", "--margin", "2"), "margin"),
+        (("plan", "--n", "100", "--confidence", "1"), "confidence"),
+        (("simulate", "--n", "100", "--out", "/"), "nothing is written over"),
+        (("simulate", "--n", "100", "--out", "gone/x"), "cannot be written"),
+        (("estimate",), "there are none yet"),
+        (("estimate", "--reports", "gone.bin"), "there is no file gone.bin"),
+    ],
+)
+def test_what_is_asked_wrongly_is_answered_in_one_line(
+    shell: Shell, small: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    done = shell("survey", arguments[0], small, *arguments[1:])
+    assert done.code == 2
+    assert expected in done.error
+    assert "Traceback" not in done.error
+
+
+def test_a_survey_that_is_not_there_is_told_so(shell: Shell, tmp_path: Path) -> None:
+    done = shell("survey", "check", tmp_path / "gone.toml")
+    assert done.code == 2
+    assert "`lapwing survey example` drafts one" in done.error
+
+
+TWO = (
+    SMALL.replace("stop_after", 'ask = "all"\nstop_after')
+    + """
+[[questions]]
+name = "hours"
+text = "How many hours did you work?"
+kind = "number"
+low = 0
+high = 12
+step = 1
+[[questions]]
+name = "mood"
+text = "How was your day?"
+kind = "rating"
+"""
+)
+
+
+def test_invented_reports_are_estimated_near_the_invented_truth(shell: Shell, small: Path) -> None:
+    told = shell.good("survey", "simulate", small, "--n", "20000", "--json").json
+    reports = small.with_suffix(".simulated")
+    assert told["reports"] == str(reports)
+    truth = told["questions"]["meal"]["truth"]["yes"]
+    found = shell.good(
+        "survey", "estimate", small, "--reports", reports, "--confidence", "0.999999", "--json"
+    ).json
+    assert found["reports"] == 20_000
+    assert found["privacy"] == {"local_epsilon": "2", "shuffled": None}
+    yes = found["answers"][0]["tables"][0]["estimates"][0]
+    assert yes["label"] == "yes"
+    assert yes["respondents"]["low"] <= truth <= yes["respondents"]["high"], "missed once in a million runs"
+    assert yes["population"]["low"] < yes["respondents"]["low"]
+    again = shell("survey", "simulate", small, "--n", "5")
+    assert again.code == 2
+    assert "nothing is written over" in again.error
+
+
+def test_estimates_are_shown_with_intervals_groups_crosses_lies_and_a_picture(
+    shell: Shell, small: Path, tmp_path: Path
+) -> None:
+    small.write_text(TWO, encoding="utf-8")
+    reports, picture = tmp_path / "r.bin", tmp_path / "picture.svg"
+    done = shell.good("survey", "simulate", small, "--n", "5000", "--out", reports)
+    assert "known only because it is invented" in done.out
+    done = shell.good(
+        "survey", "estimate", small, "--reports", reports, "--by", "meal", "--cross", "meal,mood",
+        "--liars", "0.01", "--picture", picture,
+    )  # fmt: skip
+    for text in (
+        "5,000 reports, intervals with 0.95 confidence each", "meal (5,000 reports)", "hours, meal: yes",
+        "meal and mood", "these respondents", "population", "At most ε 2", "1 % of respondents",
+    ):  # fmt: skip
+        assert text in done.out, text
+    assert f"The picture is in {picture}" in done.out
+    assert "<svg" in picture.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--by", "meel"), 'Did you mean "meal"?'),
+        (("--cross", "meal"), "must be two questions with a comma"),
+        (("--liars", "1"), "liars"),
+        (("--confidence", "0"), "confidence"),
+        (("--picture", "x.gif"), "must end in .svg"),
+        (("--picture", "gone/x.svg"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_estimated_is_told(
+    shell: Shell, small: Path, tmp_path: Path, arguments: tuple[str, ...], expected: str
+) -> None:
+    shell.good("survey", "simulate", small, "--n", "100", "--out", tmp_path / "r.bin")
+    done = shell("survey", "estimate", small, "--reports", tmp_path / "r.bin", *arguments)
+    assert done.code == 2
+    assert expected in done.error
+
+
+def put(made: Design, reports: Path, *, has_credential: bool) -> None:
+    """Into the survey's own store."""
+    kept = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+    rows = [(bytes([n % 256]) * 32, row.tobytes()) for n, row in enumerate(read_reports(reports, made))]
+    kept.accept(rows, Rule(5000), date(2026, 1, 1), has_credential=has_credential)
+    kept.close()
+
+
+def test_the_shuffled_epsilon_is_shown_only_with_a_shuffler_and_credentials(
+    shell: Shell, small: Path
+) -> None:
+    small.write_text(SMALL.replace("5000", "5000\nshuffled = true\nhonest = 150"), encoding="utf-8")
+    reports = small.with_suffix(".simulated")
+    shell.good("survey", "simulate", small, "--n", "200")
+    found = shell.good("survey", "estimate", small, "--reports", reports, "--json").json
+    assert found["privacy"]["shuffled"] is None, "a file says nothing of credentials"
+    put(design(load(small)), reports, has_credential=True)
+    found = shell.good("survey", "estimate", small, "--json").json
+    assert found["reports"] == 200
+    shuffled = found["privacy"]["shuffled"]
+    assert shuffled["honest_reports"] == 150
+    assert shuffled["delta"] == 1e-6
+    assert float(shuffled["epsilon"]) <= 2
+    assert "honest" in shuffled["assumes"]
+    assert "150 honest reports, shuffled. An anonymising shuffler" in _plain(
+        shell.good("survey", "estimate", small).out
+    )
+
+
+def test_reports_without_a_credential_end_the_shuffled_epsilon(shell: Shell, small: Path) -> None:
+    small.write_text(SMALL.replace("5000", "5000\nshuffled = true\nhonest = 150"), encoding="utf-8")
+    shell.good("survey", "simulate", small, "--n", "200")
+    put(design(load(small)), small.with_suffix(".simulated"), has_credential=False)
+    assert shell.good("survey", "estimate", small, "--json").json["privacy"]["shuffled"] is None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())

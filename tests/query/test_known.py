@@ -79,6 +79,6 @@ def test_known_values_are_as_many_as_rows(tmp_path: Path) -> None:
         bound = bind(sql, catalog)
         [total] = [one for one in bound.sums if one.function == "sum"]
         both = replace(bound, sums=(Sum("rows"), Sum("count", total.expression)), parts=bound.parts[:0])
-        table = reader._run(reader.statements(both).sums[0])
+        table = reader._run(reader.statements(both).sums[0], {})
         assert table.column("s0")[0].as_py() == table.column("s1")[0].as_py() > 0
     reader.close()

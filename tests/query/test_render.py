@@ -13,7 +13,8 @@ import pytest
 from lapwing.engines.duckdb_spelling import DuckDbSpelling
 from lapwing.query.binding.build import added, multiplied, number
 from lapwing.query.bounded.coded import coded
-from lapwing.query.bounded.render import bounded_name, render, shipped_name, with_bounded
+from lapwing.query.bounded.names import bounded_name, shipped_name, with_bounded
+from lapwing.query.bounded.render import render
 from lapwing.query.bounded.sources import open_sources
 from lapwing.query.language.expression import Apply, Expression, Op, Reference
 from lapwing.query.language.kinds import Choice, Kind, Number, Person, Text, Truth

@@ -33,6 +33,13 @@ Noise = Annotated[
 RowsOfAPerson = Annotated[
     int | None, typer.Option("--rows", help="Count fewer rows of a person than the policy allows.")
 ]
+WhereFirst = Annotated[
+    bool,
+    typer.Option(
+        "--where-first",
+        help="Choose the rows of a person among those that WHERE keeps. Slower: from the source.",
+    ),
+]
 Size = Annotated[
     int | None, typer.Option("--n", help="A public number of rows, for the error of averages.")
 ]
@@ -60,6 +67,7 @@ def plan(
     delta: Delta = None,
     noise: Noise = "auto",
     rows: RowsOfAPerson = None,
+    where_first: WhereFirst = False,
     n: Size = None,
     analyst: Analyst = None,
     as_json: AsJson = False,
@@ -70,7 +78,7 @@ def plan(
     with _dataset(policy, analyst) as found:
         made = found.plan(
             sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
-            rows=rows, n=n,
+            rows=rows, n=n, where_first=where_first,
         )  # fmt: skip
         if as_json:
             print_json(made.to_json())
@@ -88,6 +96,7 @@ def ask(
     delta: Delta = None,
     noise: Noise = "auto",
     rows: RowsOfAPerson = None,
+    where_first: WhereFirst = False,
     n: Size = None,
     two_stage: Annotated[
         bool,
@@ -122,13 +131,13 @@ def ask(
                 raise BadParameter("two-stage", "buys a count: leave out --dry-run and --n, or --two-stage")
             made, first = found.two_stage(
                 sql, within=within, confidence=confidence, delta=delta, noise=noise, rows=rows,
-                sampling=sampling,
+                sampling=sampling, where_first=where_first,
             )  # fmt: skip
         else:
             first = None
             made = found.plan(
                 sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
-                rows=rows, n=n, sampling=sampling,
+                rows=rows, n=n, sampling=sampling, where_first=where_first,
             )  # fmt: skip
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
         _show(answer, first, plot=plot, as_json=as_json)

@@ -11,6 +11,7 @@ Test     tests/query/test_dataset.py, tests/faults/test_query_faults.py
 from __future__ import annotations
 
 import getpass
+from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -40,6 +41,8 @@ from lapwing.query.bounded.reader import Reader, read_public, row_key, shown_sta
 from lapwing.query.bounded.render import Statements
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import Scan
+from lapwing.query.language.where_first import ranks_anew, where_after
+from lapwing.query.language.where_first import where_first as with_where_first
 from lapwing.query.plan import Plan
 from lapwing.query.policies.file import load
 from lapwing.query.policies.policy import Policy
@@ -53,7 +56,7 @@ from lapwing.query.search import (
     searched_policy,
     sizes_question,
 )
-from lapwing.query.wish import Wish
+from lapwing.query.wish import Wish, checked_count
 
 
 def open(path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Dataset:  # noqa: A001
@@ -90,16 +93,22 @@ class Dataset:
         rows: int | None = None,
         n: int | None = None,
         sampling: bool = False,
+        where_first: bool = False,
     ) -> Plan:
         """What a question would give, and cost. Ask with ε, or with the width that answers must have.
 
-        `rows` lowers how many rows of a person count. `n` is a public or released size, for averages.
+        `rows` lowers how many rows of a person count; with `where_first` they are chosen among those that
+        WHERE keeps, from the source. `n` is a public or released size, for averages.
         """
-        sql = text_of(question)
-        bound = bind(sql, Catalog(self.policy, self.public, _checked(rows, "rows")))
-        size = _checked(n, "n") if n is not None else self._declared_size(bound)
+        sql, bound = self._bound(question, rows, where_first=where_first)
+        size = checked_count(n, "n") if n is not None else self._declared_size(bound)
         wish = Wish(epsilon, within, checked_confidence(confidence), delta, noise, size)
         return self._planned(bound, normal_form(sql), wish, rows=rows, sampling=sampling)
+
+    def _bound(self, question: Any, rows: int | None, *, where_first: bool) -> tuple[str, Question]:
+        sql = text_of(question)
+        bound = bind(sql, Catalog(self.policy, self.public, checked_count(rows, "rows")))
+        return sql, replace(bound, source=with_where_first(bound.source)) if where_first else bound
 
     def _planned(
         self, question: Question, name: str, wish: Wish, *, rows: int | None = None, sampling: bool = False
@@ -119,11 +128,11 @@ class Dataset:
         noise: str = "auto",
         rows: int | None = None,
         sampling: bool = False,
+        where_first: bool = False,
     ) -> tuple[Plan, Answer]:
         """Buy a count for `first`, then plan the question for the size that it shows."""
-        sql = text_of(question)
+        sql, bound = self._bound(question, rows, where_first=where_first)
         level = checked_confidence(confidence)
-        bound = bind(sql, Catalog(self.policy, self.public, _checked(rows, "rows")))
         wish = Wish(first, None, level, delta, "laplace", None)
         counted = self._planned(
             sizes_question(bound), f"{SIZES} {normal_form(sql)}", wish, rows=rows
@@ -131,7 +140,7 @@ class Dataset:
         size = least_size(counted)
         return self.plan(
             question, within=within, confidence=level, delta=delta, noise=noise, rows=rows, n=size,
-            sampling=sampling,
+            sampling=sampling, where_first=where_first,
         ), counted  # fmt: skip
 
     def search_bounds(
@@ -209,16 +218,18 @@ class Dataset:
         """The SQL of a question. Looking at a plan makes no ledger."""
         if self._ledger is None and not custody.has_ledger(self.policy):
             return shown_statements(self.policy, question)
-        return self.reader().statements(question)
+        return self.reader(question).statements(question)
 
-    def reader(self) -> Reader:
+    def reader(self, question: Question | None = None) -> Reader:
         """The bounded tables, of the copy or the source as it is now: another process may prepare."""
-        key = row_key(self.ledger)
-        now = (prepared.current(self.policy, key), prepared.files_of(self.policy))
+        key, anew = row_key(self.ledger), question is not None and ranks_anew(question.source)
+        now = (None if anew else prepared.current(self.policy, key), prepared.files_of(self.policy))
         if self._reader is not None and self._reader_of != now:
             self._close_reader()
         if self._reader is None:
-            self._reader = Reader.open(self.policy, key, self.public, threads=self._threads)
+            self._reader = Reader.open(
+                self.policy, key, self.public, threads=self._threads, from_source=anew
+            )
             self._reader_of = now
         return self._reader
 
@@ -295,7 +306,8 @@ class Dataset:
         """An answer from generated rows."""
         reader = fake_reader(self.policy, self.public)
         try:
-            noisy = noise(plan.shares, reader.exact(plan.question))
+            question = replace(plan.question, source=where_after(plan.question.source))
+            noisy = noise(plan.shares, reader.exact(question))
         finally:
             reader.close()
         rows = estimate(plan.shares, noisy, confidence=plan.confidence, agree=True, sampling=plan.sampling)
@@ -315,9 +327,3 @@ class Dataset:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _checked(number: int | None, name: str) -> int | None:
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
-        raise BadParameter(name, "must be a whole number of at least 1")
-    return number

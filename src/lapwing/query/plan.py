@@ -120,13 +120,15 @@ class Plan:
     def bounds(self) -> list[str]:
         """How many rows of a person count in each table, and what becomes of the others."""
         return [
-            f'in "{scan.table}" at most {scan.rows} rows of a person count, chosen before WHERE; '
-            f"{self._dropped(scan)}"
+            f'in "{scan.table}" at most {scan.rows} rows of a person count, chosen '
+            f"{'before' if scan.where is None else 'after'} WHERE; {self._dropped(scan)}"
             for scan in dict.fromkeys(scans_of(self.question.source))
         ]
 
     def _dropped(self, scan: Scan) -> str:
         """How many people have more, if that was bought; looking at a plan buys nothing."""
+        if scan.where is not None:
+            return "fewer people have more than without it"
         is_lowered = scan.rows != self.dataset.policy.tables[scan.table].rows_per_unit
         answer = None if is_lowered else self.dataset.dropped_before(scan.table)
         if answer is None:

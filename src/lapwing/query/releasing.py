@@ -26,6 +26,7 @@ from lapwing.query.answering.shares import Shares, share_out
 from lapwing.query.answering.stored import Asked, from_bytes, to_bytes
 from lapwing.query.bounded import registered
 from lapwing.query.bounded.meaning import meaning_of
+from lapwing.query.language.where_first import ranks_anew
 from lapwing.query.plan import Plan
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Releasing:
         dataset, plan = self.dataset, self.plan
         meaning = meaning_of(dataset.policy, plan.question, dataset.public)
         asked = replace(plan.asked, version=dataset.version(), meaning=meaning)
-        dataset.reader()  # what is wrong with the source or the policy is told before anything is charged
+        dataset.reader(plan.question)  # what is wrong with source or policy is told before it is charged
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
         same = [one for one in earlier if one.asked == asked]
@@ -120,7 +121,7 @@ class Releasing:
 
     def _run(self, asked: Asked) -> Callable[[], bytes]:
         def run() -> bytes:
-            exact = self.dataset.reader().exact(self.plan.question)
+            exact = self.dataset.reader(self.plan.question).exact(self.plan.question)
             if self.dataset.version() != asked.version:  # it may be about people who were not charged
                 raise BadParameter("source", "changed while it was read")
             return to_bytes(asked, noise(self.plan.shares, exact, record=self.dataset.record))
@@ -159,5 +160,5 @@ class Releasing:
             receipt,
             is_replay,
             left=self.dataset.left(),
-            notes=() if self.dataset.is_prepared else (SLOW,),
+            notes=() if self.dataset.is_prepared or ranks_anew(plan.question.source) else (SLOW,),
         )

@@ -48,3 +48,10 @@ class Wish:
             noise=self.noise,
             n=self.n,
         )
+
+
+def checked_count(number: int | None, name: str) -> int | None:
+    """A whole number above 0, if there is one."""
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+        raise BadParameter(name, "must be a whole number of at least 1")
+    return number

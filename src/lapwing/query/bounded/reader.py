@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -24,12 +24,13 @@ from lapwing.query.binding.public import PublicTable
 from lapwing.query.bounded import prepared
 from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.exact_rows import lay_out
+from lapwing.query.bounded.names import bounded_name, rows_name, shipped_name, with_bounded
 from lapwing.query.bounded.prepared import Prepared
-from lapwing.query.bounded.render import Statements, bounded_name, render, shipped_name, with_bounded
+from lapwing.query.bounded.render import Statements, render, rows_where
 from lapwing.query.bounded.sources import FILES, open_server, open_sources, private_tables, spelling_of
 from lapwing.query.language.kinds import Kind
 from lapwing.query.language.question import Question
-from lapwing.query.language.relation import RANK, UNIT, public_scans_of
+from lapwing.query.language.relation import RANK, UNIT, Scan, public_scans_of, scans_of
 from lapwing.query.policies.policy import Policy, Table
 
 
@@ -47,27 +48,30 @@ class Reader:
     scans: Mapping[str, str]
     definitions: Mapping[str, str]  # of views over the source, with the key in them: never shown
     public: Mapping[str, PublicTable]
+    sources: Mapping[str, Bounded] = field(default_factory=dict)  # where there is no copy
 
     @classmethod
     def open(
-        cls, policy: Policy, key: bytes, public: Mapping[str, PublicTable], *, threads: int | None = None
-    ) -> Reader:
-        """The prepared copy if it is of the source as it is now, else the source."""
-        copy = prepared.current(policy, key)
+        cls, policy: Policy, key: bytes, public: Mapping[str, PublicTable], *,
+        threads: int | None = None, from_source: bool = False,
+    ) -> Reader:  # fmt: skip
+        """The prepared copy if it is of the source as it is now, else (or if so wished) the source."""
+        copy = None if from_source else prepared.current(policy, key)
         if copy is not None:
             engine = _opened(policy, copy, threads=threads)
             return cls(policy, engine, copy.scans(engine), {}, public)
         opened = open_sources(policy, threads=threads)
         try:
-            views = {}
-            for table in private_tables(policy):
-                bounded = Bounded(policy, table, opened.engine, key, opened.relations)
-                views[table.name] = bounded.ranked(bounded.codes())
+            tables = private_tables(policy)
+            sources = {
+                one.name: Bounded(policy, one, opened.engine, key, opened.relations) for one in tables
+            }
+            views = {name: bounded.ranked(bounded.codes()) for name, bounded in sources.items()}
         except BaseException:
             opened.engine.close()
             raise
         names = {table: opened.engine.spelling.name(bounded_name(table)) for table in views}
-        return cls(policy, opened.engine, names, views, public)
+        return cls(policy, opened.engine, names, views, public, sources)
 
     @property
     def is_prepared(self) -> bool:
@@ -83,17 +87,24 @@ class Reader:
         for scan in public_scans_of(question.source):
             self.engine.ship(shipped_name(scan), self.public[scan.table].shipped(scan))
         statements = self.statements(question)
+        own = dict(self._of_its_own(scan) for scan in scans_of(question.source) if scan.where is not None)
         found = []
         for grouping, sums in enumerate(statements.sums):
-            spectra = [self._run(several[grouping]) for several in statements.spectra]
+            spectra = [self._run(several[grouping], own) for several in statements.spectra]
             # A question of quantiles alone, over declared keys, has nothing to sum.
             needed = bool(question.sums) or not is_declared(question, grouping)
-            found.append(lay_out(question, grouping, self._run(sums) if needed else None, spectra))
+            found.append(lay_out(question, grouping, self._run(sums, own) if needed else None, spectra))
         return found
 
-    def _run(self, statement: str) -> pa.Table:
+    def _of_its_own(self, scan: Scan) -> tuple[str, str]:
+        """A bounded table for one question alone: its WHERE comes before its ranks."""
+        bounded = self.sources[scan.table]  # a copy has too few rows for that
+        rows = rows_where(scan, bounded.codes(), self.engine.spelling)
+        return rows_name(scan), bounded.ranked(rows)
+
+    def _run(self, statement: str, own: Mapping[str, str]) -> pa.Table:
         used = {table: sql for table, sql in self.definitions.items() if self.scans[table] in statement}
-        whole = with_bounded(statement, used, self.engine.spelling)
+        whole = with_bounded(statement, {**used, **own}, self.engine.spelling)
         return self.engine.run(whole, timeout=self.policy.timeout)
 
     def close(self) -> None:

@@ -11,12 +11,12 @@ aggregated and joined within one block only.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from lapwing.engines.spelling import Spelling
+from lapwing.query.bounded.names import bounded_name, rows_name, shipped_name
 from lapwing.query.bounded.render_expression import Writer, among, reach_of
 from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
 from lapwing.query.language.kinds import Kind, Person, Text, Truth
@@ -36,7 +36,6 @@ from lapwing.query.language.relation import (
     is_private,
 )
 
-LONGEST_NAME = 63  # of PostgreSQL
 _OUR_UNIT, _OUR_BLOCK = "u", "b"
 
 
@@ -65,24 +64,12 @@ def render(question: Question, scans: Mapping[str, str], spelling: Spelling, *, 
     )
 
 
-def shipped_name(scan: PublicScan) -> str:
-    """The name under which the coded rows of a public table are made known to an engine."""
-    digest = hashlib.blake2b(repr(scan).encode(), digest_size=12, person=b"lapwing public")
-    return f"lapwing_public_{digest.hexdigest()}"
-
-
-def bounded_name(table: str) -> str:
-    """What a bounded table that is computed on the way is called in statements, and so in plans."""
-    name = f"the bounded table {table}"
-    if len(name.encode()) <= LONGEST_NAME:
-        return name
-    return f"the bounded table {hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}"
-
-
-def with_bounded(statement: str, definitions: Mapping[str, str], spelling: Spelling) -> str:
-    """A statement with the definitions (by table) of bounded tables. They hold secrets: never show it."""
-    views = [f"{spelling.name(bounded_name(table))} AS ({sql})" for table, sql in definitions.items()]
-    return f"WITH {', '.join(views)} {statement}" if views else statement
+def rows_where(scan: Scan, rows: str, spelling: Spelling) -> str:
+    """The coded rows of a table (a SELECT) that a scan's own WHERE lets through."""
+    assert scan.where is not None
+    columns = {name: f"w.{spelling.name(name)}" for name, _ in scan.columns}
+    condition = _Renderer({}, spelling, by_row=False).condition(scan.where, columns, f"w.{UNIT}")
+    return f"SELECT w.* FROM ({rows}) AS w WHERE {condition}"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +164,10 @@ class _Renderer:
             case PerUnit():
                 return self._per_unit(relation, names)
 
+    def condition(self, predicate: Expression, columns: Mapping[str, str], unit: str) -> str:
+        writer = self._writer(_Select("", dict(columns), unit))
+        return " AND ".join(writer.plain(part) for part in _conjuncts(predicate))
+
     def _writer(self, select: _Select) -> Writer:
         return Writer(self.spelling, {**select.columns, UNIT: select.unit})
 
@@ -190,7 +181,10 @@ class _Renderer:
         where = [f"{alias}.{RANK} <= {scan.rows}"]
         if scan.blocks is not None:
             where.append(among(block, scan.blocks) if scan.blocks else "(1 = 0)")
-        return _Select(f"{self.scans[scan.table]} AS {alias}", columns, unit, block, tuple(where))
+        name = self.scans[scan.table]
+        if scan.where is not None:
+            name = self.spelling.name(bounded_name(rows_name(scan)))
+        return _Select(f"{name} AS {alias}", columns, unit, block, tuple(where))
 
     def _public(self, scan: PublicScan) -> _Select:
         alias = self._alias()

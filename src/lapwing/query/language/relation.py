@@ -24,13 +24,15 @@ Columns = tuple[tuple[str, Kind], ...]
 class Scan:
     """Rows of a private table: at most `rows` of each unit (within a block, where rows are sliced).
 
-    `blocks` are the codes of the blocks that may be read, None for all.
+    `blocks` are the codes of the blocks that may be read, None for all. Rows for which `where` is not true
+    do not count and have no rank (lapwing.query.language.where_first).
     """
 
     table: str
     columns: Columns
     rows: int
     blocks: tuple[int, ...] | None = None
+    where: Expression | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,10 +209,12 @@ def public_scans_of(relation: Relation) -> list[PublicScan]:
             return [scan for source in sources for scan in public_scans_of(source)]
 
 
-def expressions_of(relation: Relation) -> list[Expression]:
+def expressions_of(relation: Relation) -> list[Expression]:  # noqa: PLR0911 (a case for each)
     """All that is computed in it."""
     match relation:
-        case Scan() | PublicScan():
+        case Scan(where=where):
+            return [] if where is None else [where]
+        case PublicScan():
             return []
         case Filter(source, predicate):
             return [*expressions_of(source), predicate]

@@ -1,0 +1,109 @@
+"""WHERE before the bound: the rows that are asked about are counted up to K, on every engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lapwing.errors import BadParameter
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind
+from lapwing.query.bounded.reader import Reader
+from lapwing.query.dataset import Dataset
+from lapwing.query.language.question import Question
+from lapwing.query.language.relation import expressions_of, scans_of
+from lapwing.query.language.where_first import where_after, where_first
+from lapwing.query.policies.policy import Policy
+from query.test_neighbours import Found, require_all_close, require_same, slow_spark
+from support.hospital import ENGINES, WARDS, Hospital, invented, policy_for
+
+KEY = bytes(range(32))
+QUESTIONS = (
+    "SELECT COUNT(*), SUM(stay) FROM visits WHERE ward = 'B'",
+    "SELECT ward, COUNT(*), AVG(cost), MEDIAN(stay) FROM visits WHERE stay > 10 AND urgent GROUP BY ward",
+    "SELECT name, COUNT(*) FROM visits WHERE cost > 100 OR ward = 'A' GROUP BY name",
+    "WITH p AS (SELECT who, COUNT(*) AS n FROM visits WHERE stay < 30 GROUP BY who) SELECT SUM(n) FROM p",
+)
+
+
+def asked(policy: Policy, sql: str) -> Question:
+    bound = bind(sql, Catalog(policy, {"wards": WARDS}))
+    return replace(bound, source=where_first(bound.source))
+
+
+def found(policy: Policy) -> Found:
+    reader = Reader.open(policy, KEY, {"wards": WARDS}, from_source=True)
+    try:
+        return [
+            (question, reader.exact(question)) for question in (asked(policy, sql) for sql in QUESTIONS)
+        ]
+    finally:
+        reader.close()
+
+
+@pytest.mark.parametrize("engine", [slow_spark(engine) for engine in ENGINES])
+def test_neighbours_differ_by_no_more_than_declared_and_engines_by_nothing(
+    engine: str, tmp_path: Path
+) -> None:
+    everybody = invented(3)
+    here = found(policy_for(everybody, engine, tmp_path / "all"))
+    there = found(policy_for(everybody.without("p0"), engine, tmp_path / "less", order=5))
+    require_all_close(here, there)
+    on_files = found(policy_for(everybody, "duckdb", tmp_path / "files", order=2))
+    for (question, mine), (_, theirs) in zip(here, on_files, strict=True):
+        require_same(question, mine, theirs)
+
+
+def test_no_row_is_wasted_on_what_is_not_asked_about(tmp_path: Path) -> None:
+    """Person p has 40 rows of ward A and 3 of ward B; K is far below 40."""
+    row = {"who": "p", "stay": 1, "cost": 1.0, "admitted": None, "urgent": True, "name": "n"}
+    rows = [{**row, "ward": "A", "cost": float(n)} for n in range(40)] + [
+        {**row, "ward": "B", "stay": n} for n in (1, 2, 3)
+    ]
+    policy = policy_for(Hospital({"p": rows}, {}), "duckdb", tmp_path)
+    most = policy.tables["visits"].rows_per_unit
+    assert 3 <= most < 40
+    reader = Reader.open(policy, KEY, {"wards": WARDS}, from_source=True)
+    counts = [
+        reader.exact(asked(policy, f"SELECT COUNT(*) FROM visits WHERE ward = '{ward}'")) for ward in "AB"
+    ]
+    reader.close()
+    assert [int(count[0].values[0, 0]) for count in counts] == [most, 3]
+
+
+def test_both_ways_are_different_questions_also_with_a_copy(tmp_path: Path) -> None:
+    policy = policy_for(invented(2), "duckdb", tmp_path)
+    seen: list[int] = []
+    with Dataset(policy, analyst="ann", record=lambda _, arrays: seen.append(int(arrays[0][0]))) as dataset:
+        dataset.prepare()
+        sql = "SELECT COUNT(*) AS n FROM visits WHERE stay > 20"
+        plain = dataset.ask(sql, epsilon=1)
+        plan = dataset.plan(sql, epsilon=1, where_first=True)
+        assert "after WHERE" in plan.bounds[0]
+        assert len(plan.dry_run()) == 1
+        first = plan.release()
+        assert not first.is_replay
+        assert plan.release().is_replay
+        assert dataset.ask(sql, epsilon=1).receipt == plain.receipt
+        assert dataset.is_prepared is False or seen[1] >= seen[0]
+    assert len(seen) == 2
+    assert seen[1] >= seen[0]
+
+
+def test_without_where_it_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
+    dataset = Dataset(policy_for(invented(1), "duckdb", tmp_path), analyst="ann")
+    with pytest.raises(BadParameter, match="needs a WHERE right at a private table"):
+        dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1, where_first=True)
+    assert not list(tmp_path.glob("*.ledger*"))
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    policy = policy_for(invented(1), "duckdb", tmp_path)
+    for sql in QUESTIONS:
+        bound = bind(sql, Catalog(policy, {"wards": WARDS}))
+        moved = where_first(bound.source)
+        assert all(scan.where is not None for scan in scans_of(moved))
+        assert where_after(moved) == bound.source
+        assert set(map(repr, expressions_of(moved))) == set(map(repr, expressions_of(bound.source)))

@@ -14,9 +14,11 @@ from scipy.stats import binom
 
 from lapwing.errors import BadParameter
 from lapwing.exact import log_up
+from lapwing.privacy import Pure
+from lapwing.survey.randomizers import Choice
 from lapwing.survey.shuffled import shuffled_epsilon
 from lapwing.survey.shuffled.excess import excess
-from lapwing.survey.shuffled.laws import general, law_of
+from lapwing.survey.shuffled.laws import general, law_of, mixture
 
 ODDS = 1 << 48
 DELTA = Fraction(1, 10**6)
@@ -25,6 +27,10 @@ Matrix = list[list[Fraction]]  # a row for each answer: the probabilities of its
 
 
 class Recipe:
+    """Any recipe, also of no randomizer that can be made. What it loses is for the test to know."""
+
+    loss = Pure(Fraction(1, 100))
+
     def __init__(self, **recipe: Any) -> None:
         self._recipe = recipe
 
@@ -241,6 +247,28 @@ def test_mixtures_fall_back_where_a_part_is_not_known() -> None:
     words = Recipe(kind="prefixes", letters=2, levels=[1, 2], inner=[known.recipe(), window])
     assert shuffled_epsilon(local, 1_000, DELTA, hybrid) < plain
     assert shuffled_epsilon(local, 1_000, DELTA, words) == shuffled_epsilon(local, 1_000, DELTA, hybrid)
+
+
+def test_a_randomizer_that_loses_more_is_refused() -> None:
+    honest, loose = Choice.two_coins(), Choice.for_epsilon(2, options=2)
+    assert shuffled_epsilon(log_up(3), 100, DELTA, honest) < log_up(3)
+    for parts in (loose, [honest, loose], (loose,)):
+        with pytest.raises(BadParameter, match="loses more than epsilon0"):
+            shuffled_epsilon(log_up(3), 100, DELTA, parts)
+
+
+@pytest.mark.parametrize("rare", [1, 1 << 46])
+def test_where_the_own_messages_are_the_rare_ones_only_the_general_law_is_known(rare: int) -> None:
+    """Such coins tell a lot: "no excess" would be wrong."""
+    upside_down = {"kind": "choice", "options": 2, "favoured": rare}
+    assert law_of(upside_down) is None
+    assert mixture([upside_down, {"kind": "choice", "options": 2, "favoured": 3 << 46}]) is None
+    window = {"kind": "window", "steps": 10, "stride": 1, "width": 5, "none": 0, "favoured": 3 << 46}
+    duchi = {"kind": "duchi", "steps": 10, "none": 0, "favoured": rare}
+    assert law_of({"kind": "hybrid", "odds": 1 << 47, "window": window, "duchi": duchi}) is None
+    even = law_of({"kind": "choice", "options": 2, "favoured": 1 << 47})
+    assert even is not None
+    assert excess(even, Fraction(0), 5, DELTA) == 0, "coins that tell nothing have none"
 
 
 @pytest.mark.parametrize(

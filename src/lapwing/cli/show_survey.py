@@ -134,7 +134,8 @@ def show_estimates(made: Design, found: Estimates, privacy: Privacy) -> None:
         points(out, _cost(privacy))
         if found.liars:
             share = f"{100 * float(found.liars):g} %"
-            points(out, [f"Lies: how far {share} of respondents could push a number, if all of them lied."])
+            means = "with the truth instead, it would lie between the estimate less the + and plus the -"
+            points(out, [f"Lies: how far {share} of respondents may have pushed a number; {means}."])
 
 
 def _cost(privacy: Privacy) -> Iterator[str]:

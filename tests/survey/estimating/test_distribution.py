@@ -107,6 +107,38 @@ def test_intervals_of_bins_and_quantiles_hold(monkeypatch: pytest.MonkeyPatch) -
     assert held.min() >= 0.94 * runs, "and the seeded run itself shows it"
 
 
+@pytest.mark.parametrize("epsilon", ["1", "4", "8"])
+@pytest.mark.parametrize("rare", [0.01, 0.05])
+@pytest.mark.parametrize("n", [30, 300])
+def test_intervals_hold_where_most_reports_are_alike(epsilon: str, rare: float, n: int) -> None:
+    """All but a few answers are 0, the others 10: 1,000 surveys.
+
+    False alarm 1e-9 for each bin and quantile whose coverage is 94 %; less than 89 % is noticed nearly
+    always. An interval from the reports' own variance has 27 % at ε = 8, where they are all the same.
+    """
+    generator = np.random.Generator(np.random.Philox(513))
+    window = SquareWave.for_epsilon(epsilon, steps=10, none=False)
+    shares = np.array([1 - rare, *[0.0] * 9, rare])
+    blank = Waves(window, np.zeros(window.messages, dtype=np.int64))
+    law = blank.forward(shares)
+    ranges = [(0, 2), (2, 5), (5, 9), (9, 11)]
+    truths = [shares[a:b].sum() for a, b in ranges]
+    places = {0.5: 0, 0.9: 0, 1 - rare / 2: 10}
+    runs, level = 1_000, Level.of("0.95")
+    held, right = np.zeros(len(ranges), dtype=np.int64), dict.fromkeys(places, 0)
+    start = Linear(Waves(window, np.full(window.messages, n)))
+    for counts in generator.multinomial(n, law / law.sum(), size=runs):
+        linear = Linear(Waves(window, counts))
+        vars(linear).update(_inverse=start._inverse, _sides=start._sides)  # they do not depend on counts
+        low, high, _ = linear.bounds(ranges, level)
+        held += (low <= np.add(truths, 1e-12)) & (np.subtract(truths, 1e-12) <= high)
+        for part, place in places.items():
+            first, last = linear.quantile(part, level)
+            right[part] += first <= place <= last
+    for count in (*held.tolist(), *right.values()):
+        assert between(count, runs)[1] >= 0.94
+
+
 LINES = 'kind = "number"\nlow = 0\nhigh = 50\nstep = 1\nabout = "distribution"'
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binom, norm, t
+from scipy.stats import binom, hypergeom, norm, t
 
 from lapwing.errors import BadParameter
 from lapwing.survey.estimating.intervals import Coin, Level, Moments
@@ -56,6 +57,72 @@ def test_intervals_for_shares_hold_by_exact_computation(coin: Coin, n: int) -> N
     low, high = coin.for_respondents(counts, n, LEVEL)
     for held in sorted({round(share * n) for share in shares[:: 1 if n < 1000 else 2]}):
         assert sum_law(n, held, coin)[covered(low, high, held / n)].sum() >= 0.945
+
+
+def sharp_coins() -> list[Coin]:
+    """Of large ε, where a count of one is already telling, and of many options, where chances are small."""
+    found = [Coin(0.75, 0.25), Coin(0.99966, 0.00034), Coin(0.745, 0.00025)]
+    return [*found, Coin(0.0027, 0.001), Coin(0.494, 0.017), Coin(0.5125, 0.4875)]
+
+
+@pytest.mark.parametrize("n", [1, 3, 30, 300])
+@pytest.mark.parametrize("confidence", ["0.951", "0.99", "0.999", "0.99999"])
+@pytest.mark.parametrize("coin", sharp_coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+def test_exact_intervals_hold_with_the_confidence_they_state(coin: Coin, confidence: str, n: int) -> None:
+    """Exact, with the rounding of floats to spare. Scores had 0.980 at 0.99, and 0.98999 at 0.999."""
+    level, counts = Level.of(confidence), np.arange(n + 1)
+    wanted = float(level.confidence) - 1e-12
+    low, high = coin.for_population(counts, n, level)
+    for share in (0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1):
+        law = binom.pmf(counts, n, coin.outside + share * coin.gap)
+        assert law[covered(low, high, share)].sum() >= wanted
+    inner_low, inner_high = coin.for_respondents(counts, n, level)
+    assert (inner_low >= low).all(), "never wider than for the population"
+    assert (inner_high <= high).all()
+    for held in range(0, n + 1, max(n // 30, 1)):
+        law = full_law(n, held, coin)
+        assert law[covered(inner_low, inner_high, held / n)].sum() >= wanted
+        assert law[covered(low, high, held / n)].sum() >= wanted, "the population's hold for them as well"
+
+
+def full_law(n: int, held: int, coin: Coin) -> NDArray[np.float64]:
+    """As `sum_law`, with nothing cut off."""
+    one = binom.pmf(np.arange(held + 1), held, coin.inside)
+    law: NDArray[np.float64] = np.convolve(one, binom.pmf(np.arange(n - held + 1), n - held, coin.outside))
+    return law
+
+
+@pytest.mark.parametrize("risk", ["0.3", "0.05", "0.001"])
+def test_intervals_together_are_exact_at_every_confidence(risk: str) -> None:
+    """Also where one alone would be from scores: of one interval, or with little confidence."""
+    coin, n = Coin(0.99966, 0.00034), 30
+    level, counts = Level.of(1 - Fraction(risk)).split(1), np.arange(n + 1)
+    low, high = coin.for_population(counts, n, level)
+    for share in np.linspace(0, 1, 101):
+        law = binom.pmf(counts, n, coin.outside + share * coin.gap)
+        assert law[covered(low, high, share)].sum() >= float(level.confidence) - 1e-12
+
+
+def test_for_respondents_exact_intervals_gain_from_knowing_the_coins() -> None:
+    """With large ε the coins hardly matter: 2.58 standard errors would be exact, Chernoff's needs 3.3."""
+    coin, n, level = Coin(0.98, 0.02), 10_000, Level.of("0.99")
+    low, high = coin.for_respondents(np.array([5_000]), n, level)
+    reach = float((high - low)[0]) / 2 / math.sqrt(float(coin.noise_variance(0.5, n)))
+    assert 2.58 < reach < 3.4
+    low, high = coin.for_population(np.array([5_000]), n, level)
+    assert float((high - low)[0]) / 2 / math.sqrt(float(coin.variance(0.5, n))) < 2.62
+
+
+@pytest.mark.parametrize("coin", sharp_coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin: Coin) -> None:
+    """Exact: 20 reports of 50 respondents, drawn without replacement, some of whom hold the option."""
+    everybody, n, level = 50, 20, Level.of("0.95").split(3)
+    counts = np.arange(n + 1)
+    low, high = coin.for_population(counts, n, level)
+    for held in range(everybody + 1):
+        drawn = hypergeom.pmf(counts, everybody, held, n)
+        law = np.sum([drawn[k] * full_law(n, k, coin) for k in range(n + 1)], axis=0)
+        assert law[covered(low, high, held / everybody)].sum() >= float(level.confidence) - 1e-12
 
 
 def test_a_share_is_unbiased_and_two_coins_are_twice_the_mean_less_a_half() -> None:

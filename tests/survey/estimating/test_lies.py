@@ -13,6 +13,8 @@ from lapwing.errors import BadParameter
 from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import Coin
 from lapwing.survey.estimating.lies import Liars
+from lapwing.survey.estimating.numbers import corners_of
+from lapwing.survey.randomizers import Hybrid
 from support.estimated import by_name, designed
 
 
@@ -68,18 +70,32 @@ def test_no_crafted_report_pushes_a_share_beyond_the_bound_and_some_reach_it(
     assert max(down for _, down in reached) == pytest.approx(1)
 
 
-def test_a_ratio_is_pushed_no_further_than_its_corners() -> None:
-    liars, now = Liars(0.2), (0.3, 0.6)
-    sent, true = [(-1.0, 0.5), (2.0, 1.5)], [(0.0, 1.0), (1.0, 1.0), (0.0, 0.0)]
-    down, up = liars.ratio(now, sent, true)
-    for (s, d), (x, g) in product(sent, true):
-        found = (0.3 + 0.2 * (s - x)) / (0.6 + 0.2 * (d - g))
-        assert 0.5 - down - 1e-12 <= found <= 0.5 + up + 1e-12
+TRUE = [(0.0, 1.0), (1.0, 1.0), (0.0, 0.0)]
+HONEST = [(0.25, 0.5), (0.5, 0.5), (0.4, 0.8), (0.9, 0.9), (0.05, 0.5), (0.8, 0.8), (0.3, 0.3)]
+
+
+@pytest.mark.parametrize("eta", [0.02, 0.05, 0.1, 0.2])
+def test_the_honest_ratio_is_always_within_reach(eta: float) -> None:
+    """Every lie, in place of every truth, from many honest means: what was found knows only the lies."""
+    sent = corners_of(Hybrid.for_epsilon(2, steps=10, none=True))
+    liars, bounded, reached = Liars(eta), 0, 0.0
+    for (top, bottom), (s, d), (x, g) in product(HONEST, sent, TRUE):
+        seen = top + eta * (s - x), bottom + eta * (d - g)
+        if seen[1] <= 0:
+            continue
+        down, up = liars.ratio(seen, sent, TRUE)
+        found, honest = seen[0] / seen[1], top / bottom
+        assert found - up - 1e-9 <= honest <= found + down + 1e-9
+        if math.isfinite(down + up):
+            bounded += 1
+            reached = max(reached, (found - honest) / max(up, 1e-12))
+    assert bounded > 20
+    assert reached == pytest.approx(1), "and no less would do"
 
 
 def test_without_a_bottom_there_is_no_bound() -> None:
     assert Liars(0.2).ratio((0.1, -0.1), [(0.0, 1.0)], [(0.0, 1.0)]) == (math.inf, math.inf)
-    assert Liars(0.5).ratio((0.1, 0.3), [(0.0, -1.0)], [(0.0, 1.0)]) == (math.inf, math.inf)
+    assert Liars(0.5).ratio((0.1, 0.3), [(0.0, 1.0)], [(0.0, 0.0)]) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize("liars", [-0.1, 1, "nan"])

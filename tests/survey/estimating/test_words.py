@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import binom
 
 from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.intervals import Level
@@ -15,9 +14,7 @@ from lapwing.survey.estimating.words import (
     candidates_of,
     endings,
     extended,
-    least_count,
     supports,
-    upper_tail,
     word_tables,
 )
 from lapwing.survey.questionnaire.words import LETTERS, Word, spelled
@@ -51,24 +48,6 @@ def test_parities_are_counted_as_one_by_one(bits: int, monkeypatch: pytest.Monke
     among = np.concatenate([extended(np.array([3, 5, 9]), 1, 2), np.array([0])])
     assert supports(inner, reports, among).tolist() == inner.counts_of(reports, among).tolist()
     assert len(supports(inner, reports, among[:0])) == 0
-
-
-def test_orthogonal_points_are_counted_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(525))
-    for epsilon in (2, 4, 9):
-        inner = Projective.for_epsilon(epsilon, options=1 << 20)
-        reports = inner.sample(np.arange(300) * 7)
-        among = extended(np.array([3, 5]), 1, 2)
-        assert supports(inner, reports, among).tolist() == inner.counts_of(reports, among).tolist()
-
-
-@pytest.mark.parametrize(("n", "p"), [(50, 0.5), (5_000, 0.03), (100_000, 0.27)])
-def test_the_least_count_is_that_of_the_exact_law(n: int, p: float) -> None:
-    for risk in (0.05, 1e-7):
-        count = least_count(n, p, risk)
-        assert binom.sf(count - 1, n, p) <= risk * (1 + 1e-6)
-        assert binom.sf(count - 2, n, p) > risk * (1 - 1e-6)
-    assert upper_tail(n, p, n + 1) == 0
 
 
 @pytest.mark.parametrize("epsilon", ["1", "3"])
@@ -120,6 +99,33 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
         written = {spelled(int(word), 3) for word in words}
         wrong += any(one.label not in written for one in found.estimates)
     assert between(wrong, runs)[0] <= 0.05, f"{wrong} of {runs}"
+
+
+@pytest.mark.parametrize(("epsilon", "letters", "n"), [(8, 2, 30), (8, 2, 300), (5, 2, 300), (8, 3, 300)])
+def test_all_intervals_that_are_shown_hold_together(
+    epsilon: int, letters: int, n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """400 surveys of many rare words; false alarm 1e-9 for the claim that at most 5 % of them miss.
+
+    With intervals from scores 38 % missed at ε = 8. It notices 15 % or more nearly always. Both kinds of
+    intervals; with three letters there are two levels, and respondents are those of both.
+    """
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(526))
+    generator = np.random.Generator(np.random.Philox(527))
+    randomizer = Prefixes.for_epsilon(epsilon, letters=letters)
+    some, end = LETTERS[1:27], "\0" * (letters - 2)
+    every = np.array([Word.number(a + b + end) for a in some for b in some])
+    shares = {spelled(int(word), letters): 1 / len(every) for word in every}
+    missed, runs = np.zeros(2, dtype=np.int64), 400
+    for _ in range(runs):
+        words = generator.choice(every, size=n)
+        here = {label: float((words == Word.number(label + end)).mean()) for label in shares}
+        found = word_tables(randomizer, randomizer.sample(words), LEVEL, Liars(0.0))[0].estimates
+        for place, (kind, truth) in enumerate((("population", shares), ("respondents", here))):
+            ends = [(truth.get(one.label, 0.0), getattr(one, kind)) for one in found]
+            missed[place] += any(not end.low <= share <= end.high for share, end in ends)
+    for count in missed.tolist():
+        assert between(count, runs)[0] <= 0.05, f"{count} of {runs}"
 
 
 def test_candidates_come_from_earlier_levels_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from lapwing.errors import BadParameter
 from lapwing.exact import log_up
 from lapwing.survey.planning import Design, design
 from lapwing.survey.planning.design import CROSS_TABLES
-from lapwing.survey.planning.odds import percent
+from lapwing.survey.planning.odds import odds_of, percent
 from lapwing.survey.questionnaire import load
 from lapwing.survey.randomizers import (
     Bits,
@@ -32,6 +32,7 @@ from lapwing.survey.randomizers import (
     Unary,
     Window,
 )
+from lapwing.survey.randomizers.two_level import ODDS
 
 Designed = Callable[..., Design]
 BINARY = ("yes_no", "no_answer = false")
@@ -269,3 +270,11 @@ def test_odds_are_told_in_plain_words(designed: Designed) -> None:
     assert "one of two ways" in odds(("number", SCALE), "2")
     assert "numbers is sent" in odds(("number", f'{SCALE}about = "distribution"'))
     assert "letters of your word" in odds(("word", "letters = 3"))
+
+
+def test_the_odds_of_words_are_the_extremes_over_all_lengths() -> None:
+    """Whatever their order: here the second of three is the most truthful one."""
+    chances = (60, 90, 70)
+    inner = tuple(Subset(32**level, 1, ODDS * part // 100) for level, part in enumerate(chances, 1))
+    told = odds_of(Prefixes(3, (1, 2, 3), inner))
+    assert "with a chance of 60 % to 90 %." in told

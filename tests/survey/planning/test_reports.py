@@ -140,6 +140,22 @@ def test_only_whole_reports_are_packed(
         made.pack(messages)
 
 
+def test_impossible_messages_are_not_packed(designed: Designed) -> None:
+    made = designed(("yes_no", ""), ("yes_no", ""), ask="all")
+    assert made.pack({0: b"\0", 1: b"\2"}) == b"\xff\0\2"
+    with pytest.raises(BadValue, match="impossible"):
+        made.pack({0: b"\0", 1: b"\3"})
+    with pytest.raises(BadValue, match="must be bytes"):
+        made.pack({0: "a", 1: b"\0"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("report", [None, "text", 3, [255, 0], np.zeros(2, dtype=np.uint8)])
+def test_what_is_not_bytes_is_no_report(designed: Designed, report: object) -> None:
+    made = designed(("yes_no", ""))
+    with pytest.raises(BadValue, match="must be bytes"):
+        made.check(report)  # type: ignore[arg-type]
+
+
 def test_answers_to_every_question_are_needed_to_simulate(designed: Designed) -> None:
     made = designed(("yes_no", ""), ("yes_no", ""))
     few, many = np.zeros(2, dtype=np.int64), np.zeros(3, dtype=np.int64)

@@ -122,6 +122,19 @@ class Linear:
         variance = (counts @ weights**2 / n - mean**2) / max(n - 1, 1)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
+    def ends(self, weights: Floats, level: Level) -> tuple[Floats, Floats]:
+        """Of the expectations of weights: what lies below and above with the level's risk on each side.
+
+        Few reports may be alike by chance, and then show no variance. So, as for other means (`Sums`), the
+        variance is that of z² more reports, half of them at each end of the weights; and half a report is
+        to spare.
+        """
+        mean, error = self.mean_and_error(weights)
+        n, span = self.waves.n, np.ptp(weights, axis=0)
+        wider = np.sqrt(error**2 + (level.z * span / (2 * n)) ** 2)
+        reach = level.t(n) * wider + span / (2 * n)
+        return mean - reach, mean + reach
+
     @cached_property
     def ramp(self) -> int:
         """How many answers a slope takes: chosen from the coins and n alone, never from what was sent."""
@@ -155,10 +168,9 @@ class Linear:
         """Lower and upper ends of the shares of answers in these ranges, and the greater standard error."""
         under = self.weights(np.stack([self.inner(*ends, self.ramp) for ends in ranges], axis=1))
         over = self.weights(np.stack([self.outer(*ends, self.ramp) for ends in ranges], axis=1))
-        (low, low_error), (high, high_error) = self.mean_and_error(under), self.mean_and_error(over)
-        t = level.t(self.waves.n)
-        lows, highs = np.clip(low - t * low_error, 0, 1), np.clip(high + t * high_error, 0, 1)
-        return np.minimum(lows, highs), highs, np.maximum(low_error, high_error)
+        lows, highs = np.clip(self.ends(under, level)[0], 0, 1), np.clip(self.ends(over, level)[1], 0, 1)
+        errors = np.maximum(self.mean_and_error(under)[1], self.mean_and_error(over)[1])
+        return np.minimum(lows, highs), highs, errors
 
     @cached_property
     def _sides(self) -> tuple[Floats, Floats, Floats]:
@@ -177,11 +189,9 @@ class Linear:
         answers: that share less `part` of those who answered.
         """
         at_most, below, answered = self._sides
-        t, steps = level.t(self.waves.n), self.waves.window.steps
-        mean, error = self.mean_and_error(at_most - part * answered)
-        reaches = np.flatnonzero(mean + t * error >= 0)
-        mean, error = self.mean_and_error(below - part * answered)
-        allowed = np.flatnonzero(mean - t * error <= 0)
+        steps = self.waves.window.steps
+        reaches = np.flatnonzero(self.ends(at_most - part * answered, level)[1] >= 0)
+        allowed = np.flatnonzero(self.ends(below - part * answered, level)[0] <= 0)
         first = int(reaches[0]) if len(reaches) else steps
         last = int(allowed[-1]) if len(allowed) else 0
         return min(first, last), max(first, last)

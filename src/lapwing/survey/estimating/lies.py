@@ -1,7 +1,13 @@
 """What liars can do (failure case P2): the greatest shift of an estimate by a declared fraction of reports.
 
-A liar sends the possible message that pushes most; impossible ones are refused at the door. With a fraction
-η of liars a mean of scores moves up by at most η (greatest score - least true value), which is reached.
+A liar sends the possible message that pushes most; impossible ones are refused at the door. The *honest
+value* is what the estimate would be if every lie were replaced by that respondent's truth. Down and up say
+how far lies may have pushed the estimate that was found away from it.
+
+Claim    the honest value lies in [found - up, found + down].
+Because  with a fraction η of liars who score s instead of the truth x, a mean's honest value is
+         found - η (s - x); for a ratio that holds of top and bottom. A mean reaches both ends.
+Test     tests/survey/estimating/test_lies.py::test_the_honest_ratio_is_always_within_reach
 """
 
 from __future__ import annotations
@@ -41,17 +47,19 @@ class Liars:
         return self.among * (values[1] - scores[0]), self.among * (scores[1] - values[0])
 
     def ratio(self, now: Point, sent: Iterable[Point], true: Iterable[Point]) -> Point:
-        """Of a ratio: at most, down and up, from what a message may score and what may be true.
+        """Of a ratio as it was found, lies included: at most, down and up, from what a message may score
+        and what may be true.
 
-        A ratio of mixtures is most extreme for one message, so corners are enough. Where the bottom may
-        fall to 0 there is no bound.
+        Without the lies top and bottom lie in a polygon, and over it a ratio is extreme at a corner. Where
+        the honest bottom may be 0 there is no bound.
         """
         top, bottom = now
         if not bottom > 0:
             return math.inf, math.inf
-        ratio, eta = top / bottom, self.among
-        corners = [(top + eta * (s - x), bottom + eta * (d - g)) for s, d in sent for x, g in true]
+        found, eta = top / bottom, self.among
+        true = list(true)
+        corners = [(top - eta * (s - x), bottom - eta * (d - g)) for s, d in sent for x, g in true]
         if any(below <= 0 for _, below in corners):
             return math.inf, math.inf
-        found = [above / below for above, below in corners]
-        return max(ratio - min(found), 0.0), max(max(found) - ratio, 0.0)
+        honest = [above / below for above, below in corners]
+        return max(max(honest) - found, 0.0), max(found - min(honest), 0.0)

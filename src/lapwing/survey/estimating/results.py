@@ -31,8 +31,12 @@ class Interval:
 class Estimate:
     """One number, for these respondents and for the population they were drawn from.
 
-    `value` is unbiased and may lie outside of what is possible; `fitted` is the nearest possible one, if
-    one is known. `lies` is how far the declared fraction of liars can push the value down and up.
+    `value` is unbiased for shares of all and other linear functions, and may lie outside of what is
+    possible. Ratios (of those who answered, within a group), histograms and quantiles are slightly biased,
+    the less the more reports there are. `fitted` is the nearest possible value, if one is known.
+
+    `lies` is how far the declared fraction of liars may have pushed the value down and up: with the truth
+    in place of their lies it would lie between value - up and value + down. Not told for histograms.
     """
 
     label: str

@@ -16,11 +16,16 @@ from lapwing.survey.estimating.simplex import projected
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """How many of n reports support each option, and how often they do by chance."""
+    """How many of n reports support each option, and how often they do by chance.
+
+    `drawn`: the reports are those of some of the respondents, drawn at random. Then who they are is chance,
+    too, and the interval for the population holds for all respondents as well.
+    """
 
     counts: NDArray[np.int64]
     n: int
     coin: Coin
+    drawn: bool = False
 
     def estimates(
         self, labels: Sequence[str], level: Level, lies: Point, *, whole: bool
@@ -28,10 +33,10 @@ class Counted:
         """Unbiased shares with their intervals; `whole` if together they are 1."""
         shares = self.coin.share(self.counts, self.n)
         fitted = projected(shares) if whole else np.clip(shares, 0.0, 1.0)
-        here = self.coin.for_respondents(self.counts, self.n, level)
         there = self.coin.for_population(self.counts, self.n, level)
-        noise = np.sqrt(self.coin.noise_variance(shares, self.n))
+        here = there if self.drawn else self.coin.for_respondents(self.counts, self.n, level)
         error = np.sqrt(self.coin.variance(shares, self.n))
+        noise = error if self.drawn else np.sqrt(self.coin.noise_variance(shares, self.n))
         return tuple(
             Estimate(
                 label,

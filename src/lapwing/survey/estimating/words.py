@@ -5,7 +5,7 @@ Claim    with the confidence that was asked for, no word is shown that nobody wr
 Because  which words are candidates depends on the reports of earlier levels only, and every report belongs
          to one level. At the last level each of m candidates is tested with a risk of (1 - confidence) / m,
          by the exact binomial law of a word that nobody wrote; and the intervals are those of all m
-         candidates together (Bonferroni), whichever are shown.
+         candidates together (Bonferroni), whichever are shown, from exact tails: docs/arguments/survey.md.
 Test     tests/survey/estimating/test_words.py::test_words_that_nobody_wrote_are_hardly_ever_shown
 """
 
@@ -16,22 +16,20 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.survey.estimating.binomial import least_count
 from lapwing.survey.estimating.intervals import Level, coin_of
 from lapwing.survey.estimating.lies import Liars
 from lapwing.survey.estimating.results import Table
 from lapwing.survey.estimating.shares import Counted
 from lapwing.survey.questionnaire.coding import NO_ANSWER
 from lapwing.survey.questionnaire.words import LETTER_BITS, LETTERS, spelled
-from lapwing.survey.randomizers import Hadamard, Prefixes, Projective
-from lapwing.survey.randomizers.points import vectors_of
+from lapwing.survey.randomizers import Hadamard, Prefixes
 from lapwing.survey.randomizers.prefixes import Inner
 from lapwing.survey.randomizers.randomizer import Messages
 
 KEPT_AT_MOST = 64  # beginnings that are followed
 KEPT_ABOVE = 2.0  # standard errors
 LOW_BITS = 10
-EXACT = 1 << 24  # floats of 32 bits hold all whole numbers up to here
-BLOCK = 1 << 20
 WORK = 1 << 28  # supports looked at in one level
 
 Numbers = NDArray[np.int64]
@@ -56,14 +54,15 @@ def word_tables(
     shown = order[counts[order] >= enough]
     words = [spelled(int(word), randomizer.letters) for word in tested[shown]]
     together = level.split(max(len(tested), 1))
-    found = Counted(counts[shown], n, coin).estimates(words, together, lies, whole=False)
+    drawn = last > 0  # by their devices: these are the reports of some of the respondents
+    found = Counted(counts[shown], n, coin, drawn).estimates(words, together, lies, whole=False)
     note = (
         f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
         f"in choosing them. With {float(level.confidence):.4g} confidence all intervals hold together, and "
         "with the same confidence somebody wrote each word shown."
     )
     none = supports(inner, reports, np.array([0]))
-    silent = Counted(none, n, coin).estimates([NO_ANSWER], level, lies, whole=False)
+    silent = Counted(none, n, coin, drawn).estimates([NO_ANSWER], level, lies, whole=False)
     return Table("words", "share", found, note), Table("share", "share", silent)
 
 
@@ -119,24 +118,8 @@ def supports(inner: Inner, reports: Messages, among: Numbers) -> Numbers:
     match inner:
         case Hadamard():
             return _by_parity(reports, among)
-        case Projective(prime=prime, dimension=dimension) if prime * prime * dimension < EXACT:
-            return _by_product(inner, reports, among)
         case _:
             return inner.counts_of(reports, among)
-
-
-def _by_product(inner: Projective, reports: NDArray[np.int64], among: Numbers) -> Numbers:
-    """The same as `counts_of`, by matrix products: whole numbers so small that floats hold them exactly."""
-    q, size = np.float32(inner.prime), inner.dimension
-    vectors = vectors_of(reports, inner.prime, size).astype(np.float32)
-    counted = np.empty(len(among), dtype=np.int64)
-    step = max(BLOCK // max(len(reports), 1), 1)
-    for start in range(0, len(among), step):
-        mine = vectors_of(among[start : start + step], inner.prime, size).astype(np.float32)
-        product = mine @ vectors.T
-        multiple = np.rint(product / q) * q
-        counted[start : start + step] = np.count_nonzero(multiple == product, axis=1)
-    return counted
 
 
 def _by_parity(reports: NDArray[np.int64], among: Numbers) -> Numbers:
@@ -167,26 +150,3 @@ def walsh(values: NDArray[np.float64]) -> NDArray[np.float64]:
         found = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
         half *= 2
     return found
-
-
-def least_count(n: int, p: float, risk: float) -> int:
-    """The least c with P[Binomial(n, p) >= c] <= risk."""
-    low, high = math.floor(n * p), n + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if upper_tail(n, p, middle) <= risk else (middle, high)
-    return high
-
-
-def upper_tail(n: int, p: float, first: int) -> float:
-    """P[Binomial(n, p) >= first] for first above the mean: the terms fall, and are added up."""
-    if first > n:
-        return 0.0
-    log = math.lgamma(n + 1) - math.lgamma(first + 1) - math.lgamma(n - first + 1)
-    term = math.exp(log + first * math.log(p) + (n - first) * math.log1p(-p))
-    total, x = 0.0, first
-    while term > total * 1e-12 and x <= n:
-        total += term
-        term *= (n - x) / (x + 1) * p / (1 - p)
-        x += 1
-    return total

@@ -67,22 +67,13 @@ def _prefixes(randomizer: Prefixes) -> str:
     lengths = " or ".join([", ".join([str(level) for level in levels[:-1]]), str(levels[-1])]).removeprefix(
         " or "
     )
-    inner = randomizer.inner[0]
-    chances = ""
-    if isinstance(inner, Oracle):
-        last = randomizer.inner[-1]
-        assert isinstance(last, Oracle)
-        least, most = sorted((inner.inside, last.inside))
-        chance = (
-            percent(least) if percent(least) == percent(most) else f"{percent(least)} to {percent(most)}"
-        )
-        chances = (
-            " Then it sends a code number, which stands for many beginnings at once. It stands for yours "
-            f"with a chance of {chance}."
-        )
+    inside = [inner.inside for inner in randomizer.inner]
+    least, most = percent(min(inside)), percent(max(inside))
+    chance = least if least == most else f"{least} to {most}"
     return (
         f"Your device chooses by chance whether to look at the first {lengths} letters of your word, and "
-        f"looks at no others.{chances}"
+        "looks at no others. Then it sends a code number, which stands for many beginnings at once. It "
+        f"stands for yours with a chance of {chance}."
     )
 
 

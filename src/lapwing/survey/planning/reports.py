@@ -43,17 +43,21 @@ class Layout:
                 start += randomizer.size
 
     def pack(self, messages: Mapping[int, bytes]) -> bytes:
-        """A report of the messages to all questions, or to one."""
+        """A report of the messages to all questions, or to one; `BadValue` for the impossible."""
         places = sorted(messages)
         if places != (list(range(len(self.randomizers))) if self.asks_all else places[:1]) or not places:
             wanted = "every question" if self.asks_all else "one question"
             raise BadValue(f"a report has a message to {wanted}")
         if not 0 <= places[-1] < len(self.randomizers):
             raise BadValue("a message belongs to no question")
+        if not all(isinstance(messages[place], bytes) for place in places):
+            raise BadValue("a message must be bytes")
         if any(len(messages[place]) != self.randomizers[place].size for place in places):
             raise BadValue("a message has not the size that its question asks for")
         head = ALL if self.asks_all else places[0]
-        return bytes([head, *b"".join([messages[place] for place in places])]).ljust(self.size, b"\0")
+        report = bytes([head, *b"".join([messages[place] for place in places])]).ljust(self.size, b"\0")
+        self.check(report)
+        return report
 
     def unpack(self, reports: NDArray[np.uint8]) -> Sorted:
         """For every question the rows that answer it, and their messages, checked."""
@@ -76,6 +80,8 @@ class Layout:
 
     def check(self, report: bytes) -> None:
         """`BadValue` unless some device could have sent it."""
+        if not isinstance(report, bytes):
+            raise BadValue("a report must be bytes")
         self.unpack(np.frombuffer(report, dtype=np.uint8)[np.newaxis])
 
     def simulate(self, answers: Sequence[NDArray[np.int64]]) -> NDArray[np.uint8]:

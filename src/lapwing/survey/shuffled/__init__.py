@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from lapwing.errors import BadParameter
 from lapwing.exact import Number, exact, round_up, whole
+from lapwing.privacy import Pure
 from lapwing.privacy.loss import checked_epsilon
 from lapwing.survey.shuffled.excess import excess, near_excess
 from lapwing.survey.shuffled.laws import Law, general, mixture
@@ -32,6 +33,9 @@ _DIGITS = 10**9  # ε is rounded up to a whole number of these parts
 
 
 class _HasRecipe(Protocol):
+    @property
+    def loss(self) -> Pure: ...
+
     def recipe(self) -> dict[str, Any]: ...
 
 
@@ -48,7 +52,8 @@ def shuffled_epsilon(
     Test     tests/survey/test_shuffled.py::test_the_bound_is_never_below_the_truth_for_few_reports
 
     With the `randomizer` in use (several: the respondent draws one of them at random), its exact blanket
-    may give less; whatever is not known to give less falls back to the general bound.
+    may give less; whatever is not known to give less falls back to the general bound. A randomizer that
+    loses more than ε₀ is refused: no bound here would hold for it.
     """
     local = checked_epsilon(epsilon0)
     reports = min(whole(n, "n", at_least=1), _MOST_REPORTS)
@@ -57,7 +62,9 @@ def shuffled_epsilon(
         raise BadParameter("delta", "must lie strictly between 0 and 1")
     laws = [general(local)]
     if randomizer is not None:
-        parts = [randomizer] if hasattr(randomizer, "recipe") else list(randomizer)
+        parts = list(randomizer) if isinstance(randomizer, Sequence) else [randomizer]
+        if any(part.loss.epsilon > local for part in parts):
+            raise BadParameter("randomizer", "loses more than epsilon0")
         own = mixture([part.recipe() for part in parts])
         laws += [own] if own is not None else []
     return min(_least_epsilon(law, local, reports, allowed) for law in laws)

@@ -42,12 +42,15 @@ def _opposite(ratio: Fraction, mass: Fraction) -> Law:
     return Piece(ratio, Fraction(1), mass), Piece(Fraction(1), ratio, mass)
 
 
-def two_level(favoured: int, inside: int, all_messages: int, overlap: int) -> Law:
-    """Of a two-level randomizer whose sets A(v) share at least `overlap` messages with one another."""
+def two_level(favoured: int, inside: int, all_messages: int, overlap: int) -> Law | None:
+    """Of a two-level randomizer whose sets A(v) share at least `overlap` messages with one another.
+
+    None where messages inside are the rare ones: then the pieces would be others.
+    """
     rare = Fraction(ODDS - favoured, ODDS * (all_messages - inside))  # of one message outside
     ratio = Fraction(favoured, ODDS * inside) / rare
-    if ratio <= 1:
-        return ()
+    if ratio < 1:
+        return None
     return (
         *_opposite(ratio, rare * (inside - overlap)),
         Piece(ratio, ratio, rare * overlap),
@@ -57,14 +60,17 @@ def two_level(favoured: int, inside: int, all_messages: int, overlap: int) -> La
 
 def mixture(parts: Sequence[Recipe]) -> Law | None:
     """One of the recipes at random, all alike, and which one is seen."""
-    laws = [law for law in map(law_of, parts) if law is not None]
-    if not parts or len(laws) < len(parts):
-        return None
-    return _mixed([(Fraction(1, len(laws)), law) for law in laws])
+    return _mixed([(Fraction(1, len(parts)), law_of(part)) for part in parts]) if parts else None
 
 
-def _mixed(laws: Iterable[tuple[Fraction, Law]]) -> Law:
-    return tuple(Piece(p.one, p.other, share * p.mass) for share, law in laws for p in law)
+def _mixed(laws: Iterable[tuple[Fraction, Law | None]]) -> Law | None:
+    """None where the law of a part is not known."""
+    pieces: list[Piece] = []
+    for share, law in laws:
+        if law is None:
+            return None
+        pieces += [Piece(p.one, p.other, share * p.mass) for p in law]
+    return tuple(pieces)
 
 
 def law_of(recipe: Recipe) -> Law | None:
@@ -76,39 +82,39 @@ def law_of(recipe: Recipe) -> Law | None:
     return None if known is None else known(recipe)
 
 
-def _choice(recipe: Recipe) -> Law:
+def _choice(recipe: Recipe) -> Law | None:
     return two_level(recipe["favoured"], 1, recipe["options"], 0)
 
 
-def _subset(recipe: Recipe) -> Law:
+def _subset(recipe: Recipe) -> Law | None:
     k, d = recipe["options"], recipe["chosen"]
     shared = math.comb(k - 2, d - 2) if d > 1 else 0
     return two_level(recipe["favoured"], math.comb(k - 1, d - 1), math.comb(k, d), shared)
 
 
-def _hadamard(recipe: Recipe) -> Law:
+def _hadamard(recipe: Recipe) -> Law | None:
     size = 1 << recipe["bits"]
     return two_level(recipe["favoured"], size // 2, size, size // 4)
 
 
-def _projective(recipe: Recipe) -> Law:
+def _projective(recipe: Recipe) -> Law | None:
     q, t = recipe["prime"], recipe["dimension"]
     every, orthogonal, to_both = ((q**i - 1) // (q - 1) for i in (t, t - 1, t - 2))
     return two_level(recipe["favoured"], orthogonal, every, to_both)
 
 
-def _window(recipe: Recipe) -> Law:
+def _window(recipe: Recipe) -> Law | None:
     width, reach, none = recipe["width"], recipe["steps"] * recipe["stride"], recipe["none"]
     shared = 0 if none else max(0, width - reach)
     return two_level(recipe["favoured"], width, reach + width + none * width, shared)
 
 
-def _duchi(recipe: Recipe) -> Law:
+def _duchi(recipe: Recipe) -> Law | None:
     """Random rounding to an end, then a choice: a mixture of answers reveals no more than they do."""
     return two_level(recipe["favoured"], 1, 2 + recipe["none"], 0)
 
 
-def _hybrid(recipe: Recipe) -> Law:
+def _hybrid(recipe: Recipe) -> Law | None:
     share = Fraction(recipe["odds"], ODDS)
     return _mixed([(share, _window(recipe["window"])), (1 - share, _duchi(recipe["duchi"]))])
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from lapwing.server.opening import open_survey
 from lapwing.survey.collecting import Rule, open_store
 from lapwing.survey.planning import Design, design
 from lapwing.survey.planning.report_file import read_reports
 from lapwing.survey.questionnaire import load
+from lapwing.survey.respondent.offered import fingerprint
 from support.shell import Shell
 
 SMALL = """\
@@ -90,12 +93,27 @@ def test_a_plan_can_be_read_by_programs(shell: Shell, small: Path) -> None:
 def test_a_check_can_be_read_by_programs(shell: Shell, small: Path) -> None:
     found = shell.good("survey", "check", small, "--json").json
     assert len(found["digest"]) == 64
+    assert found["fingerprint"] is None, "there is no key before it is served"
     assert found["survey"]["questions"][0]["labels"] == ["yes", "no"]
+
+
+def test_a_check_shows_what_the_server_shows(shell: Shell, small: Path) -> None:
+    opened = open_survey(small)
+    expected = fingerprint(opened.desk.digest, opened.desk.key.public)
+    opened.desk.close()
+    told = shell.good("survey", "check", small).out
+    assert f"The fingerprint of this survey and its key: {expected}\n" in told
+    assert shell.good("survey", "check", small, "--json").json["fingerprint"] == expected
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (("invite", "--to", "gone.txt"), "gone.txt cannot be read"),
+        (("invite", "--to", "."), "cannot be read"),
+        (("invite", "--count", "1", "--out", "no/such/f"), "no/such/f cannot be written"),
+        (("invite", "--count", "1", "--base", "http://example.org"), "https://"),
+        (("serve", "--host", "\x7f odd", "--behind-tls-proxy", "--port", "0"), "cannot be served"),
         (("plan", "--n", "0"), "n"),
         (("plan", "--n", "100", "--margin", "2"), "margin"),
         (("plan", "--n", "100", "--confidence", "1"), "confidence"),
@@ -112,6 +130,13 @@ def test_what_is_asked_wrongly_is_answered_in_one_line(
     assert done.code == 2
     assert expected in done.error
     assert "Traceback" not in done.error
+
+
+def test_a_port_that_is_taken_is_bad_input(shell: Shell, small: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = shell("survey", "serve", small, "--port", str(taken.getsockname()[1]))
+    assert done.code == 2
+    assert "Address already in use" in done.error
 
 
 def test_a_survey_that_is_not_there_is_told_so(shell: Shell, tmp_path: Path) -> None:

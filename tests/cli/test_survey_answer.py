@@ -20,6 +20,10 @@ from lapwing.errors import BadParameter, BadValue
 from lapwing.survey.planning import design
 from lapwing.survey.planning.report_file import read_reports
 from lapwing.survey.questionnaire import load
+from lapwing.survey.respondent.offered import digest, fingerprint
+from lapwing.survey.respondent.sending import Server
+from support.shell import Shell
+from support.spoiled_surveys import SPOILED, spoiled
 from support.survey_site import EVERY_KIND, Site, one_question
 
 app = typer.Typer()
@@ -103,6 +107,112 @@ def test_nothing_is_written_over(tmp_path: Path, site: Site) -> None:
     with pytest.raises(BadParameter, match="nothing is written over"):
         run(tmp_path, site.file, "--out", out, "--answer", "shop=yes")
     assert out.read_text() == "mine"
+
+
+def test_equal_reports_of_two_people_are_two_different_files(tmp_path: Path, site: Site) -> None:
+    contents = set()
+    for person in range(2):
+        folder = tmp_path / str(person)
+        for number in range(2):
+            run(folder, site.file, "--out", tmp_path / f"{person}.{number}", "--answer", "shop=yes")
+        first, again = ((tmp_path / f"{person}.{number}").read_bytes() for number in range(2))
+        assert first == again
+        contents.add(first.partition(b"\n")[0])
+        assert len(read_reports(tmp_path / f"{person}.0", site.design)) == 1
+    assert len(contents) == 2
+
+
+def test_the_fingerprint_is_shown_before_the_coins_are_thrown(tmp_path: Path, site: Site) -> None:
+    public, key = Server(site.address).survey()
+    shown = fingerprint(digest(public), key)
+    told = run(tmp_path, site.link(), "--answer", "shop=yes")
+    assert told.index(shown) < told.index("Compare this with others who were invited") < told.index("Sent.")
+    by_file = run(tmp_path / "other", site.file, "--send", site.link(), "--answer", "shop=yes")
+    assert shown in by_file
+    alone = run(tmp_path / "alone", site.file, "--out", tmp_path / "report", "--answer", "shop=yes")
+    assert f"The digest of this survey: {digest(public)[:4]} {digest(public)[4:8]}" in alone
+
+
+def test_a_file_must_be_the_survey_that_the_link_leads_to(tmp_path: Path, site: Site) -> None:
+    file = tmp_path / "survey.toml"
+    file.write_text(one_question(text="Is it not?"))
+    with pytest.raises(BadParameter, match="another survey than this file"):
+        run(tmp_path, file, "--send", site.link(), "--answer", "shop=yes")
+
+
+def test_a_second_person_does_not_see_the_first_one_s_report(tmp_path: Path, site: Site) -> None:
+    mine = site.link()
+    assert "the coins made of it" in run(tmp_path, mine, "--answer", "shop=yes")
+    told = run(tmp_path, site.link(), "--answer", "shop=yes")
+    assert "another invitation" in told
+    assert "the coins made of it" not in told
+    assert "shop:" not in told
+    assert "the coins made of it" in run(tmp_path, mine)
+
+
+UNSEEN = "\x1b[2J\x1b[8m\r\x07\x9b1A\u202e\u200b\ue000\ud800\U000e0001"
+
+
+def test_nothing_of_a_survey_can_steer_the_terminal(tmp_path: Path, site: Site) -> None:
+    public = site.design.public()
+    public.update(title=f"T{UNSEEN}", text=f"one\ntwo{UNSEEN}")
+    public["questions"][0].update(text=f"Q{UNSEEN}", labels=[f"yes{UNSEEN}", "no", "no answer"])
+    saved = tmp_path / "survey.json"
+    saved.write_text(json.dumps(public))
+    with pytest.raises(BadValue) as caught:
+        run(tmp_path, saved, "--out", tmp_path / "report", "--answer", "shop=perhaps")
+    assert not set(UNSEEN) - set("[2J8m1A") & set(str(caught.value))
+    told = run(tmp_path, saved, "--out", tmp_path / "report", "--answer", "shop=no")
+    assert not set(UNSEEN) - set("[2J8m1A") & set(told)
+    assert "one\ntwo\N{REPLACEMENT CHARACTER}[2J" in told
+    assert "yes\N{REPLACEMENT CHARACTER}[2J" in told
+
+
+DEEP = "[" * 200_000
+BAD_FILES = {
+    "deep": DEEP,
+    "deep and whole": DEEP + "]" * 200_000,
+    "endless": '{"report_size": Infinity}',
+    "no table": "7",
+    "a broken recipe": '{"survey": {"questions": [{"recipe": 5}]}}',
+    "a list": '{"survey": {"ask": [1]}}',
+    "large": " " * (16 << 20) + "{}",
+}
+
+
+@pytest.mark.parametrize("content", BAD_FILES.values(), ids=BAD_FILES.keys())
+def test_files_that_are_no_survey_are_told_in_one_line(tmp_path: Path, shell: Shell, content: str) -> None:
+    saved = tmp_path / "survey.json"
+    saved.write_text(content)
+    told = shell("survey", "answer", saved, "--out", tmp_path / "out", "--folder", tmp_path / "device")
+    assert told.code == 2
+    assert told.error.count("\n") == 1
+    assert told.out == ""
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "https://[/#A", "http://[::1]:x/#A", "https://a..b/#A", f"https://{'a' * 300}/#A",
+        "https://xn--\u2603/#x", "https://exa mple/#A", "http://127.0.0.1:99999/#A", "https:///#A",
+    ],
+)  # fmt: skip
+def test_links_that_lead_nowhere_are_told_in_one_line(tmp_path: Path, shell: Shell, link: str) -> None:
+    told = shell("survey", "answer", link, "--folder", tmp_path / "device")
+    assert told.code == 2
+    assert told.error.count("\n") == 1
+
+
+@pytest.mark.parametrize("how", ["a day's step of 0", "a step of 0", "a size beyond all memory"])
+def test_a_survey_that_is_not_in_order_is_told_in_one_line(
+    tmp_path: Path, shell: Shell, site: Site, how: str
+) -> None:
+    saved = tmp_path / "survey.json"
+    saved.write_text(json.dumps(spoiled(site.design.public(), SPOILED[how])))
+    told = shell("survey", "answer", saved, "--out", tmp_path / "out", "--folder", tmp_path / "device")
+    assert told.code == 2
+    assert told.error.count("\n") == 1
+    assert "not in order" in told.error
 
 
 def test_at_a_terminal_it_asks_until_an_answer_is_possible(tmp_path: Path, site: Site) -> None:

@@ -102,7 +102,7 @@ class TestThePowerFails:
     """At any moment of a recorded run: what a disk would have kept holds all that was acknowledged."""
 
     def lost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instead: dict[str, str]) -> int:
-        """In how many of all cases an acknowledged report is missing."""
+        """In how many of all cases an acknowledged report is missing, or the file is broken."""
         own = tmp_path / "own"
         own.mkdir()
         with recorded(monkeypatch, instead=instead, checkpoint_after=6) as disk:
@@ -125,13 +125,15 @@ class TestThePowerFails:
         return missing
 
     def holds(self, folder: Path, told: list[str]) -> bool:
+        """Whether all is there that somebody was told, and nothing that nobody sent."""
         tokens = [token_hash(k.encode()) for k in told]
         shelf = Shelf.of(SQLITE, folder)
-        store = shelf.open()
         try:
-            found = store.stored(tokens)
-            assert len(read(store)) == store.state().reports <= len(told) + 1
-            return found == set(tokens)
+            store = shelf.open()
+            is_whole = len(read(store)) == store.state().reports <= len(told) + 1
+            return is_whole and store.stored(tokens) == set(tokens)
+        except Unavailable:
+            return False  # not even a database
         finally:
             shelf.close()
 
@@ -192,6 +194,30 @@ class TestAFullDisk:
             shelf.close()
 
     def test_gives_no_signature_that_it_could_not_keep(self, tmp_path: Path) -> None:
+        folder = tmp_path / "disk"
+        folder.mkdir()
+        with small_disk(folder, "1m"):
+            shelf = Shelf.of(SQLITE, folder)
+            store = shelf.open()
+            invitations = [new_invitation() for _ in range(200)]
+            store.admit(invitations)
+            fill(folder / "balloon")
+            kept, refused = [], []
+            for invitation in invitations:
+                wish = invitation_hash(invitation), blinded_hash(invitation.encode())
+                try:
+                    assert store.keep([wish], NO_RULE, TODAY) == [Verdict.NEW]
+                    kept.append(wish)
+                except Unavailable:
+                    refused.append(wish)
+            assert refused
+            for hashed, what in kept:
+                assert store.signed(hashed) == what
+            for hashed, _ in refused:
+                assert store.signed(hashed) is Verdict.NEW
+            shelf.close()
+
+    def test_has_room_for_the_use_of_every_invitation_that_was_admitted(self, tmp_path: Path) -> None:
         shelf = Shelf.of(SQLITE, tmp_path)
         store = shelf.open()
         invitations = [new_invitation() for _ in range(200)]
@@ -199,39 +225,41 @@ class TestAFullDisk:
         run = store._connection.execute  # type: ignore[attr-defined]
         [(pages,)] = run("PRAGMA page_count")
         run(f"PRAGMA max_page_count = {pages}").fetchall()
-        kept, refused = [], []
-        for invitation in invitations:
-            wish = invitation_hash(invitation), blinded_hash(invitation.encode()), bytes(256)
-            try:
-                assert store.keep([wish], NO_RULE, TODAY) == [Verdict.NEW]
-                kept.append(wish)
-            except Unavailable:
-                refused.append(wish)
-        assert refused
-        for hashed, what, signature in kept:
-            assert store.signed(hashed) == (what, signature)
-        for hashed, _, _ in refused:
-            assert store.signed(hashed) is Verdict.NEW
+        more = [new_invitation() for _ in range(2000)]
+        with pytest.raises(Unavailable, match="full"):
+            store.admit(more)
+        assert store.invitations() == (200, 0)
+        wishes = [(invitation_hash(one), blinded_hash(one.encode())) for one in invitations]
+        assert store.keep(wishes, NO_RULE, TODAY) == [Verdict.NEW] * 200
         shelf.close()
 
 
-def test_a_report_that_is_not_whole_is_never_read(tmp_path: Path) -> None:
-    """Whatever was torn by a crash in the middle of a commit is not there at all."""
-    shelf = Shelf.of(SQLITE, tmp_path)
-    store = shelf.open()
-    for k in range(50):
-        store.accept([(token_hash(b"%d" % k), KINDS[k % 4])], NO_RULE, TODAY)
-    log = Path(f"{shelf.where}-wal").read_bytes()
-    main = Path(shelf.where).read_bytes()
-    for size in range(0, len(log), 4096 // 2 + 7):
-        copy = tmp_path / f"copy {size}"
-        copy.mkdir()
-        (copy / "survey.reports").write_bytes(main)
-        (copy / "survey.reports-wal").write_bytes(log[:size])
-        place = Shelf.of(SQLITE, copy)
-        found = place.open()
-        rows = read(found)
-        assert rows.shape == (found.state().reports, SIZE)
-        assert {bytes(row) for row in rows} <= set(KINDS)
-        place.close()
-    shelf.close()
+def test_a_report_that_is_not_whole_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever was torn by a crash in the middle of a commit is not there at all, also as tables grow."""
+    own, images = tmp_path / "own", tmp_path / "images"
+    own.mkdir()
+    with recorded(monkeypatch, instead={}, checkpoint_after=6) as disk:
+        shelf = Shelf.of(SQLITE, own)
+        store = shelf.open()
+        for start in range(0, 300, 50):
+            batch = [(token_hash(b"%d" % k), KINDS[k % 4]) for k in range(start, start + 50)]
+            store.accept(batch, NO_RULE, TODAY)
+            disk.record.append(Told(str(start + 50)))
+        shelf.close()
+    sizes = set()
+    for keep in (Keep(), KeepAll(), KeepBegun(), *map(KeepSome, range(3))):
+        for moment in disk.moments():
+            if told := disk.told_by(moment):
+                shutil.rmtree(images, ignore_errors=True)
+                images.mkdir()
+                lay_out(disk.left(moment, keep), own, images)
+                place = Shelf.of(SQLITE, images)
+                found = place.open()
+                rows = read(found)
+                assert rows.shape == (found.state().reports, SIZE)
+                assert int(told[-1]) <= len(rows) <= int(told[-1]) + 50
+                assert len(rows) % 50 == 0
+                assert {bytes(row) for row in rows} <= set(KINDS)
+                sizes.add(len(rows))
+                place.close()
+    assert sizes == {50, 100, 150, 200, 250, 300}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from lapwing.survey.respondent.offered import read
+from lapwing.survey.respondent.offered import digest, read
 from support.browser import Visit, Visitor, chromium, fill, visiting
 from support.survey_site import EVERY_KIND, Site, one_question
 
@@ -183,6 +183,7 @@ def _rewritten(change: Callable[[dict[str, Any]], None]) -> Callable[[Route], No
     def handle(route: Route) -> None:
         found = route.fetch().json()
         change(found["survey"])
+        found["digest"] = digest(found["survey"])  # an owner who lies does so with care
         route.fulfill(json=found)
 
     return handle

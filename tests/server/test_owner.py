@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from lapwing.errors import BadParameter, BadValue, OverBudget, Unavailable
+from lapwing.errors import BadParameter, BadValue, OverBudget
 from lapwing.survey.collecting import open_store, read
 from lapwing.survey.credentials import PublicKey, blind, prepare
 from lapwing.survey.invitations import ACCOUNT, mark_of, open_ledger
@@ -53,7 +53,7 @@ def served(file: Path) -> Iterator[tuple[str, int]]:
     assert process.stdout is not None
     try:
         told = [process.stdout.readline() for _ in range(3)]
-        assert re.match("The key that respondents can compare: [0-9a-f]{4} ", told[1])
+        assert re.fullmatch(r"The fingerprint of this survey and its key:( [0-9a-f]{4}){8}\n", told[1])
         assert told[2].startswith("0 reports so far. It ends after 30 reports")
         found = re.search(r"http://(127\.0\.0\.1):(\d+)/", told[0])
         assert found
@@ -166,10 +166,43 @@ class TestInviting:
     def test_what_makes_no_sense_is_refused(self, file: Path, tmp_path: Path) -> None:
         with pytest.raises(BadParameter, match="or a count"):
             command("invite", file)
-        with pytest.raises(BadParameter, match="base"):
-            command("invite", file, "--count", 2, "--base", "survey.example.org")
-        with pytest.raises(Unavailable, match="No such file"):
+        with pytest.raises(BadParameter, match="No such file"):
             command("invite", file, "--to", tmp_path / "none.txt")
+        with pytest.raises(BadParameter, match="Is a directory"):
+            command("invite", file, "--to", tmp_path)
+        with pytest.raises(BadParameter, match="No such file"):
+            command("invite", file, "--count", 2, "--out", tmp_path / "no" / "such")
+        with open_ledger(load(file)) as ledger:
+            assert len(ledger.blocks(ACCOUNT)) == 1  # nobody was charged
+
+    @pytest.mark.parametrize(
+        "base",
+        [
+            "survey.example.org", "ftp://survey.example.org", "https://", "https://x y", "https://x\n",
+            "https://x\t", "https://x/?a=b", "https://x/#", "https://me@x", "https://x:port", "https://[x",
+            "http://survey.example.org", "http://127.0.0.1.example.org", "https://exämple.org", "",
+        ],
+    )  # fmt: skip
+    def test_an_address_that_cannot_begin_a_link_is_refused_before_anything_is_made(
+        self, file: Path, tmp_path: Path, base: str
+    ) -> None:
+        with pytest.raises(BadParameter, match="base"):
+            command("invite", file, "--count", 2, "--base", base)
+        assert list(tmp_path.iterdir()) == [file]
+
+    @pytest.mark.parametrize("base", ["http://localhost:8000", "http://[::1]:9/", "https://x.example/a/"])
+    def test_an_address_begins_each_link(self, file: Path, base: str) -> None:
+        assert command("invite", file, "--count", 1, "--base", base).startswith(f"{base.rstrip('/')}/#")
+
+    def test_a_copy_of_a_survey_gives_nobody_a_new_life(self, file: Path, tmp_path: Path) -> None:
+        people, copy = tmp_path / "people.txt", tmp_path / "copy.toml"
+        people.write_text("ann\n")
+        copy.write_text(file.read_text().replace('"canteen"', '"copy"'))
+        command("invite", file, "--to", people)
+        command("invite", copy, "--to", people)
+        with pytest.raises(OverBudget, match="ε 1 is left"):
+            command("invite", copy, "--to", people, "--again")
+        assert (tmp_path / "respondents.ledger").is_file()
 
 
 class TestCollecting:
@@ -186,6 +219,16 @@ class TestCollecting:
         assert "Took 0 of 20" in command("collect", file, mailed, "--again")
         with open_ledger(made.survey) as ledger:
             assert len(ledger.blocks(ACCOUNT)) == 1 + 30  # only what was taken is charged
+
+    def test_alike_files_of_seven_devices_count_seven(self, file: Path, tmp_path: Path) -> None:
+        made = design(load(file))
+        alike = reports_of(made, 1)
+        for device in range(7):
+            path = tmp_path / f"{device}.report"
+            write_reports(path, made, alike)
+            for _ in range(2):
+                found = json.loads(command("collect", file, path, "--json"))
+        assert found == {"file": 1, "taken": 0, "reports": 7}
 
     def test_P2_a_file_with_an_impossible_report_is_refused_whole(self, file: Path, tmp_path: Path) -> None:
         made, mailed = design(load(file)), tmp_path / "mailed.reports"

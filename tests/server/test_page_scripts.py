@@ -9,18 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route
+from playwright.sync_api import Page
 
-from lapwing.server.files import PAGES, TYPES
+from lapwing.errors import BadParameter
 from lapwing.survey.randomizers import from_recipe
 from lapwing.survey.throwing import inputs
-from support.browser import chromium
+from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
 
 SURVEY = Path(__file__).parents[1] / "survey"
 VECTORS = json.loads((SURVEY / "vectors.json").read_text())
 RFC = json.loads((SURVEY / "rfc9474.json").read_text())
-HOME = "https://page.test/"
 WALK = """async ([recipe, answer, most]) => {
   const { throwCoins } = await import("/throw.js");
   const found = [];
@@ -49,21 +48,10 @@ WALK = """async ([recipe, answer, most]) => {
 }"""
 
 
-def _serve(route: Route) -> None:
-    path = PAGES / route.request.url.removeprefix(HOME)
-    if path.is_file():
-        route.fulfill(body=path.read_bytes(), content_type=TYPES[path.suffix])
-    else:
-        route.fulfill(body="<!DOCTYPE html><title>empty</title>", content_type="text/html")
-
-
 @pytest.fixture(scope="module")
 def page() -> Iterator[Page]:
     with chromium() as browser:
-        page = browser.new_page()
-        page.route("**/*", _serve)
-        page.goto(HOME + "empty")
-        yield page
+        yield scripts_page(browser)
 
 
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda recipe: f"{recipe['kind']}")
@@ -160,6 +148,10 @@ WRONG: tuple[Any, ...] = (
     {"kind": "projective", "prime": 9, "dimension": 3, "options": 4, "favoured": 9},
     {"kind": "projective", "prime": 2, "dimension": 2, "options": 4, "favoured": 9},
     {"kind": "unary", "options": 4, "one": 1 << 47, "zero": 0},
+    {"kind": "unary", "options": 4, "one": 1 << 47, "zero": 1 << 47},
+    {"kind": "choice", "options": 4, "favoured": 1 << 46},
+    {"kind": "bits", "options": 2, "favoured": 1 << 47},
+    {"kind": "projective", "prime": 2147483647, "dimension": 4, "options": 2, "favoured": 9 << 44},
     {"kind": "window", "steps": 3, "stride": 0, "width": 2, "none": 0, "favoured": 9},
     {"kind": "duchi", "steps": 3, "none": 2, "favoured": 9},
     {"kind": "hybrid", "odds": 9, "window": {"kind": "duchi", "steps": 3, "none": 0, "favoured": 9}},
@@ -172,7 +164,8 @@ WRONG: tuple[Any, ...] = (
 
 def test_recipes_that_are_out_of_order_are_refused(page: Page) -> None:
     script = """async (recipes) => {
-      const { BadSurvey, ratio } = await import("/price.js");
+      const { BadSurvey } = await import("/recipes.js");
+      const { ratio } = await import("/price.js");
       return recipes.map((recipe) => {
         try {
           ratio(recipe);
@@ -183,6 +176,9 @@ def test_recipes_that_are_out_of_order_are_refused(page: Page) -> None:
       });
     }"""
     assert page.evaluate(script, list(WRONG)) == ["refused"] * len(WRONG)
+    for recipe in WRONG:
+        with pytest.raises(BadParameter):
+            from_recipe(recipe)
 
 
 def test_the_browser_coins_take_bytes_as_in_python(page: Page) -> None:
@@ -232,7 +228,7 @@ def test_blind_signatures_are_those_of_the_standard(page: Page) -> None:
     factor = pow(int(RFC["inv"], 16), -1, n).to_bytes(len(RFC["n"]) // 2, "big")
     script = """async ([rfc, factor]) => {
       const { blind, finalize, fromHex, publicKey, toHex } = await import("/blind.js");
-      const key = publicKey(rfc);
+      const key = publicKey({ n: rfc.n, e: rfc.e });
       const draws = [fromHex(rfc.salt), fromHex(factor)];
       const prepared = fromHex(rfc.prepared_msg);
       const { blinded, inverse } = await blind(prepared, key, () => draws.shift());

@@ -19,7 +19,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from lapwing.errors import BadParameter, Unavailable
+from lapwing.errors import BadParameter
 from lapwing.server.app import create_app
 from lapwing.server.running import require_private, serve
 from support import postgres
@@ -128,8 +128,14 @@ class TestTheAddress:
         (tmp_path / "other").mkdir()
         app = create_app(desk(Shelf.of("sqlite", tmp_path / "other").open()), PUBLIC)
         _, port = process.host_and_port
-        with pytest.raises(Unavailable, match="cannot be served"):
+        with pytest.raises(BadParameter, match="cannot be served: Address already in use"):
             serve(app, host="127.0.0.1", port=port, ready=print)
+
+    @pytest.mark.parametrize("host", ["\ud800", "a\0b", "ä" * 70, "no such host", "8.8.8.8"])
+    def test_what_is_no_address_of_ours_is_told(self, tmp_path: Path, host: str) -> None:
+        app = create_app(desk(Shelf.of("sqlite", tmp_path).open()), PUBLIC)
+        with pytest.raises(BadParameter, match="cannot be served"):
+            serve(app, host=host, port=0, behind_tls_proxy=True, ready=print)
 
 
 class TestTheEnd:

@@ -10,8 +10,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
+from lapwing.server.files import PAGES, TYPES
+
+HOME = "https://page.test/"
 SUBMIT = "Throw the coins and send"
 
 
@@ -27,6 +30,22 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def _serve(route: Route) -> None:
+    path = PAGES / route.request.url.removeprefix(HOME)
+    if path.is_file():
+        route.fulfill(body=path.read_bytes(), content_type=TYPES[path.suffix])
+    else:
+        route.fulfill(body="<!DOCTYPE html><title>empty</title>", content_type="text/html")
+
+
+def scripts_page(browser: Browser) -> Page:
+    """An empty page beside the page's scripts, which can import them."""
+    page = browser.new_page()
+    page.route("**/*", _serve)
+    page.goto(HOME + "empty")
+    return page
 
 
 class Visitor:
@@ -55,7 +74,7 @@ class Visitor:
     def open(self, link: str) -> Page:
         self.page.goto("about:blank")  # a link that differs only after the # would load nothing
         self.page.goto(link)
-        self.page.wait_for_selector("form, .refusal, dl, #view button")
+        self.page.wait_for_selector("form, .refusal, dl, #answered, #view button")
         return self.page
 
     def submit(self) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 
-from lapwing.server.app import create_app
+from lapwing.server.app import PATIENCE, create_app
+from lapwing.server.connections import Limits
 from lapwing.server.running import serve
 from lapwing.survey.collecting import Desk, Rule, open_store
 from lapwing.survey.credentials import SigningKey
@@ -142,8 +143,10 @@ def main(order: dict[str, Any]) -> None:
     rule = Rule(order.get("stop_after"), until)
     desk = Desk(store, SigningKey.load(order["key"]), DIGEST, SIZE, small, rule)
     tls = {name: Path(order[name]) for name in ("certificate", "tls_key") if name in order}
+    patience = order.get("patience", PATIENCE)
     serve(
-        create_app(desk, PUBLIC, has_tls=bool(tls)),
+        create_app(desk, PUBLIC, has_tls=bool(tls), patience=patience),
+        limits=Limits(**order.get("limits", {})),
         host="127.0.0.1",
         port=order.get("port", 0),
         certificate=tls.get("certificate"),

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from lapwing.survey.respondent import Respondent
 from lapwing.survey.respondent.offered import digest, read
 from lapwing.survey.respondent.words import odds_in_words, sent_in_words
 from support.faults import dies_at
+from support.spoiled_surveys import SPOILED
+from support.spoiled_surveys import spoiled as spoiled_survey
 from support.survey_site import EVERY_KIND, one_question
 
 Public = dict[str, Any]
@@ -133,31 +134,11 @@ def test_what_the_owner_says_about_price_and_odds_is_not_believed(tmp_path: Path
         Respondent(tmp_path / "me").answer(lying, YES)
 
 
-def _recipe(**more: Any) -> Callable[[Public], None]:
-    return lambda public: public["questions"][0]["recipe"].update(more)
-
-
-WRONG: dict[str, Callable[[Public], Any]] = {
-    "a certain coin": _recipe(favoured=1 << 48),
-    "an unknown recipe": _recipe(kind="trust_me"),
-    "too many options": _recipe(options=9),
-    "an unknown kind": lambda public: public["questions"][0].update(kind="essay"),
-    "no questions": lambda public: public.update(questions=[]),
-    "asks nobody": lambda public: public.update(ask="some"),
-    "too small": lambda public: public.update(report_size=1),
-    "no lifetime": lambda public: public.pop("lifetime"),
-    "no list": lambda public: public.update(questions=7),
-}
-
-
-@pytest.mark.parametrize("spoil", WRONG.values(), ids=WRONG.keys())
-def test_a_survey_that_is_not_in_order_is_not_answered(
-    tmp_path: Path, single: Public, spoil: Callable[[Public], Any]
-) -> None:
-    spoil(single)
-    device = Respondent(tmp_path / "me")
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_survey_that_is_not_in_order_is_not_answered(tmp_path: Path, single: Public, how: str) -> None:
+    device, wrong = Respondent(tmp_path / "me"), spoiled_survey(single, SPOILED[how])
     with pytest.raises(BadValue, match="not in order"):
-        device.answer(single, YES)
+        device.answer(wrong, YES)
     assert device.spent == 0
 
 

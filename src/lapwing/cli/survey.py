@@ -73,14 +73,27 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     from lapwing.survey.planning.design import epsilon_text  # noqa: PLC0415
 
     found = designed(file)
+    shown = fingerprint_of(found)
     if as_json:
-        print_json({"digest": found.digest, "survey": found.public()})
+        print_json({"digest": found.digest, "fingerprint": shown, "survey": found.public()})
         return
     count = len(found.parts)
     asked = "all are asked" if found.asks_all else "each respondent is asked one at random"
     print(f"{file} is in order: {f'{count} questions, {asked}' if count > 1 else 'one question'}.")
     print(f"A respondent loses at most ε {epsilon_text(found.epsilon)}. It ends {found.survey.stops}.")
     print(f"Digest {found.digest}")
+    if shown is not None:
+        print(f"The fingerprint of this survey and its key: {shown}")
+
+
+def fingerprint_of(made: Design) -> str | None:
+    """What respondents can compare, of the survey and its key; None before its key was made."""
+    from lapwing.survey.collecting import known_key  # noqa: PLC0415
+    from lapwing.survey.respondent.offered import fingerprint  # noqa: PLC0415
+
+    survey = made.survey
+    key = known_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
+    return None if key is None else fingerprint(made.digest, key.public)
 
 
 @app.command()

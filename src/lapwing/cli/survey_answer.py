@@ -5,10 +5,11 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,11 +20,12 @@ from lapwing.cli.opened import plainly
 from lapwing.errors import BadParameter, BadValue
 
 if TYPE_CHECKING:
+    from lapwing.survey.credentials import PublicKey
     from lapwing.survey.respondent import Respondent
     from lapwing.survey.respondent.offered import Asked, Offered
 
 LISTS = ("several", "ranking")
-_LARGEST = 64 << 20
+UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
 _LISTED = 40
 
 
@@ -57,7 +59,7 @@ def answer(
     to one survey always the same report.
     """
     from lapwing.survey.respondent import Respondent  # noqa: PLC0415
-    from lapwing.survey.respondent.offered import read  # noqa: PLC0415
+    from lapwing.survey.respondent.offered import fingerprint, read  # noqa: PLC0415
 
     link = survey if _is_link(survey) else send
     if (link is None) == (out is None):
@@ -65,26 +67,46 @@ def answer(
     if out is not None and out.exists():
         raise BadParameter("out", f"{out} exists: nothing is written over")
     url, invitation = _address(link) if link is not None else ("", "")
-    public = _public(survey, url)
-    offered = read(public)
-    device = Respondent(folder or Path(typer.get_app_dir("lapwing")) / "device")
-    if device.answered(public) is None:
-        _show(device, public, offered)
-        values = _values(device, public, offered, answers or [])
-        if not yes and not answers and not typer.confirm("\nThrow the coins and send?"):
-            print("Nothing was thrown and nothing was sent.")
-            return
-        report = device.answer(public, values)
-    else:
-        print("This device has answered this survey. Its report is used again as it is.")
-        report = device.answer(public, {})
-    if out is not None:
-        _write(out, offered, report)
-        print(f"The report is in {out}. It says nothing about you that the odds do not allow.")
-    else:
-        device.send(url, invitation)
-        _tell(offered, report)
+    with _seen():
+        public, key = _public(survey, url)
+        offered = read(public)
+        device = Respondent(folder or Path(typer.get_app_dir("lapwing")) / "device")
+        if device.answered(public) is None:
+            _show(device, public, offered, key)
+            values = _values(device, public, offered, answers or [])
+            if not yes and not answers and not typer.confirm("\nThrow the coins and send?"):
+                print("Nothing was thrown and nothing was sent.")
+                return
+            report = device.answer(public, values)
+        else:
+            print("This device has answered this survey. Its report is used again as it is.")
+            report = device.answer(public, {})
+        if out is not None:
+            _write(out, offered, report, device.mark(public))
+            print(f"The report is in {out}. It says nothing about you that the odds do not allow.")
+        else:
+            device.send(url, invitation, shown=None if key is None else fingerprint(offered.digest, key))
+            _tell(offered, report, mine=device.is_of(public, invitation))
     print(f"Left of this device's account: ε {_rounded(device.left)} of {_rounded(device.lifetime)}.")
+
+
+def _clean(text: str) -> str:
+    """A text of a survey for the terminal: what would steer it, or hide something, is replaced."""
+    return "".join(
+        letter
+        if letter == "\n" or unicodedata.category(letter) not in UNSEEN
+        else "\N{REPLACEMENT CHARACTER}"
+        for letter in text
+    )
+
+
+@contextmanager
+def _seen() -> Iterator[None]:
+    """Complaints may quote a survey's options: they are cleaned, too."""
+    try:
+        yield
+    except BadValue as error:
+        raise BadValue(_clean(str(error))) from None
 
 
 def _is_link(text: str) -> bool:
@@ -98,53 +120,72 @@ def _address(link: str) -> tuple[str, str]:
     return url, invitation
 
 
-def _public(survey: str, url: str) -> dict[str, Any]:
-    """What the survey tells respondents, from wherever it comes."""
-    if _is_link(survey):
+def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
+    """What the survey tells respondents, from wherever it comes, and the key if a server is asked."""
+    key: PublicKey | None = None
+    served: dict[str, Any] | None = None
+    if url:
         from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
 
-        with Server(url) as server:
-            return server.survey()[0]
-    path = Path(survey)
+        served, key = Server(url).survey()
+    if _is_link(survey):
+        assert served is not None
+        return served, key
+    found = _from_file(Path(survey))
+    if served is not None and served != found:
+        raise BadParameter("send", "leads to another survey than this file, or to an earlier form of it")
+    return found, key
+
+
+def _from_file(path: Path) -> dict[str, Any]:
     if path.suffix == ".toml":
         from lapwing.survey.planning import design  # noqa: PLC0415
         from lapwing.survey.questionnaire import load  # noqa: PLC0415
 
         return design(load(path)).public()
-    if not path.is_file():
-        raise BadParameter("survey", f"there is no file {path}")
-    with plainly(), path.open("rb") as file:
-        raw = file.read(_LARGEST)
+    from lapwing.survey.respondent.exactly import LARGEST_SURVEY, parsed  # noqa: PLC0415
+
+    with plainly():
+        if not path.is_file():
+            raise BadParameter("survey", f"there is no file {path}")
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_SURVEY + 1)
     try:
-        found = json.loads(raw)
-    except ValueError:
-        found = None
+        found = parsed(raw)
+    except BadValue as error:
+        raise BadParameter("survey", f"{path}: {error}") from None
     if not isinstance(found, dict):
         raise BadParameter("survey", f"{path} must be a survey file (.toml) or a saved survey.json")
     inner = found.get("survey", found)
-    return dict(inner) if isinstance(inner, Mapping) else found
+    return inner if isinstance(inner, dict) else found
 
 
 def _rounded(epsilon: Fraction) -> str:
     return f"{float(epsilon):.4g}"
 
 
-def _show(device: Respondent, public: Mapping[str, Any], offered: Offered) -> None:
+def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, key: PublicKey | None) -> None:
     """Everything that there is to know before a coin is thrown."""
+    from lapwing.survey.respondent.offered import fingerprint, grouped  # noqa: PLC0415
     from lapwing.survey.respondent.words import odds_in_words  # noqa: PLC0415
 
-    print(f"{offered.title}\n\n{offered.text}")
+    print(_clean(f"{offered.title}\n\n{offered.text}"))
     places = device.asked(public)
     if not offered.asks_all:
         print(f"\nBy coin, you are asked one of the {len(offered.questions)} questions of this survey.")
     for place in places:
         question = offered.questions[place]
-        print(f"\n{question.name}: {question.text}")
-        print(f"  Answer: {_how(question)}")
+        print(_clean(f"\n{question.name}: {question.text}"))
+        print(_clean(f"  Answer: {_how(question)}"))
         print("  What can be sent, and how likely it is:")
         for sentence in odds_in_words(question):
-            print(f"  - {sentence}")
+            print(_clean(f"  - {sentence}"))
     price = Fraction(offered.price, 10**9)
+    if key is None:
+        print(f"\nThe digest of this survey: {grouped(offered.digest[:32])}")
+    else:
+        print(f"\nThe fingerprint of this survey and its key: {fingerprint(offered.digest, key)}")
+    print("Compare this with others who were invited: it must be the same.")
     print(f"\nIt costs ε {_rounded(price)}. This device has ε {_rounded(device.left)} left, for life.")
 
 
@@ -215,25 +256,28 @@ def _asked_for(question: Asked, ask: Callable[[str], str]) -> object:
         try:
             question.coding.code(value)
         except BadValue as error:
-            print(f"  {error}")
+            print(_clean(f"  {error}"))
         else:
             return value
 
 
-def _write(path: Path, offered: Offered, report: bytes) -> None:
+def _write(path: Path, offered: Offered, report: bytes, mark: bytes) -> None:
     """A file of one report, as `lapwing survey collect` takes it."""
-    from lapwing.survey.planning.report_file import MARK  # noqa: PLC0415
+    from lapwing.survey.planning.report_file import head  # noqa: PLC0415
 
     with plainly():
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(file, "wb") as writing:
-            writing.write(MARK + offered.digest.encode() + b"\n" + report)
+            writing.write(head(offered.digest, mark) + report)
 
 
-def _tell(offered: Offered, report: bytes) -> None:
+def _tell(offered: Offered, report: bytes, *, mine: bool) -> None:
     """What was sent, in words. Only after it was sent: the coin must not decide who takes part."""
     from lapwing.survey.respondent.words import sent_in_words  # noqa: PLC0415
 
+    if not mine:
+        print("It was sent for another invitation, so what it says is not shown: one device, one person.")
+        return
     print("Sent. This is what the coins made of it:")
     for question, message in offered.parts(report):
-        print(f"  {question.name}: {sent_in_words(question, message)}")
+        print(_clean(f"  {question.name}: {sent_in_words(question, message)}"))

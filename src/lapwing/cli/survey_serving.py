@@ -49,8 +49,7 @@ def invite(
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
     from lapwing.survey import invitations  # noqa: PLC0415
 
-    if not base.startswith(("https://", "http://")) or "#" in base:
-        raise BadParameter("base", "must be an address such as https://survey.example.org")
+    _require_base(base)
     design = _designed(file)
     people = None if to is None else _ids(to)
     issued = 0
@@ -73,6 +72,26 @@ def invite(
     price = f"ε {float(design.epsilon):.4g}"
     told = f"Issued {issued:,} invitations, each charged {price} in {_ledger(design)}."
     print(told, file=sys.stderr if out is None else sys.stdout)
+
+
+def _require_base(base: str) -> None:
+    """An address that a link can begin with, which nobody can read along the way."""
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    from lapwing.server.running import is_loopback  # noqa: PLC0415
+
+    wrong = BadParameter("base", "must be an address such as https://survey.example.org")
+    if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
+        raise wrong
+    try:
+        found = urlsplit(base)
+        host, _ = found.hostname, found.port
+    except ValueError:
+        raise wrong from None
+    if found.scheme not in ("https", "http") or not host:
+        raise wrong
+    if found.scheme == "http" and not is_loopback(host):
+        raise BadParameter("base", "must begin with https:// unless it is this machine (127.0.0.1)")
 
 
 def _ledger(design: Design) -> str:
@@ -98,6 +117,7 @@ def serve(
     from lapwing.server.opening import open_survey  # noqa: PLC0415
     from lapwing.server.running import require_private  # noqa: PLC0415
     from lapwing.server.running import serve as run  # noqa: PLC0415
+    from lapwing.survey.respondent.offered import fingerprint  # noqa: PLC0415
 
     has_tls = tls_cert is not None
     require_private(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
@@ -107,7 +127,8 @@ def serve(
     def ready(address: str) -> None:
         state = opened.desk.reports.state()
         print(f"{opened.design.survey.title}: {address}")
-        print(f"The key that respondents can compare: {opened.desk.key.public.fingerprint}")
+        shown = fingerprint(opened.desk.digest, opened.desk.key.public)
+        print(f"The fingerprint of this survey and its key: {shown}")
         print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
 
     try:
@@ -150,7 +171,7 @@ def collect(
         invitations.open_ledger(design.survey) as ledger,
         working("collecting") as progress,
     ):
-        new = offline.new_ones(kept, offline.marked(found, again=again))
+        new = offline.new_ones(kept, offline.marked(found, offline.digest_of(reports), again=again))
         new = new[: _room(design, kept)]
         if new:
             invitations.charge_uninvited(design, ledger, len(new), progress)
@@ -212,11 +233,13 @@ def _room(design: Design, kept: Store) -> int | None:
 
 def _ids(path: Path) -> list[str]:
     """One person a line; empty lines do not count."""
-    with plainly():
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError:
-            raise BadParameter("to", f"{path} is not a text file") from None
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise BadParameter("to", f"{path} is not a text file") from None
+    except (OSError, ValueError) as error:  # a name with a zero in it is no OSError
+        why = getattr(error, "strerror", None) or "it is no name of a file"
+        raise BadParameter("to", f"{path} cannot be read ({why})") from None
     return [line.strip() for line in lines if line.strip()]
 
 
@@ -230,6 +253,8 @@ def _output(path: Path | None) -> Iterator[IO[str]]:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError:
         raise BadParameter("out", f"{path} exists: nothing is written over") from None
+    except OSError as error:
+        raise BadParameter("out", f"{path} cannot be written ({error.strerror})") from None
     with open(file, "w", encoding="utf-8") as output:
         yield output
         output.flush()

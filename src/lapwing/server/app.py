@@ -30,6 +30,8 @@ from lapwing.survey.collecting.store import Verdict
 
 VERSION = 1
 _ROOM = 1024  # for names, signs and spaces around the values of a request
+PATIENCE = 20.0  # seconds, for the content of a request
+_LET_GO = 1 << 20  # bytes that are too many are let pass, so that whoever sends them can read the reply
 _HEX = re.compile(r"([0-9a-f]{2})*")
 _JSON = "application/json"
 # It would tell others the time, the address and the failures of every request. No variable of the
@@ -47,7 +49,12 @@ _WRONG: Mapping[Verdict, tuple[int, str]] = {
     Verdict.CLOSED: (410, "the survey is closed"),
     Verdict.UNKNOWN: (403, "this invitation is not known"),
 }
-_PLAIN = {404: "there is nothing here", 405: "this cannot be asked so", 413: "this is too long", 415: _JSON}
+_PLAIN = {
+    404: "there is nothing here",
+    405: "this cannot be asked so",
+    408: "this took too long",
+    413: "this is too long",
+}
 
 
 class _Refused(Exception):
@@ -59,7 +66,9 @@ class _Refused(Exception):
         self.error = error
 
 
-def create_app(desk: Desk, public: Mapping[str, Any], *, has_tls: bool = False) -> FastAPI:
+def create_app(
+    desk: Desk, public: Mapping[str, Any], *, has_tls: bool = False, patience: float = PATIENCE
+) -> FastAPI:
     """The application of an open survey. `public` is what its design tells respondents."""
     known = {"survey": public, "digest": desk.digest, "key": desk.key.public.to_json(), "version": VERSION}
 
@@ -76,6 +85,7 @@ def create_app(desk: Desk, public: Mapping[str, Any], *, has_tls: bool = False) 
         lifespan=life,
         telemetry=_NO_TELEMETRY,
     )
+    app.state.patience = patience
     app.add_route("/report", _guarded(desk, _report), methods=["POST"])  # the most frequent comes first
     app.add_route("/sign", _guarded(desk, _sign), methods=["POST"])
     app.router.routes.append(json_route("/survey.json", json.dumps(known, ensure_ascii=True).encode()))
@@ -151,11 +161,7 @@ async def _fields(request: Request, names: set[str], longest: int) -> dict[str, 
     """The texts of a JSON object with exactly these names; not more than can belong to them is read."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise _Refused(415, f"the content must be {_JSON}")  # so no form of another site can send it
-    most, content = longest + _ROOM, b""
-    async for piece in request.stream():
-        content += piece
-        if len(content) > most:
-            raise _Refused(413, _PLAIN[413])
+    content = await _content(request, longest + _ROOM)
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -165,6 +171,24 @@ async def _fields(request: Request, names: set[str], longest: int) -> dict[str, 
     if not all(isinstance(value, str) for value in body.values()):
         raise BadValue("every value must be text")
     return body
+
+
+async def _content(request: Request, most: int) -> bytes:
+    """What was sent, if it is not too much and does not take too long."""
+    content, count = bytearray(), 0
+    try:
+        async with asyncio.timeout(request.app.state.patience):
+            async for piece in request.stream():
+                count += len(piece)
+                if count <= most:
+                    content += piece
+                elif count > _LET_GO:
+                    break
+    except TimeoutError:
+        raise _Refused(408, _PLAIN[408]) from None
+    if count > most:
+        raise _Refused(413, _PLAIN[413])
+    return bytes(content)
 
 
 def _bytes(body: Mapping[str, str], name: str, digits: int | None = None) -> bytes:

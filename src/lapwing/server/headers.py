@@ -33,14 +33,27 @@ HEADERS = {
     "Permissions-Policy": ", ".join(
         f"{feature}=()"
         for feature in (
-            "accelerometer", "ambient-light-sensor", "autoplay", "bluetooth", "camera", "display-capture",
-            "geolocation", "gyroscope", "idle-detection", "magnetometer", "microphone", "midi", "payment",
-            "serial", "usb", "browsing-topics",
+            "accelerometer", "autoplay", "camera", "display-capture", "geolocation", "gyroscope",
+            "idle-detection", "magnetometer", "microphone", "midi", "payment", "serial", "usb",
+            "browsing-topics",
         )
     ),
 }  # fmt: skip
 NO_STORE = (b"cache-control", b"no-store")
 ONLY_TLS = "max-age=31536000"
+CLOSE = (b"connection", b"close")
+# After these, something may follow that nobody wants to read.
+LAST = frozenset({400, 404, 405, 408, 413, 415})
+
+
+def all_headers(*, has_tls: bool) -> list[tuple[bytes, bytes]]:
+    """As they go over the wire, on replies that must not be kept."""
+    return [*_wire(has_tls=has_tls), NO_STORE]
+
+
+def _wire(*, has_tls: bool) -> list[tuple[bytes, bytes]]:
+    wanted = {**HEADERS, **({"Strict-Transport-Security": ONLY_TLS} if has_tls else {})}
+    return [(name.lower().encode(), value.encode()) for name, value in wanted.items()]
 
 
 class Guard:
@@ -48,9 +61,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, *, has_tls: bool) -> None:
         self._app = app
-        wanted = {**HEADERS, **({"Strict-Transport-Security": ONLY_TLS} if has_tls else {})}
-        # As they go over the wire, made once: every reply has them.
-        self._headers = [(name.lower().encode(), value.encode()) for name, value in wanted.items()]
+        self._headers = _wire(has_tls=has_tls)  # made once: every reply has them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -66,6 +77,8 @@ class Guard:
                 own = message["headers"]
                 is_cached = any(name == b"cache-control" for name, _ in own)
                 message["headers"] = [*own, *self._headers, *([] if is_cached else [NO_STORE])]
+                if message["status"] in LAST:
+                    message["headers"].append(CLOSE)
             await send(message)
 
         try:

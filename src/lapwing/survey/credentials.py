@@ -15,8 +15,8 @@ Because  let m be the encoded token, b = m r^e the blinded value, z the signer's
 Test     tests/survey/test_credentials.py::TestUnlinkable
 
 Not covered: a signer who uses another key for each respondent, or who notes when, and from which
-address, tokens are signed and reports arrive. Against the first, respondents compare the key's
-`fingerprint`. Against the second helps what stands in front of the server, and waiting between the two.
+address, tokens are signed and reports arrive. Against the first, respondents compare the fingerprint of
+survey and key. Against the second helps what stands in front of the server, and waiting between the two.
 """
 
 from __future__ import annotations
@@ -86,12 +86,6 @@ class PublicKey:
     def to_json(self) -> dict[str, str]:
         """n and e in hexadecimal, n with all its leading digits."""
         return {"n": f"{self.n:0{2 * self.size}x}", "e": f"{self.e:06x}"}
-
-    @property
-    def fingerprint(self) -> str:
-        """Sixteen characters to compare by eye: a key of one's own for somebody would differ."""
-        text = hashlib.sha256(f"{self.n:x} {self.e:x}".encode()).hexdigest()
-        return " ".join(text[k : k + 4] for k in range(0, 16, 4))
 
     def verify(self, prepared: bytes, signature: bytes) -> bool:
         """Whether this is a signature of the prepared token. What is malformed is not signed."""
@@ -215,7 +209,7 @@ class SigningKey:
         self.public = PublicKey(public.n, public.e)
 
     def __repr__(self) -> str:
-        return f"SigningKey({self.public.fingerprint})"
+        return f"SigningKey({self.public.size * 8} bits)"
 
     @classmethod
     def create(cls, path: str | Path, bits: int = BITS) -> SigningKey:

@@ -153,6 +153,17 @@ class TestTaking:
         assert at.reports.state().reports == 0
         at.close()
 
+    def test_nobody_without_a_credential_has_a_report_looked_at(self, shelf: Shelf) -> None:
+        looked: list[bytes] = []
+        at = desk(shelf.open(), check=looked.append)
+        prepared, signature = credential()
+        with pytest.raises(NotSigned):
+            at.take(DIGEST, prepare(), signature, b"\xff" * SIZE)
+        assert looked == []
+        take(at, prepared, signature, GOOD)
+        assert looked == [GOOD]
+        at.close()
+
     def test_P1_the_same_report_every_day_counts_once(self, shelf: Shelf) -> None:
         at = desk(shelf.open())
         prepared, signature = credential()

@@ -70,7 +70,7 @@ def test_the_least_that_a_survey_says(folder: Path) -> None:
     assert (survey.epsilon, survey.lifetime) == (Fraction(2), Fraction(8))
     assert survey.ask == "auto"
     assert (survey.stop_after, survey.until, survey.honest, survey.shuffled) == (5000, None, None, False)
-    assert survey.ledger == str(folder / "canteen.ledger")
+    assert survey.ledger == str(folder / "respondents.ledger")
     assert survey.reports == str(folder / "canteen.reports")
     assert (survey.ledger_keys, survey.ledger_anchor) == ("", "")
     assert survey.stops == "after 5,000 reports"
@@ -222,7 +222,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file() -> None:
         ),
         (
             GOOD + "[ledger]\nurl = 'canteen.toml'\n",
-            '10: ledger.url: must be a file of its own, such as "well',
+            '10: ledger.url: must be a file of its own, such as "resp',
         ),
         (GOOD + "[ledger]\nkeys = 'postgresql://x'\n", "10: ledger.keys: must be the path of a file"),
         (
@@ -230,7 +230,10 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file() -> None:
             "10: ledger.url: must be a path, or begin with postgresql://",
         ),
         (GOOD + "[store]\nurl = 'folder'\n", "10: store.url: must be a file of its own"),
-        (GOOD + "[store]\nurl = 'canteen.ledger'\n", "10: store.url: must be another file than the ledger"),
+        (
+            GOOD + "[store]\nurl = 'respondents.ledger'\n",
+            "10: store.url: must be another file than the ledger",
+        ),
         (
             GOOD + question("rating", name="Meal"),
             "10: questions.2.name: must differ from that of questions.1",

@@ -4,6 +4,9 @@
 // credential. What the device has spent is the sum of the prices. The charge and the report are written
 // in one strict transaction (it ends after the disk has it) and read back before anything is sent, so a
 // crash can neither forget a charge nor throw the coins twice. Transactions of two tabs take turns.
+//
+// One device is one person's account. Of the invitation only a hash is kept, with the signature: who comes
+// with another invitation, or with none, is told that this device has answered, and not what.
 
 const STORE = "surveys";
 
@@ -72,8 +75,8 @@ async function keep(digest, fields) {
     store.put(memo, digest);
     return memo;
   });
-  const { memo } = await look(digest);
-  if (JSON.stringify(memo) !== JSON.stringify(kept)) {
+  const { memo } = await look(digest); // another tab may have added something meanwhile
+  if (!Object.entries(kept).every(([name, value]) => memo?.[name] === value)) {
     throw new NoStorage("This browser did not store what it was given.");
   }
   return memo;

@@ -3,7 +3,8 @@
 // The server signs a number that hides the token. So it knows that an invited person sends the report, but
 // not which one.
 
-import { bitLength, freshBytes, fromBytes, toBytes } from "./throw.js";
+import { bitLength, hasExactly, require } from "./recipes.js";
+import { freshBytes, fromBytes, toBytes } from "./throw.js";
 
 const HASH = "SHA-384";
 const HASH_BYTES = 48;
@@ -11,6 +12,7 @@ const PREFIX_BYTES = 32;
 const TOKEN_BYTES = 32;
 const [LEAST_BITS, MOST_BITS] = [2048, 8192];
 const EXPONENT = 65537n; // one for all: nothing about a key may tell respondents apart
+const EXPONENT_BYTES = 3;
 
 export const toHex = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -23,20 +25,22 @@ const joined = (...parts) => Uint8Array.from(parts.flatMap((part) => [...part]))
 const hashed = async (bytes) => new Uint8Array(await crypto.subtle.digest(HASH, bytes));
 
 /** The public key of /survey.json, checked to be of a sensible size. */
-export function publicKey({ n, e }) {
-  const key = { n: BigInt(`0x${n}`), e: BigInt(`0x${e}`) };
-  key.size = Math.ceil(bitLength(key.n) / 8);
+export function publicKey(found) {
+  const written = hasExactly(found, ["n", "e"]) && [found.n, found.e].every((text) => typeof text === "string");
+  require(written && /^[0-9a-f]{1,2048}$/.test(found.n) && /^[0-9a-f]{1,16}$/.test(found.e), "its key is not a key");
+  const key = { n: BigInt(`0x${found.n}`), e: BigInt(`0x${found.e}`) };
   const bits = bitLength(key.n);
+  key.size = Math.ceil(bits / 8);
   const sound = bits >= LEAST_BITS && bits <= MOST_BITS && key.n & 1n && key.e === EXPONENT;
-  if (!sound) throw new Error("the server's key is too weak");
+  require(sound, "the server's key is too weak");
   return key;
 }
 
-/** Sixteen characters to compare by eye, as `lapwing survey serve` prints them. */
-export async function fingerprint({ n, e }) {
-  const text = new TextEncoder().encode(`${n.toString(16)} ${e.toString(16)}`);
-  const hash = toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", text)));
-  return hash.slice(0, 16).match(/.{4}/g).join(" ");
+/** A survey and its key in 128 bits to compare by eye; survey/respondent/offered.py says the same. */
+export async function fingerprint(digest, { n, e, size }) {
+  const bytes = joined(fromHex(digest), toBytes(n, size), toBytes(e, EXPONENT_BYTES));
+  const hash = toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
+  return hash.slice(0, 32).match(/.{4}/g).join(" ");
 }
 
 function power(base, exponent, n) {

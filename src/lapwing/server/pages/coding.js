@@ -4,6 +4,8 @@
 export const NO_ANSWER = "no answer";
 const ALPHABET = "\0abcdefghijklmnopqrstuvwxyz -'";
 const DAY = 86400000;
+const [FIRST_DAY, LAST_DAY] = [-719162, 2932896]; // 0001-01-01 and 9999-12-31
+const DECIMAL = /^-?\d{1,16}(\.\d{1,18})?$/;
 
 export class NotAnswered extends Error {}
 
@@ -15,7 +17,7 @@ export function options(question) {
 
 /** A decimal text as [digits, places]: exactly digits / 10^places. */
 function decimal(text) {
-  const found = /^([+-]?)(\d+)(?:\.(\d+))?$/.exec(String(text).trim().replace(",", "."));
+  const found = /^([+-]?)(\d{1,30})(?:\.(\d{1,30}))?$/.exec(String(text).trim().replace(",", "."));
   if (!found) throw new NotAnswered("Please write a number.");
   const [, sign, whole, part = ""] = found;
   return [BigInt(sign === "-" ? `-${whole}${part}` : whole + part), part.length];
@@ -35,10 +37,26 @@ function numberCode(question, text) {
   return (value - low) / step;
 }
 
+const dayText = (day) => new Date(day * DAY).toISOString().slice(0, 10);
+
 const days = (text) => {
-  if (!/^\d{4}-\d\d-\d\d$/.test(text)) throw new NotAnswered("Please choose a day.");
-  return Math.round(Date.parse(`${text}T00:00:00Z`) / DAY);
+  const day = Math.round(Date.parse(`${text}T00:00:00Z`) / DAY);
+  const real = /^(?!0000)\d{4}-\d\d-\d\d$/.test(text) && !Number.isNaN(day) && dayText(day) === text;
+  if (!real) throw new NotAnswered("Please choose a day.");
+  return day;
 };
+
+/** low, high and step of a question about a day, in days. */
+export function dayRange({ low, high, step }) {
+  if (!/^[1-9]\d{0,4}$/.test(step)) throw new NotAnswered("Please choose a day.");
+  return [BigInt(days(low)), BigInt(days(high)), BigInt(step)];
+}
+
+/** low, high and step of a question about a number, in one unit. */
+export function decimalRange({ low, high, step }) {
+  if (![low, high, step].every((text) => DECIMAL.test(text))) throw new NotAnswered("Please write a number.");
+  return together(low, high, step).slice(1);
+}
 
 function dateCode(question, text) {
   const [day, low, high] = [days(text), days(question.low), days(question.high)];
@@ -124,7 +142,7 @@ const floored = (top, bottom) => top / bottom - (top % bottom < 0n ? 1n : 0n);
 export function valueAt(question, top, bottom = 1n) {
   if (question.kind === "date") {
     const day = days(question.low) + Number(floored(top * BigInt(question.step ?? 1), bottom));
-    return new Date(day * DAY).toISOString().slice(0, 10);
+    return dayText(Math.min(Math.max(day, FIRST_DAY), LAST_DAY));
   }
   const [places, low, step] = together(question.low, question.step);
   if (bottom === 1n) return shortest(decimalText(low + step * top, places));

@@ -5,12 +5,14 @@
 // first could drop out because of it. The true answers are never stored and never leave the form.
 
 import * as account from "./account.js";
-import { fingerprint, fromHex, publicKey } from "./blind.js";
-import { NotAnswered, answers } from "./coding.js";
+import { fingerprint, fromHex } from "./blind.js";
+import { NotAnswered } from "./coding.js";
 import { make, questionForm } from "./form.js";
-import { BadSurvey, UNIT, price } from "./price.js";
-import { ALL, Stop, call, credential, packed } from "./sending.js";
-import { Coins, inputs, size } from "./throw.js";
+import { offered } from "./offered.js";
+import { UNIT } from "./price.js";
+import { BadSurvey, size } from "./recipes.js";
+import { ALL, Stop, call, credential, invitedBy, packed, surveyText } from "./sending.js";
+import { Coins } from "./throw.js";
 import { oddsInWords, sentInWords } from "./words.js";
 
 const LIFETIME = 8n * UNIT; // what this device sends in its whole life, at most; a survey can only lower it
@@ -32,12 +34,6 @@ function epsilonText(billionths, more = 0n) {
   return `${thousandths / 1000n}.${(thousandths % 1000n).toString().padStart(3, "0")}`;
 }
 
-/** A decimal text in billionths, rounded down; what is no such text allows nothing. */
-function billionths(text) {
-  const found = /^(\d{1,9})(?:\.(\d+))?$/.exec(String(text));
-  return found ? BigInt(found[1]) * UNIT + BigInt((found[2] ?? "").slice(0, 9).padEnd(9, "0")) : 0n;
-}
-
 function checkBrowser() {
   const able = window.isSecureContext && window.indexedDB && window.crypto?.subtle;
   if (!able) {
@@ -50,16 +46,10 @@ function checkBrowser() {
 }
 
 async function load() {
-  const { survey, digest, key, version } = await call("survey.json");
-  if (version !== 1 || !/^[0-9a-f]{64}$/.test(digest) || !survey.questions?.length) {
-    throw new Stop("This survey is of a newer kind", "This page does not know it. Nothing was sent.");
-  }
-  const cost = price(survey);
-  for (const question of survey.questions) {
-    if (answers(question) !== inputs(question.recipe)) throw new BadSurvey("a recipe does not fit its question");
-  }
-  const own = billionths(survey.lifetime);
-  return { survey, digest, key: publicKey(key), cost, lifetime: own < LIFETIME ? own : LIFETIME };
+  const survey = await offered(await surveyText());
+  const invitation = location.hash.slice(1);
+  const lifetime = survey.lifetime < LIFETIME ? survey.lifetime : LIFETIME;
+  return { ...survey, lifetime, invitation, invited: await invitedBy(invitation) };
 }
 
 /** The questions that this device answers: all, or the one that was drawn. */
@@ -73,8 +63,11 @@ async function asked({ survey, digest }) {
 async function send(state, memo) {
   say("Sending …");
   const { prepared, signature, report } = memo;
-  await call("report", { digest: state.digest, token: prepared, signature, report });
+  const { accepted } = await call("report", { digest: state.digest, token: prepared, signature, report });
+  if (accepted !== true) throw new Stop("The server did not say that it has the report", "Please send it again.");
   await account.note(state.digest, { sent: true });
+  // The invitation has served. Who looks at the address bar or the history later does not find it.
+  history.replaceState(null, "", location.pathname + location.search);
   await showSent(state);
 }
 
@@ -91,8 +84,29 @@ function meter(spent, lifetime, cost = 0n) {
   );
 }
 
+/** Only who has the invitation that it was sent for sees what was sent: others may use this device, too. */
+function showOthers() {
+  const heading = make("h2", { tabindex: "-1" }, "This device has already answered this survey");
+  show(
+    make(
+      "section",
+      { class: "card", id: "answered" },
+      heading,
+      make("p", {}, "A device answers for one person, once. To see what it sent, open the link of the invitation " +
+        "that was used."),
+      make("p", {}, "If you have an invitation of your own, open it on a device or in a browser profile of your own."),
+    ),
+  );
+  say("");
+  heading.focus();
+}
+
 async function showSent(state) {
   const { memo, spent } = await account.look(state.digest);
+  if (!state.invited || memo.invited !== state.invited) {
+    showOthers();
+    return;
+  }
   const report = fromHex(memo.report);
   const places = report[0] === ALL ? state.survey.questions.map((_, place) => place) : [report[0]];
   let at = 1;
@@ -168,8 +182,10 @@ async function showForm(state, spent) {
       make("p", {}, `This survey takes ${epsilonText(cost, UP)} (ε) from your device's account. ` +
         "The coins are thrown once. If you come back, the same report is sent again."),
       meter(spent, lifetime, cost),
-      make("p", { class: "hint" }, `The survey's key is ${await fingerprint(state.key)}. ` +
-        "It must be the same for everybody: with a key of your own you could be told apart."),
+      make("p", {}, "The fingerprint of this survey and its key is ",
+        make("code", { id: "fingerprint" }, await fingerprint(state.digest, state.key)),
+        ". Compare this with others who were invited: it must be the same. " +
+        "With a survey or a key of your own you could be told apart."),
       survey.stops && make("p", { class: "hint" }, `The survey ends ${survey.stops}.`),
       button,
     ),

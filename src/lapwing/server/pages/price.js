@@ -1,125 +1,54 @@
 // What a survey costs the person who answers it, from the whole numbers of the recipes alone.
 //
 // The survey's owner is not trusted here: whatever price the survey states, this one is charged. A recipe
-// that is not one of those that the page knows, or not in order, is refused. The unit is a billionth of ε,
-// rounded up.
+// that is not in order is refused (recipes.js). The unit is a billionth of ε, rounded up.
 
-import { ODDS, inputs, messages } from "./throw.js";
+import { ODDS, checkedRecipe, messages, points, require } from "./recipes.js";
 
 export const UNIT = 1000000000n;
 const PRECISION = 128n;
-const MANY = 2 ** 62; // words of 12 letters; powers of two are exact here
 const SLACK = 1n << 16n; // more than all roundings of logUp together
 
-export class BadSurvey extends Error {}
-
-function require(condition, why) {
-  if (!condition) throw new BadSurvey(why);
-}
-
-function whole(recipe, name, least, most = Number.MAX_SAFE_INTEGER) {
-  const number = recipe[name];
-  const fine = Number.isInteger(number) && number >= least && number <= most;
-  require(fine, `a question's recipe has an impossible number (${name})`);
-  return number;
-}
-
-function coin(recipe, name) {
-  return BigInt(whole(recipe, name, 1, Number(ODDS) - 1)); // a certain coin hides nothing
-}
-
-function isPrime(number) {
-  if (number < 2) return false;
-  for (let factor = 2; factor * factor <= number; factor++) if (number % factor === 0) return false;
-  return true;
-}
-
-const atLeastOne = ([top, bottom]) => (top >= bottom ? [top, bottom] : [bottom, top]);
 const larger = (one, other) => (one[0] * other[1] >= other[0] * one[1] ? one : other);
 
-/** T (|Y| - |A|) / ((2^48 - T) |A|), or its inverse where that is above 1. */
-function twoLevels(favoured, inside, outside) {
-  return atLeastOne([favoured * outside, (ODDS - favoured) * inside]);
+/** T (|Y| - |A|) / ((2^48 - T) |A|). */
+function twoLevels(recipe, inside, outside) {
+  require(inside > 0n && outside > 0n, "a recipe has no other message to hide among");
+  const favoured = BigInt(recipe.favoured);
+  return [favoured * outside, (ODDS - favoured) * inside];
 }
 
 const RATIOS = {
-  choice(recipe) {
-    return twoLevels(coin(recipe, "favoured"), 1n, BigInt(whole(recipe, "options", 2)) - 1n);
-  },
-  subset(recipe) {
-    const options = whole(recipe, "options", 2, 1 << 20);
-    const chosen = whole(recipe, "chosen", 1, options - 1);
-    return twoLevels(coin(recipe, "favoured"), BigInt(chosen), BigInt(options - chosen));
-  },
-  hadamard(recipe) {
-    const bits = whole(recipe, "bits", 1, 1024);
-    require(BigInt(whole(recipe, "options", 1, MANY)) < 1n << BigInt(bits), "a recipe has too few codes");
-    return twoLevels(coin(recipe, "favoured"), 1n, 1n);
-  },
-  projective(recipe) {
-    const q = BigInt(whole(recipe, "prime", 2, 1 << 24));
-    require(isPrime(Number(q)), "a recipe needs a prime number");
-    const t = BigInt(whole(recipe, "dimension", 2, 64));
-    const all = messages(recipe);
-    require(BigInt(whole(recipe, "options", 1, MANY)) <= all, "a recipe has too few codes");
-    const inside = (q ** (t - 1n) - 1n) / (q - 1n);
-    return twoLevels(coin(recipe, "favoured"), inside, all - inside);
-  },
+  choice: (recipe) => twoLevels(recipe, 1n, BigInt(recipe.options) - 1n),
+  subset: (recipe) => twoLevels(recipe, BigInt(recipe.chosen), BigInt(recipe.options - recipe.chosen)),
+  hadamard: (recipe) => twoLevels(recipe, 1n, 1n),
+  projective: (recipe) => twoLevels(recipe, points(recipe, 1), points(recipe) - points(recipe, 1)),
   bits(recipe) {
-    const options = BigInt(whole(recipe, "options", 1, 4096));
-    const [top, bottom] = twoLevels(coin(recipe, "favoured"), 1n, 1n);
-    return [top ** options, bottom ** options];
+    const [top, bottom] = twoLevels(recipe, 1n, 1n);
+    return [top ** BigInt(recipe.options), bottom ** BigInt(recipe.options)];
   },
   unary(recipe) {
-    whole(recipe, "options", 2, 1 << 20);
-    const [one, zero] = [coin(recipe, "one"), coin(recipe, "zero")];
-    return atLeastOne([one * (ODDS - zero), (ODDS - one) * zero]);
+    const [one, zero] = [BigInt(recipe.one), BigInt(recipe.zero)];
+    return [one * (ODDS - zero), (ODDS - one) * zero];
   },
-  window(recipe) {
-    whole(recipe, "steps", 1);
-    whole(recipe, "stride", 1);
-    whole(recipe, "none", 0, 1);
-    const width = BigInt(whole(recipe, "width", 1));
-    return twoLevels(coin(recipe, "favoured"), width, messages(recipe) - width);
-  },
-  duchi(recipe) {
-    whole(recipe, "steps", 1);
-    return twoLevels(coin(recipe, "favoured"), 1n, 1n + BigInt(whole(recipe, "none", 0, 1)));
-  },
+  window: (recipe) => twoLevels(recipe, BigInt(recipe.width), messages(recipe) - BigInt(recipe.width)),
+  duchi: (recipe) => twoLevels(recipe, 1n, messages(recipe) - 1n),
   hybrid(recipe) {
-    const odds = BigInt(whole(recipe, "odds", 0, Number(ODDS)));
-    const { window, duchi } = recipe;
-    const kinds = window?.kind === "window" && duchi?.kind === "duchi";
-    require(kinds && window.steps === duchi.steps && window.none === duchi.none, "a recipe does not fit");
-    const both = [ratio(window), ratio(duchi)];
-    if (odds === 0n || odds === ODDS) return both[odds ? 0 : 1]; // the coin never falls the other way
-    return larger(...both);
+    const odds = BigInt(recipe.odds);
+    if (odds === 0n) return ratio(recipe.duchi); // the coin never falls the other way
+    return odds === ODDS ? ratio(recipe.window) : larger(ratio(recipe.window), ratio(recipe.duchi));
   },
-  prefixes(recipe) {
-    const letters = whole(recipe, "letters", 1, 12);
-    const { levels, inner } = recipe;
-    const lists = Array.isArray(levels) && Array.isArray(inner) && levels.length === inner.length;
-    require(lists && levels.length >= 1 && levels.length <= 255, "a recipe does not fit");
-    const all = inner.map((each, i) => {
-      const level = whole(levels, i, i ? levels[i - 1] + 1 : 1, letters);
-      require(["prefixes", "hybrid"].includes(each?.kind) === false, "a recipe does not fit");
-      const found = ratio(each);
-      require(inputs(each) === 1n << BigInt(5 * level), "a recipe does not fit its letters");
-      return found;
-    });
-    return all.reduce(larger);
-  },
+  prefixes: (recipe) => recipe.inner.map(ratio).reduce(larger),
 };
 
 /** The largest ratio of the probabilities of one message under two answers, as [top, bottom]. */
 export function ratio(recipe) {
-  const known = recipe !== null && typeof recipe === "object" && Object.hasOwn(RATIOS, recipe.kind);
-  require(known, "a question is of a kind that this page does not know");
-  return RATIOS[recipe.kind](recipe);
+  return RATIOS[checkedRecipe(recipe).kind](recipe);
 }
 
-/** ln(top / bottom) in billionths, rounded up; top >= bottom. */
+/** ln(top / bottom) in billionths, rounded up; top >= bottom > 0. */
 export function logUp(top, bottom) {
+  require(bottom > 0n && top >= bottom, "a recipe's odds are impossible");
   if (top === bottom) return 0n;
   const one = 1n << PRECISION;
   const twice = BigInt((top / bottom).toString(2).length - 1);
@@ -143,7 +72,7 @@ function series(top, bottom, one) {
 
 /** What answering costs, in billionths of ε: all questions together, or the dearest if one is asked. */
 export function price(survey) {
-  const ratios = survey.questions.map((question) => ratio(question.recipe));
+  const ratios = survey.questions.map(({ recipe }) => ratio(recipe));
   const [top, bottom] =
     survey.ask === "one"
       ? ratios.reduce(larger)

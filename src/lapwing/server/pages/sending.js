@@ -7,6 +7,8 @@ import { blind, finalize, fromHex, newToken, toHex } from "./blind.js";
 import { Coins, throwCoins } from "./throw.js";
 
 export const ALL = 255; // the first byte of a report that answers every question
+const [LARGEST_SURVEY, LARGEST_REPLY] = [16 << 20, 64 << 10]; // bytes
+const PATIENCE = 60000; // milliseconds
 
 /** Why it does not go on, in words for the respondent. */
 export class Stop extends Error {
@@ -16,10 +18,48 @@ export class Stop extends Error {
   }
 }
 
+/** The text of a reply, which is no longer than `most` bytes. */
+async function textOf(response, most) {
+  const decoder = new TextDecoder("utf-8", { fatal: true });
+  let [text, size] = ["", 0];
+  for (const reader = response.body.getReader(); ; ) {
+    const { done, value } = await reader.read();
+    if (done) return text + decoder.decode();
+    if ((size += value.length) > most) {
+      await reader.cancel();
+      throw new TypeError("the reply is too long");
+    }
+    text += decoder.decode(value, { stream: true });
+  }
+}
+
+/** The survey's text, as the server has it. */
+export async function surveyText() {
+  const response = await answered("survey.json");
+  try {
+    return await textOf(response, LARGEST_SURVEY);
+  } catch {
+    throw new Stop("The survey cannot be read", "It is not whole, or too large. Nothing was sent.");
+  }
+}
+
+/** What the server says to a request. */
 export async function call(path, body) {
+  const response = await answered(path, body);
+  try {
+    const found = JSON.parse(await textOf(response, LARGEST_REPLY));
+    if (found !== null && typeof found === "object") return found;
+  } catch {
+    // The same as a reply that says nothing.
+  }
+  throw new Stop("The server's answer is not in order", "Please try again later.");
+}
+
+async function answered(path, body) {
   let response;
   try {
     response = await fetch(path, {
+      signal: AbortSignal.timeout(PATIENCE),
       method: body ? "POST" : "GET",
       headers: body ? { "Content-Type": "application/json" } : {},
       body: body && JSON.stringify(body),
@@ -31,7 +71,7 @@ export async function call(path, body) {
   } catch {
     throw new Stop("The server cannot be reached", "Please try again later.");
   }
-  if (response.ok) return response.json();
+  if (response.ok) return response;
   const status = path === "sign" && response.status === 422 ? 403 : response.status; // not even of the right form
   const why = {
     403: ["This invitation is not known", "Please open the link exactly as you got it."],
@@ -60,10 +100,22 @@ export function packed({ survey }, places, codes) {
   return toHex(report);
 }
 
+/** What is kept of an invitation: enough to know it again, and nothing that would open the survey. */
+export async function invitedBy(invitation) {
+  if (!invitation) return undefined;
+  const bytes = new TextEncoder().encode(`lapwing invitation ${invitation}`);
+  return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
+}
+
 /** A signature for a token of this device. The token is stored before it is shown to the server. */
-export async function credential({ digest, key }, memo) {
-  if (memo?.signature) return memo;
-  const invitation = location.hash.slice(1);
+export async function credential({ digest, key, invitation, invited }, memo) {
+  if (memo?.signature) {
+    if (invited && memo.invited !== invited) {
+      throw new Stop("Somebody else has begun to answer on this device",
+        "One device answers for one person. Please use a device or a browser profile of your own. Nothing was sent.");
+    }
+    return memo;
+  }
   if (!invitation) {
     throw new Stop("The invitation is missing", "Please open the whole link of your invitation. Nothing was sent.");
   }
@@ -79,6 +131,12 @@ export async function credential({ digest, key }, memo) {
   }
   if (memo.key !== key.n.toString(16)) throw new Stop("The survey's key has changed", "Nothing was sent.");
   const { signature } = await call("sign", { invitation, blinded: memo.blinded });
-  const signed = await finalize(fromHex(memo.prepared), fromHex(signature), fromHex(memo.inverse), key);
-  return account.note(digest, { signature: toHex(signed) });
+  let signed;
+  try {
+    signed = await finalize(fromHex(memo.prepared), fromHex(signature), fromHex(memo.inverse), key);
+  } catch {
+    throw new Stop("The server's signature is not in order", "Without one your report would not be counted. " +
+      "Nothing more was sent.");
+  }
+  return account.note(digest, { signature: toHex(signed), invited });
 }

@@ -4,7 +4,8 @@
 // every message has exactly the probability that the page states. The only randomness is
 // crypto.getRandomValues. The order of the draws is part of the format (tests/survey/vectors.json).
 
-export const ODDS = 1n << 48n;
+import { bitLength, checkedRecipe, inputs, messages, size } from "./recipes.js";
+
 const ODDS_BYTES = 6;
 const LETTER_BITS = 5n;
 
@@ -42,48 +43,7 @@ export class Coins {
 export function throwCoins(recipe, answer, source) {
   const coded = BigInt(answer);
   if (coded < 0n || coded >= inputs(recipe)) throw new RangeError("the answer is not one of this question");
-  return KINDS[recipe.kind](recipe, coded, source);
-}
-
-/** How many different answers the recipe takes. */
-export function inputs(recipe) {
-  switch (recipe.kind) {
-    case "bits": return 1n << BigInt(recipe.options);
-    case "window":
-    case "duchi": return BigInt(recipe.steps) + 1n + BigInt(recipe.none);
-    case "hybrid": return inputs(recipe.window);
-    case "prefixes": return 1n << (LETTER_BITS * BigInt(recipe.letters));
-    default: return BigInt(recipe.options);
-  }
-}
-
-/** How many different messages there are, for the kinds that send the number of a message. */
-export function messages(recipe) {
-  switch (recipe.kind) {
-    case "hadamard": return 1n << BigInt(recipe.bits);
-    case "projective": {
-      const q = BigInt(recipe.prime);
-      return (q ** BigInt(recipe.dimension) - 1n) / (q - 1n);
-    }
-    case "window": {
-      const blocks = 1n + BigInt(recipe.none);
-      return BigInt(recipe.steps) * BigInt(recipe.stride) + BigInt(recipe.width) * blocks;
-    }
-    case "duchi": return 2n + BigInt(recipe.none);
-    default: return BigInt(recipe.options);
-  }
-}
-
-/** The bytes of every message of this recipe. */
-export function size(recipe) {
-  switch (recipe.kind) {
-    case "subset":
-    case "bits":
-    case "unary": return Math.ceil(recipe.options / 8);
-    case "hybrid": return 1 + Math.max(size(recipe.window), size(recipe.duchi));
-    case "prefixes": return 1 + Math.max(...recipe.inner.map(size));
-    default: return Math.max(1, Math.ceil(bitLength(messages(recipe) - 1n) / 8));
-  }
+  return KINDS[checkedRecipe(recipe).kind](recipe, coded, source);
 }
 
 export function fromBytes(bytes) {
@@ -99,10 +59,6 @@ export function toBytes(number, count) {
     number >>= 8n;
   }
   return bytes;
-}
-
-export function bitLength(number) {
-  return number === 0n ? 0 : number.toString(2).length;
 }
 
 const numbered = (recipe, message) => toBytes(message, size(recipe));

@@ -5,7 +5,8 @@
 
 import { distance, said, valueAt, NO_ANSWER } from "./coding.js";
 import { ratio } from "./price.js";
-import { ODDS, fromBytes, messages, size as sizeOf } from "./throw.js";
+import { ODDS, checkedRecipe, messages, points, size as sizeOf } from "./recipes.js";
+import { fromBytes } from "./throw.js";
 
 const LISTED = 12;
 
@@ -63,10 +64,7 @@ function unary(question, recipe) {
 function codes(recipe) {
   const all = messages(recipe);
   if (recipe.kind === "hadamard") return [2n, 1n, 4n];
-  const q = BigInt(recipe.prime);
-  const space = (t) => (q ** t - 1n) / (q - 1n);
-  const t = BigInt(recipe.dimension);
-  return [space(t - 1n), space(t - 2n), all];
+  return [points(recipe, 1), points(recipe, 2), all];
 }
 
 function numbered(question, recipe) {
@@ -171,7 +169,7 @@ export function oddsInWords(question) {
   const [top, bottom] = ratio(question.recipe);
   const tenths = (top * 10n + bottom - 1n) / bottom;
   return [
-    ...ODDS_WORDS[question.recipe.kind](question, question.recipe),
+    ...ODDS_WORDS[checkedRecipe(question.recipe).kind](question, question.recipe),
     `No message is more than ${grouped(tenths / 10n)}.${tenths % 10n} times as likely ` +
       "with one answer as with another.",
   ];
@@ -192,7 +190,7 @@ function several(names) {
 
 /** What a message says, in words. */
 export function sentInWords(question, bytes, recipe = question.recipe) {
-  switch (recipe.kind) {
+  switch (checkedRecipe(recipe).kind) {
     case "choice": return quoted(said(question, fromBytes(bytes)));
     case "subset":
     case "unary": {

@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from datetime import date
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.errors import BadParameter
 from lapwing.noise import random_bytes
 from lapwing.survey.collecting.store import HASH_BYTES, Reports, Rule, Store, Verdict
 
 
-def marked(reports: NDArray[np.uint8], *, again: bool = False) -> Reports:
-    """Reports, each under a hash of its place in exactly this pile: the same pile again counts once.
+def digest_of(path: Path) -> bytes:
+    """What names a pile: a hash of its whole file, in which each device that makes one writes a mark."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise BadParameter("reports", f"{path} cannot be read ({error.strerror})") from None
 
-    Two piles of the same content have the same hashes. If the second came from other people, it is taken
-    `again`, under hashes of its own.
+
+def marked(reports: NDArray[np.uint8], pile: bytes, *, again: bool = False) -> Reports:
+    """Reports, each under a hash of its place in the pile of this name: the same pile again counts once.
+
+    If somebody made a second pile of the very same content, it is taken `again`, under hashes of its own.
     """
-    pile = hashlib.sha256(b"lapwing survey pile\n" + reports.tobytes())
+    named = hashlib.sha256(b"lapwing survey pile\n" + pile)
     if again:
-        pile.update(random_bytes(HASH_BYTES))
-    begun = pile.digest()
+        named.update(random_bytes(HASH_BYTES))
+    begun = named.digest()
     return [
         (hashlib.sha256(begun + place.to_bytes(8, "big")).digest(), row.tobytes())
         for place, row in enumerate(reports)

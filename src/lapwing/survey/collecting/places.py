@@ -27,11 +27,21 @@ def signing_key(ledger: str, ledger_keys: str, *, name: str, digest: str) -> Sig
 
     Each survey has its own, so that a token of one is worth nothing in another.
     """
+    path = _key_file(ledger, ledger_keys, name, digest)
+    return SigningKey.load(path) if path.exists() else SigningKey.create(path)
+
+
+def known_key(ledger: str, ledger_keys: str, *, name: str, digest: str) -> SigningKey | None:
+    """The survey's own key, if it was made."""
+    if not ledger_keys and is_postgres(ledger):
+        return None
+    path = _key_file(ledger, ledger_keys, name, digest)
+    return SigningKey.load(path) if path.exists() else None
+
+
+def _key_file(ledger: str, ledger_keys: str, name: str, digest: str) -> Path:
     if not ledger_keys and is_postgres(ledger):
         raise BadParameter("ledger", "in PostgreSQL needs to be told where its keys lie: keys = …")
     beside = Path(ledger_keys or f"{ledger}.keys")
     mark = hashlib.sha256(f"{name}\n{digest}".encode()).hexdigest()[:16]
-    path = beside.with_name(f"{beside.name}.{mark}.signing")
-    if path.exists():
-        return SigningKey.load(path)
-    return SigningKey.create(path)
+    return beside.with_name(f"{beside.name}.{mark}.signing")

@@ -1,10 +1,10 @@
 """Reports in PostgreSQL, for load: a schema of its own, one connection, a commit for each batch.
 
-What shows the order before the survey is closed: rows lie in the order of arrival (ctid) and carry the
-number of their transaction (xmin), which neither CLUSTER nor VACUUM FREEZE removes. So `close_survey`
-copies each table into a new one in the order of its keys, in one transaction, and drops the old one. The
-server's own log, its archive and its replicas still have the order; who must not learn it, should
-not have them.
+What shows the order meanwhile: rows lie in the order of arrival (ctid) and carry the number of their
+transaction (xmin), which neither CLUSTER nor VACUUM FREEZE removes. So `forget_order` copies each table
+into a new one in the order of its keys, in one transaction, and drops the old one: with the last report
+that the rule lets in, when the server stops, and at `close_survey`. The database's own log, its archive
+and its replicas still have the order; who must not learn it, should not have them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,7 @@ _PREPARE = (
     "set_config('default_transaction_read_only', 'off', false)"
 )
 _TABLES = {
-    "invitations": "invitation bytea PRIMARY KEY, blinded bytea, signature bytea, "
-    "CHECK ((blinded IS NULL) = (signature IS NULL))",
+    "invitations": "invitation bytea PRIMARY KEY, blinded bytea",
     "people": "person text PRIMARY KEY",
     "reports": "token bytea PRIMARY KEY, report bytea NOT NULL",
 }
@@ -68,8 +67,8 @@ _ACCEPT = (
     "ON CONFLICT DO NOTHING RETURNING token"
 )
 _KEEP = (
-    "UPDATE invitations AS i SET blinded = n.blinded, signature = n.signature "
-    "FROM unnest(%s::bytea[], %s::bytea[], %s::bytea[]) AS n (invitation, blinded, signature) "
+    "UPDATE invitations AS i SET blinded = n.blinded "
+    "FROM unnest(%s::bytea[], %s::bytea[]) AS n (invitation, blinded) "
     "WHERE i.invitation = n.invitation AND i.blinded IS NULL"
 )
 _COUNT = "UPDATE survey SET reports = reports + %s, without_credential = without_credential + %s"
@@ -177,31 +176,31 @@ class PostgresStore(Store):
 
     def invitations(self) -> tuple[int, int]:
         with self._transaction() as run:
-            admitted, used = run("SELECT count(*), count(signature) FROM invitations").fetchone()
+            admitted, used = run("SELECT count(*), count(blinded) FROM invitations").fetchone()
             return admitted, used
 
-    def signed(self, invitation: bytes) -> tuple[bytes, bytes] | Verdict:
+    def signed(self, invitation: bytes) -> bytes | Verdict:
         with self._transaction() as run:
             return _signed(run, [invitation]).get(invitation, Verdict.UNKNOWN)
 
     def keep(self, signatures: Signatures, rule: Rule, today: date) -> list[Verdict]:
         with self._transaction() as run:
             state = State(*run(_LOCKED).fetchone())
-            found = _signed(run, [invitation for invitation, _, _ in signatures])
+            found = _signed(run, [invitation for invitation, _ in signatures])
             is_over = state.is_closed or rule.is_over(state.reports, today)
-            verdicts, new = [], []
-            for invitation, blinded, signature in signatures:
+            verdicts: list[Verdict] = []
+            new: dict[bytes, bytes] = {}
+            for invitation, blinded in signatures:
                 known = found.get(invitation, Verdict.UNKNOWN)
-                if isinstance(known, tuple):
-                    known = Verdict.AGAIN if known[0] == blinded else Verdict.OTHER
+                if isinstance(known, bytes):
+                    known = Verdict.AGAIN if known == blinded else Verdict.OTHER
                 elif known is Verdict.NEW and is_over:
                     known = Verdict.CLOSED
                 elif known is Verdict.NEW:
-                    found[invitation] = blinded, signature
-                    new.append((invitation, blinded, signature))
+                    found[invitation] = new[invitation] = blinded
                 verdicts.append(known)
             if new:
-                run(_KEEP, tuple(list(column) for column in zip(*new, strict=True)))
+                run(_KEEP, (list(new), list(new.values())))
             return verdicts
 
     # Reports
@@ -233,20 +232,20 @@ class PostgresStore(Store):
                 done = run(_ACCEPT, (list(new), list(new.values()))).rowcount
                 assert done == len(new), "processes take turns"
                 run(_COUNT, (done, 0 if has_credential else done))
+                if rule.is_over(state.reports + done, today):
+                    _write_anew(run)
             return verdicts
+
+    def forget_order(self) -> None:
+        with self._transaction() as run:
+            run(_LOCKED)
+            _write_anew(run)
 
     def close_survey(self) -> None:
         with self._transaction() as run:
             run(_LOCKED)
             run("UPDATE survey SET closed = true")
-            for table, columns in _TABLES.items():
-                key = columns.split(" ", 1)[0]
-                run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-                run(f"ALTER TABLE {table} RENAME TO old_{table}")
-                run(f"ALTER INDEX {table}_pkey RENAME TO old_{table}_pkey")
-                run(f"CREATE TABLE {table} ({columns})")
-                run(f"INSERT INTO {table} SELECT * FROM old_{table} ORDER BY {key}")  # noqa: S608
-                run(f"DROP TABLE old_{table}")
+            _write_anew(run)
 
     def rows(self) -> bytes:
         with self._transaction() as run:
@@ -259,12 +258,23 @@ class PostgresStore(Store):
                 self._connection.close()
 
 
-def _signed(run: Any, invitations: Sequence[bytes]) -> dict[bytes, tuple[bytes, bytes] | Verdict]:
+def _write_anew(run: Any) -> None:
+    """Every table, in the order of its keys."""
+    for table, columns in _TABLES.items():
+        key = columns.split(" ", 1)[0]
+        run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        run(f"ALTER TABLE {table} RENAME TO old_{table}")
+        run(f"ALTER INDEX {table}_pkey RENAME TO old_{table}_pkey")
+        run(f"CREATE TABLE {table} ({columns})")
+        run(f"INSERT INTO {table} SELECT * FROM old_{table} ORDER BY {key}")  # noqa: S608
+        run(f"DROP TABLE old_{table}")
+
+
+def _signed(run: Any, invitations: Sequence[bytes]) -> dict[bytes, bytes | Verdict]:
     rows = run(
-        "SELECT invitation, blinded, signature FROM invitations WHERE invitation = ANY(%s)",
-        (list(invitations),),
+        "SELECT invitation, blinded FROM invitations WHERE invitation = ANY(%s)", (list(invitations),)
     )
     return {
-        bytes(invitation): Verdict.NEW if blinded is None else (bytes(blinded), bytes(signature))
-        for invitation, blinded, signature in rows
+        bytes(invitation): Verdict.NEW if blinded is None else bytes(blinded)
+        for invitation, blinded in rows
     }

@@ -1,23 +1,29 @@
-"""Reports in one SQLite file: write-ahead log, synced at every commit.
+"""Reports in one SQLite file, synced at every commit, which shows no order at any time.
 
-What shows the order before the survey is closed: the write-ahead log holds the latest pages in the order
-of writing, and pages were given out as the tables grew. `close_survey` rewrites the file and empties the
-log. A backup or a file system that keeps old versions still has them, and so has who watches the server.
+Tables are `Buckets`: what lies in the file depends on which reports came, not on when. So it is
+with invitations that were used. A commit saves the pages that it changes in a second file, which is cut
+to nothing when it is done: after a crash it shows which reports came in the last commit, not more.
+
+What still shows an order: a file system that keeps old versions, a backup of each day, blocks that
+the disk gave up but did not erase, and whoever watches the server while it runs.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TypeVar
 
 from lapwing.errors import Unavailable
+from lapwing.noise import random_bytes
+from lapwing.survey.collecting.buckets import KEY_BYTES, Buckets, Run
 from lapwing.survey.collecting.store import (
+    HASH_BYTES,
     Reports,
     Rule,
     Signatures,
@@ -29,19 +35,11 @@ from lapwing.survey.collecting.store import (
 )
 
 WAIT_AT_MOST = 60.0  # seconds, for another process that writes
-FEW = 500
-T = TypeVar("T")
-Run = Callable[..., sqlite3.Cursor]
-# Tables without rowid lie in the order of their keys: there is no number that tells when a row came.
-_SCHEMA = (
+_UNUSED = bytes(HASH_BYTES)  # in the place of the hash that an invitation will be used for
+_SURVEY = (
     "CREATE TABLE IF NOT EXISTS survey (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL, "
     "report_size INTEGER NOT NULL, reports INTEGER NOT NULL, without_credential INTEGER NOT NULL, "
-    "closed INTEGER NOT NULL) STRICT",
-    "CREATE TABLE IF NOT EXISTS invitations (invitation BLOB PRIMARY KEY CHECK (length(invitation) = 32), "
-    "blinded BLOB, signature BLOB, CHECK ((blinded IS NULL) = (signature IS NULL))) STRICT, WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS people (person TEXT PRIMARY KEY) STRICT, WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS reports (token BLOB PRIMARY KEY CHECK (length(token) = 32), "
-    "report BLOB NOT NULL) STRICT, WITHOUT ROWID",
+    "closed INTEGER NOT NULL, secret BLOB NOT NULL) STRICT"
 )
 
 
@@ -58,7 +56,7 @@ class SqliteStore(Store):
             )
             try:
                 for pragma in (
-                    "journal_mode = WAL",
+                    "journal_mode = TRUNCATE",  # a write-ahead log would keep commits one after the other
                     "synchronous = FULL",  # NORMAL loses acknowledged reports when the power fails
                     "fullfsync = ON",
                     "secure_delete = ON",  # what was moved is overwritten, not only forgotten
@@ -66,9 +64,15 @@ class SqliteStore(Store):
                 ):
                     self._connection.execute(f"PRAGMA {pragma}")
                 with self._transaction() as run:
-                    for statement in _SCHEMA:
-                        run(statement)
-                    run("INSERT OR IGNORE INTO survey VALUES (1, ?, ?, 0, 0, 0)", (digest, report_size))
+                    run(_SURVEY)
+                    new = digest, report_size, random_bytes(KEY_BYTES)
+                    run("INSERT OR IGNORE INTO survey VALUES (1, ?, ?, 0, 0, 0, ?)", new)
+                    [secret] = run("SELECT secret FROM survey").fetchone()
+                    self._invitations = Buckets("invitations", HASH_BYTES, secret)
+                    self._people = Buckets("people", 0, secret)
+                    self._reports = Buckets("reports", _state(run).report_size, secret)
+                    for table in (self._invitations, self._people, self._reports):
+                        table.create(run)
                 require_same(self.state(), digest, report_size, self.where)
             except BaseException:
                 self._connection.close()
@@ -109,49 +113,48 @@ class SqliteStore(Store):
     # Invitations
 
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
-        hashes = [(invitation_hash(invitation),) for invitation in invitations]
-        with self._transaction():
-            many = self._connection.executemany
-            many("INSERT INTO invitations (invitation) VALUES (?)", hashes)
-            many("INSERT OR IGNORE INTO people VALUES (?)", [(person,) for person in people])
+        hashes = [invitation_hash(invitation) for invitation in invitations]
+        with self._transaction() as run:
+            if len(set(hashes)) < len(hashes) or self._invitations.find(run, hashes):
+                raise Unavailable("an invitation is admitted once")
+            self._invitations.put(run, dict.fromkeys(hashes, _UNUSED))
+            self._people.put(run, dict.fromkeys(map(_person, people), b""))
 
     def known_people(self, people: Sequence[str]) -> set[str]:
-        return self._among("SELECT person FROM people WHERE person IN", people)
+        marks = {_person(person): person for person in people}
+        with self._reading() as run:
+            return {marks[key] for key in self._people.find(run, list(marks))}
 
     def stored(self, tokens: Sequence[bytes]) -> set[bytes]:
-        return self._among("SELECT token FROM reports WHERE token IN", tokens)
-
-    def _among(self, query: str, keys: Sequence[T]) -> set[T]:
-        found: set[T] = set()
         with self._reading() as run:
-            for start in range(0, len(keys), FEW):
-                some = keys[start : start + FEW]
-                found.update(key for (key,) in run(f"{query} ({', '.join('?' * len(some))})", tuple(some)))
-        return found
+            return set(self._reports.find(run, tokens))
 
     def invitations(self) -> tuple[int, int]:
         with self._reading() as run:
-            [(admitted, used)] = run("SELECT count(*), count(signature) FROM invitations")
-        return admitted, used
+            used = [blinded != _UNUSED for _, blinded in self._invitations.all(run)]
+        return len(used), sum(used)
 
-    def signed(self, invitation: bytes) -> tuple[bytes, bytes] | Verdict:
+    def signed(self, invitation: bytes) -> bytes | Verdict:
         with self._reading() as run:
-            return _signed(run, invitation)
+            return _signed(self._invitations.find(run, [invitation]), invitation)
 
     def keep(self, signatures: Signatures, rule: Rule, today: date) -> list[Verdict]:
         verdicts = []
         with self._transaction() as run:
             state = _state(run)
             is_over = state.is_closed or rule.is_over(state.reports, today)
-            for invitation, blinded, signature in signatures:
-                found = _signed(run, invitation)
-                if isinstance(found, tuple):
-                    verdicts.append(Verdict.AGAIN if found[0] == blinded else Verdict.OTHER)
-                elif found is Verdict.UNKNOWN or is_over:
-                    verdicts.append(found if found is Verdict.UNKNOWN else Verdict.CLOSED)
-                else:
-                    run(_KEEP, (blinded, signature, invitation))
-                    verdicts.append(Verdict.NEW)
+            known = self._invitations.find(run, [invitation for invitation, _ in signatures])
+            new: dict[bytes, bytes] = {}
+            for invitation, blinded in signatures:
+                found = _signed(known, invitation)
+                if isinstance(found, bytes):
+                    found = Verdict.AGAIN if found == blinded else Verdict.OTHER
+                elif found is Verdict.NEW and is_over:
+                    found = Verdict.CLOSED
+                elif found is Verdict.NEW:
+                    known[invitation] = new[invitation] = blinded
+                verdicts.append(found)
+            self._invitations.put(run, new)
         return verdicts
 
     # Reports
@@ -162,36 +165,34 @@ class SqliteStore(Store):
         verdicts = []
         with self._transaction() as run:
             state = _state(run)
-            count = state.reports
+            stored = self._reports.find(run, [token for token, _ in reports])
+            new: dict[bytes, bytes] = {}
             for token, report in reports:
-                if state.is_closed or rule.is_over(count, today):
-                    verdict = _compared(run, token, report) or Verdict.CLOSED
-                elif run("INSERT OR IGNORE INTO reports VALUES (?, ?)", (token, report)).rowcount:
-                    verdict = Verdict.NEW
-                    count += 1
+                before = stored.get(token)
+                if before is not None:
+                    verdicts.append(Verdict.AGAIN if before == report else Verdict.OTHER)
+                elif state.is_closed or rule.is_over(state.reports + len(new), today):
+                    verdicts.append(Verdict.CLOSED)
                 else:
-                    verdict = _compared(run, token, report) or Verdict.OTHER
-                verdicts.append(verdict)
-            new = count - state.reports
+                    stored[token] = new[token] = report
+                    verdicts.append(Verdict.NEW)
             if new:
-                run(_COUNT, (new, 0 if has_credential else new))
+                self._reports.put(run, new)
+                run(_COUNT, (len(new), 0 if has_credential else len(new)))
         return verdicts
+
+    def forget_order(self) -> None:
+        """Nothing is to be done: there is none."""
 
     def close_survey(self) -> None:
         with self._transaction() as run:
             run("UPDATE survey SET closed = 1")
         with self._reading() as run:
-            run("VACUUM")
-            [(is_busy, _, _)] = run("PRAGMA wal_checkpoint(TRUNCATE)")
-        if is_busy:
-            raise Unavailable(
-                "the survey is closed, but another process reads its reports, so the log still shows their "
-                "order. Stop the server, and close the survey again"
-            )
+            run("VACUUM")  # gives back pages that doublings left empty
 
     def rows(self) -> bytes:
         with self._reading() as run:
-            return b"".join([report for (report,) in run("SELECT report FROM reports ORDER BY token")])
+            return b"".join([report for _, report in self._reports.all(run)])
 
     def close(self) -> None:
         with self._lock:
@@ -199,7 +200,6 @@ class SqliteStore(Store):
 
 
 _STATE = "SELECT digest, report_size, reports, without_credential, closed FROM survey"
-_KEEP = "UPDATE invitations SET blinded = ?, signature = ? WHERE invitation = ? AND blinded IS NULL"
 _COUNT = "UPDATE survey SET reports = reports + ?, without_credential = without_credential + ?"
 
 
@@ -221,16 +221,12 @@ def _state(run: Run) -> State:
     return State(digest, size, reports, without, bool(closed))
 
 
-def _signed(run: Run, invitation: bytes) -> tuple[bytes, bytes] | Verdict:
-    row = run("SELECT blinded, signature FROM invitations WHERE invitation = ?", (invitation,)).fetchone()
-    if row is None:
+def _signed(known: dict[bytes, bytes], invitation: bytes) -> bytes | Verdict:
+    found = known.get(invitation)
+    if found is None:
         return Verdict.UNKNOWN
-    return Verdict.NEW if row[0] is None else (row[0], row[1])
+    return Verdict.NEW if found == _UNUSED else found
 
 
-def _compared(run: Run, token: bytes, report: bytes) -> Verdict | None:
-    """Against what is stored under the token, if something is."""
-    row = run("SELECT report FROM reports WHERE token = ?", (token,)).fetchone()
-    if row is None:
-        return None
-    return Verdict.AGAIN if row[0] == report else Verdict.OTHER
+def _person(mark: str) -> bytes:
+    return hashlib.sha256(b"lapwing survey person\n" + mark.encode()).digest()

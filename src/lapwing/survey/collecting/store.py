@@ -1,11 +1,11 @@
 """Where reports are kept: one for each credential, in the order of a hash, and nothing beside them.
 
-Claim    a report that was accepted is on disk, once, whatever crashes; a token has one report; and when the
-         survey is closed, no table says when or in which order reports or signatures came, or which
-         signature belongs to which report.
+Claim    a report that was accepted is on disk, once, whatever crashes; a token has one report; and no table
+         says when or in which order reports came or invitations were used, or which invitation belongs to
+         which report: in a file at any time, in PostgreSQL once `forget_order` ran.
 Because  a transaction is synced before anybody hears of it; the key of a report is the hash of its token,
-         which is also all that it is stored with; invitations and reports have no column in common; and
-         closing writes both tables anew in the order of their keys.
+         which is also all that it is stored with; invitations and reports have no column in common; a
+         file is made of `Buckets`; and in PostgreSQL `forget_order` writes the tables anew by their keys.
 Test     tests/survey/collecting/, tests/faults/test_survey_ingest.py
 """
 
@@ -26,7 +26,7 @@ from lapwing.survey.credentials import INVITATION
 
 HASH_BYTES = 32
 Reports = Sequence[tuple[bytes, bytes]]  # hash of the token, report
-Signatures = Sequence[tuple[bytes, bytes, bytes]]  # hash of the invitation, of the blinded value; signature
+Signatures = Sequence[tuple[bytes, bytes]]  # hash of the invitation, hash of the blinded value it is for
 
 
 class Verdict(Enum):
@@ -103,12 +103,12 @@ class Store(ABC):
         """How many were admitted, and how many of them were used for a signature."""
 
     @abstractmethod
-    def signed(self, invitation: bytes) -> tuple[bytes, bytes] | Verdict:
-        """What an invitation was used for: hash and signature. NEW if for nothing yet, or UNKNOWN."""
+    def signed(self, invitation: bytes) -> bytes | Verdict:
+        """The hash of what an invitation was used for. NEW if for nothing yet, or UNKNOWN."""
 
     @abstractmethod
     def keep(self, signatures: Signatures, rule: Rule, today: date) -> list[Verdict]:
-        """Bind each invitation to its blinded value and signature, unless it is bound. All are durable."""
+        """Bind each invitation to its blinded value, unless it is bound. All are durable."""
 
     @abstractmethod
     def accept(
@@ -121,8 +121,12 @@ class Store(ABC):
         """Which of these hashes of tokens have a report."""
 
     @abstractmethod
+    def forget_order(self) -> None:
+        """Leave no trace of the order of what came so far."""
+
+    @abstractmethod
     def close_survey(self) -> None:
-        """Take nothing more, for ever, and write all tables anew so that no trace of the order is left."""
+        """Take nothing more, for ever, and leave no trace of any order."""
 
     @abstractmethod
     def rows(self) -> bytes:

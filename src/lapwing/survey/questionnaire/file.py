@@ -41,6 +41,7 @@ WRITE_QUESTION = "[[questions]] with name, text and kind"
 QUESTIONS_AT_MOST = 100
 REPORTS_AT_MOST = 1 << 40
 TITLE_AT_MOST = 200
+LEDGER = "respondents.ledger"  # one for all surveys of a folder: a copied survey gives nobody a new life
 LIFETIME = Fraction(8)  # what a device sends over all surveys, unless another is said
 LN_3 = log_up(3)
 
@@ -163,8 +164,8 @@ def _honest(section: Section, stop_after: int | None, *, shuffled: bool) -> int 
 
 
 def _ledger(root: Section, path: Path) -> LedgerPlaces:
-    default = str(path.with_name(f"{_stem(path)}.ledger"))
-    return ledger_places(root, path, default=default, example="wellbeing.ledger")
+    name = LEDGER if path.name != LEDGER else f"{LEDGER}.ledger"  # unless that is the survey itself
+    return ledger_places(root, path, default=str(path.with_name(name)), example=LEDGER)
 
 
 def _reports(root: Section, path: Path, ledger: LedgerPlaces) -> str:
@@ -178,8 +179,8 @@ def _reports(root: Section, path: Path, ledger: LedgerPlaces) -> str:
 
 
 def _stem(path: Path) -> str:
-    """What the files beside the survey are called, so that none of them is the survey itself."""
-    return path.stem if path.suffix not in (".ledger", ".reports") else path.name
+    """What the file of reports is called, so that it is not the survey itself."""
+    return path.stem if path.suffix != ".reports" else path.name
 
 
 def _questions(root: Section, path: Path) -> tuple[Question, ...]:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lapwing.errors import BadParameter, BadValue, OverBudget
 from lapwing.exact import Number, positive
+from lapwing.noise import random_bytes
+from lapwing.survey.planning.report_file import MARK_BYTES
 from lapwing.survey.questionnaire.scales import decimal_text
 from lapwing.survey.respondent.device import UNIT, Device, Memo, State
-from lapwing.survey.respondent.offered import Offered, read
+from lapwing.survey.respondent.offered import Offered, fingerprint, read
 from lapwing.survey.throwing import Coins, throw
+
+if TYPE_CHECKING:
+    from lapwing.survey.respondent.sending import Server
 
 
 class Respondent:
@@ -24,7 +30,8 @@ class Respondent:
              if they fit, before the report is handed out; from then on the stored report is.
     Test     tests/survey/test_respondent.py
 
-    A survey that was changed has another digest: answering it is charged anew.
+    A survey that was changed has another digest: answering it is charged anew. One folder is one person's:
+    to a survey it has one report, and whoever comes with another invitation must not be shown that one.
     """
 
     def __init__(self, folder: str | Path, *, lifetime: Number | None = None) -> None:
@@ -84,32 +91,82 @@ class Respondent:
             state.store()  # nobody gets to see the report before this
             return report
 
-    def send(self, url: str, invitation: str) -> None:
-        """Send the stored report to the survey at `url`, under a credential that cannot be traced.
+    def mark(self, public: Mapping[str, Any]) -> bytes:
+        """16 random bytes for the file with the report to this survey, the same each time.
 
-        It may be called again at any time: the same bytes go out, and the survey counts them once.
+        Two people may have equal reports; with these their files differ, and both are counted.
+        """
+        survey = read(public)
+        with self._device.turn() as state:
+            memo = state.memos.setdefault(survey.digest, {})
+            if "mark" not in memo:
+                memo["mark"] = random_bytes(MARK_BYTES).hex()
+                state.store()
+            return bytes.fromhex(memo["mark"])
+
+    def is_of(self, public: Mapping[str, Any], invitation: str) -> bool:
+        """Whether this invitation brought the credential of the report: else it is somebody else's."""
+        with self._device.turn() as state:
+            return state.memos.get(read(public).digest, {}).get("invited") == _hashed(invitation)
+
+    def authorize(self, url: str, invitation: str, *, shown: str | None = None) -> None:
+        """Fetch the credential for a report, and store it. `send` may follow much later.
+
+        The longer the time between the two, the less the times tell which report is whose. `shown` is the
+        fingerprint that the respondent saw: another survey or key than that is refused.
         """
         # Whoever only answers needs no HTTP: it is an extra.
         from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
 
-        with Server(url) as server:
-            public, key = server.survey()
-            digest = read(public).digest
-            with self._device.turn() as state:
-                memo = state.memos.get(digest, {})
-                if "report" not in memo:
-                    raise BadParameter("survey", "was not answered on this device yet: answer it first")
-                if memo.get("key", key.to_json()) != key.to_json():
-                    raise BadParameter("key", "of this survey has changed since its token was made")
-                if "signature" not in memo:
-                    if "token" not in memo:
-                        memo.update(key=key.to_json(), token=server.new_token(key))
-                        state.store()  # an invitation signs one token: this one, also after a crash
-                    memo["signature"] = server.sign(key, memo["token"], invitation)
-                    state.store()
-                server.report(digest, memo)
-                memo["sent"] = True
+        self._authorize(Server(url), invitation, shown)
+
+    def send(self, url: str, invitation: str, *, shown: str | None = None) -> None:
+        """Send the stored report to the survey at `url`, under a credential that cannot be traced.
+
+        It may be called again at any time: the same bytes go out, and the survey counts them once. `shown`
+        is as in `authorize`. The device is not locked while the server is awaited.
+        """
+        from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
+
+        server = Server(url)
+        digest, memo = self._authorize(server, invitation, shown, answered=True)
+        server.report(digest, memo)
+        with self._device.turn() as state:
+            state.memos[digest]["sent"] = True
+            state.store()
+
+    def _authorize(
+        self, server: Server, invitation: str, shown: str | None, *, answered: bool = False
+    ) -> tuple[str, Memo]:
+        """The digest, and the memo with its credential. An invitation signs one token: the stored one."""
+        public, key = server.survey()
+        digest = read(public).digest
+        if shown is not None and fingerprint(digest, key) != shown:
+            raise BadParameter("survey", "or its key has changed since its fingerprint was shown")
+        with self._device.turn() as state:
+            memo = state.memos.setdefault(digest, {})
+            if answered and "report" not in memo:
+                raise BadParameter("survey", "was not answered on this device yet: answer it first")
+            if memo.get("key", key.to_json()) != key.to_json():
+                raise BadParameter("key", "of this survey has changed since its token was made")
+            if "token" not in memo:
+                memo.update(key=key.to_json(), token=server.new_token(key))
+                state.store()  # the same token is shown after a crash, and by other processes meanwhile
+            token = memo["token"]
+            if "signature" in memo:
+                return digest, memo
+        signature = server.sign(key, token, invitation)
+        with self._device.turn() as state:
+            memo = state.memos[digest]
+            if "signature" not in memo:
+                memo.update(signature=signature, invited=_hashed(invitation))
                 state.store()
+            return digest, memo
+
+
+def _hashed(invitation: str) -> str:
+    """What is kept of an invitation: enough to know it again, and nothing that would open the survey."""
+    return hashlib.sha256(f"lapwing invitation {invitation}".encode(errors="replace")).hexdigest()
 
 
 def _report(memo: Memo) -> bytes | None:

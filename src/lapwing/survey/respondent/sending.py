@@ -1,63 +1,42 @@
 """The device's side of HTTP: fetch a survey, have a blinded token signed, send the report.
 
-Requests have no cookies, no time and nothing about the device; for one survey all are of one size.
+Requests have no cookies, no time and nothing about the device; for one survey all are of one size. Each
+goes over a connection of its own: the report does not arrive on the one that the credential came by.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
-from urllib.parse import urlsplit
+from http import HTTPStatus
+from typing import Any, Final
 
-from lapwing.errors import BadParameter, BadValue, MissingExtra, Unavailable
+from lapwing.errors import BadParameter, BadValue, Unavailable
 from lapwing.survey.credentials import Blinding, PublicKey, blind, prepare
-from lapwing.survey.respondent.offered import digest
+from lapwing.survey.respondent.exactly import LARGEST_SURVEY, has_exactly, parsed
+from lapwing.survey.respondent.offered import read
+from lapwing.survey.respondent.wire import Place, request
 
-try:
-    import httpx
-except ImportError:
-    raise MissingExtra("server", "Sending a report") from None
-
-_PATIENCE = 30.0
-_LOCAL = ("127.0.0.1", "localhost", "::1")
+PATIENCE: Final = 60.0  # seconds, for all that is asked of a server at one go
+_LARGEST_REPLY = 64 << 10
 
 
 class Server:
-    """The server of one survey. Only https, except on the same machine."""
+    """The server of one survey. Only https, except on the same machine; `patience` bounds all calls."""
 
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        local = parts.scheme == "http" and parts.hostname in _LOCAL
-        if not parts.hostname or not (parts.scheme == "https" or local):
-            raise BadParameter("url", "must begin with https://")
-        self._client = httpx.Client(
-            base_url=f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}/",
-            headers={"User-Agent": "lapwing"},  # the same for all devices
-            timeout=_PATIENCE,
-            trust_env=False,
-            follow_redirects=False,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._client.close()
+    def __init__(self, url: str, *, patience: float = PATIENCE) -> None:
+        self._place = Place.of(url)
+        self._deadline = time.monotonic() + patience
 
     def survey(self) -> tuple[dict[str, Any], PublicKey]:
-        """The survey's public part, which has the digest that it is said to have, and the key."""
-        found = self._call("GET", "survey.json")
-        public = found.get("survey")
-        if (
-            found.get("version") != 1
-            or not isinstance(public, dict)
-            or digest(public) != found.get("digest")
-        ):
+        """The survey's public part, which is in order and what its digest says, and the key."""
+        found = self._call("survey.json", most=LARGEST_SURVEY)
+        if not has_exactly(found, ("survey", "digest", "key", "version")) or found["version"] != 1:
+            raise BadValue("the server's survey is not in order: it is not of a known kind")
+        public = found["survey"]
+        if read(public).digest != found["digest"]:
             raise BadValue("the server's survey is not in order: it is not what its digest says")
-        return public, PublicKey.from_json(found.get("key"))
+        return public, PublicKey.from_json(found["key"])
 
     def new_token(self, key: PublicKey) -> dict[str, str]:
         """A fresh token and its blinding, for the device's own storage."""
@@ -65,7 +44,7 @@ class Server:
 
     def sign(self, key: PublicKey, token: dict[str, str], invitation: str) -> str:
         """The signature of the token for this invitation, checked, in hexadecimal."""
-        found = self._call("POST", "sign", {"invitation": invitation, "blinded": token["blinded"]})
+        found = self._call("sign", {"invitation": invitation, "blinded": token["blinded"]})
         try:
             signature = bytes.fromhex(found["signature"])
         except (KeyError, TypeError, ValueError):
@@ -78,24 +57,20 @@ class Server:
             "digest": survey, "token": memo["token"]["prepared"], "signature": memo["signature"],
             "report": memo["report"],
         }  # fmt: skip
-        if self._call("POST", "report", body).get("accepted") is not True:
+        if self._call("report", body).get("accepted") is not True:
             raise Unavailable("the server did not say that it has the report: send it again")
 
-    def _call(self, method: str, path: str, body: dict[str, str] | None = None) -> dict[str, Any]:
-        try:
-            answer = self._client.request(method, path, json=body)
-        except httpx.HTTPError:
-            raise Unavailable("the survey's server cannot be reached") from None
-        if answer.status_code == httpx.codes.OK:
-            try:
-                found = answer.json()
-            except ValueError:
-                found = None
+    def _call(
+        self, path: str, body: dict[str, str] | None = None, most: int = _LARGEST_REPLY
+    ) -> dict[str, Any]:
+        status, content = request(self._place, path, body, most=most, deadline=self._deadline)
+        if status == HTTPStatus.OK:
+            found = parsed(content)
             if isinstance(found, dict):
                 return found
             raise BadValue("the server's answer is not in order")
-        malformed = path == "sign" and answer.status_code == httpx.codes.UNPROCESSABLE_ENTITY
-        raise _refused(403 if malformed else answer.status_code)
+        malformed = path == "sign" and status == HTTPStatus.UNPROCESSABLE_ENTITY
+        raise _refused(403 if malformed else status)
 
 
 def _refused(status: int) -> Exception:

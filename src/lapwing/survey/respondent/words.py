@@ -7,7 +7,7 @@ same (server/pages/words.js); tests/survey/vectors.json holds both to it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import date
 from fractions import Fraction
 from math import ceil, floor
 
@@ -174,7 +174,8 @@ def _shown(coding: Coding, recipe: Recipe, message: int) -> str:
     """The value that a message of a window stands for: the middle of the answers that favour it."""
     steps = Fraction(2 * message - (recipe["width"] - 1), 2 * recipe["stride"])
     if isinstance(coding, Days):
-        return str(coding.low + timedelta(days=floor(steps * coding.step)))
+        day = coding.low.toordinal() + floor(steps * coding.step)
+        return str(date.fromordinal(min(max(day, 1), date.max.toordinal())))  # a window may reach further
     assert isinstance(coding, Grid)
     return _cut(floor, coding, coding.low, steps)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue, Tampered
 from lapwing.ledger import people as module
-from lapwing.ledger.people import LARGEST, Id, Sketch, normal_id
+from lapwing.ledger.people import LARGEST, Id, Ids, Sketch, normal_id
 
 KEY = bytes(range(32))
 # Every third one is small; the others are a range with a few more, often more than the 50 that are held.
@@ -24,7 +23,7 @@ CROWDS = st.builds(
 )  # fmt: skip
 
 
-def sketch(ids: Iterable[Id]) -> Sketch:
+def sketch(ids: Ids) -> Sketch:
     return Sketch.of(ids, KEY)
 
 
@@ -207,3 +206,12 @@ def test_the_hash_is_the_documented_one() -> None:
     """It is stored: another one would not find anybody again."""
     expected = hashlib.blake2b(b"anna", key=KEY, digest_size=8, person=b"lapwing unit").digest()
     assert sketch(["Anna "]).to_bytes().endswith(expected)
+
+
+def test_arrays_of_numbers_are_the_same_people() -> None:
+    arrays = [np.arange(-5, 100, dtype=np.int32), np.array([2**63 - 1, -(2**63), 7])]
+    one_by_one = [int(number) for array in arrays for number in array]
+    assert sketch(iter(arrays)).to_bytes() == sketch(one_by_one).to_bytes()
+    assert sketch(iter([np.empty(0, np.int64)])).to_bytes() == sketch([]).to_bytes()
+    with pytest.raises(BadValue):
+        sketch(iter([np.array([1.5])]))

@@ -19,7 +19,7 @@ from lapwing.ledger.accounts import Account, Slices
 from lapwing.ledger.entry import Name, checked_label, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.people import Id, Sketch, tagged, untagged
+from lapwing.ledger.people import Ids, Sketch, tagged, untagged
 from lapwing.ledger.stores.store import Transaction
 
 NO_DIFFERENCE: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ def register(
     *,
     origin: str,
     account: str,
-    units: Iterable[Id],
+    units: Ids,
     rule: str = "",
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
@@ -102,7 +102,7 @@ def append(
     ledger: Ledger,
     label: str,
     *,
-    units: Iterable[Id],
+    units: Ids,
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
 ) -> DataSet:

@@ -12,10 +12,10 @@ import hashlib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hmac import compare_digest
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,9 @@ from lapwing.errors import BadParameter, BadValue, Tampered
 LARGEST = 1 << 20
 
 Hashes = NDArray[np.uint64]
+Numbers = NDArray[np.signedinteger[Any]]
 Id = str | int | float | bytes | None
+Ids = Iterable[Id] | Iterable[Numbers]  # one by one, or whole numbers in arrays
 
 _AT_ONCE = 1 << 18
 _HASH = np.dtype("<u8")
@@ -58,7 +60,7 @@ class Sketch:
     _hashes: Hashes  # rising, each once, the smallest LARGEST of all
 
     @classmethod
-    def of(cls, ids: Iterable[Id], key: bytes) -> Sketch:
+    def of(cls, ids: Ids, key: bytes) -> Sketch:
         """The sketch of the people with these ids. They are read once and not kept."""
         if not isinstance(key, bytes) or len(key) != 32:
             raise BadParameter("key", "must be 32 bytes")
@@ -126,7 +128,7 @@ def _tag(content: bytes, key: bytes, data_name: str, version: int) -> bytes:
     return tag.digest()
 
 
-def _hashed(ids: Iterable[Id], key: bytes) -> Iterator[Hashes]:
+def _hashed(ids: Ids, key: bytes) -> Iterator[Hashes]:
     """The hashes of all ids in rising pieces.
 
     Whole numbers of 8 bytes, also those that are written as text, are hashed by one block cipher call for
@@ -136,26 +138,42 @@ def _hashed(ids: Iterable[Id], key: bytes) -> Iterator[Hashes]:
     begun = hashlib.blake2b(key=key, digest_size=_HASH.itemsize, person=b"lapwing unit").copy
     number_key = hashlib.blake2b(key=key, digest_size=32, person=b"lapwing number").digest()
     encrypt = Cipher(algorithms.AES(number_key), modes.ECB()).encryptor().update  # noqa: S305 (see above)
-    waiting = iter(ids)
-    while batch := list(islice(waiting, _AT_ONCE)):
-        numbers = [given for given in batch if type(given) is int and -_NUMBERS <= given < _NUMBERS]
-        digests = []
-        if len(numbers) < len(batch):
-            for given in batch:
-                if type(given) is int and -_NUMBERS <= given < _NUMBERS:
-                    continue
-                content = normal_id(given)
-                if _NUMBER.fullmatch(content) and -_NUMBERS <= int(content) < _NUMBERS:
-                    numbers.append(int(content))
-                elif content:
-                    one = begun()
-                    one.update(content)
-                    digests.append(one.digest())
+    for numbers, contents in _sorted_out(ids):
         blocks = np.zeros((len(numbers), 2), np.dtype("<i8"))
         blocks[:, 0] = numbers
         by_cipher = np.frombuffer(encrypt(blocks.tobytes()), _HASH)[::2]
+        digests = []
+        for content in contents:
+            one = begun()
+            one.update(content)
+            digests.append(one.digest())
         others = np.frombuffer(b"".join(digests), _HASH)
         yield _rising(np.concatenate([by_cipher, others]).astype(np.uint64))
+
+
+def _sorted_out(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]]]:
+    """Whole numbers of 8 bytes, and the normal forms of all other ids, in batches."""
+    waiting: Iterator[Any] = iter(ids)
+    first = next(waiting, None)
+    if isinstance(first, np.ndarray):
+        for array in chain([first], waiting):
+            if array.dtype.kind != "i":
+                raise BadValue("arrays of unit ids must be of whole numbers")
+            yield array, []
+        return
+    waiting = chain([first], waiting)
+    while batch := list(islice(waiting, _AT_ONCE)):
+        numbers, contents = [], []
+        for given in batch:
+            if type(given) is int and -_NUMBERS <= given < _NUMBERS:
+                numbers.append(given)
+                continue
+            content = normal_id(given)
+            if _NUMBER.fullmatch(content) and -_NUMBERS <= int(content) < _NUMBERS:
+                numbers.append(int(content))
+            elif content:
+                contents.append(content)
+        yield numbers, contents
 
 
 def _rising(hashes: Hashes) -> Hashes:

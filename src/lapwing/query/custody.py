@@ -8,7 +8,7 @@ Test     tests/query/test_custody.py
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -17,6 +17,7 @@ from lapwing.errors import BadParameter
 from lapwing.gate import Target, targets
 from lapwing.ledger import Account, DataSet, Ledger, Slices, Unit, append, register
 from lapwing.ledger import data as data_sets
+from lapwing.ledger.people import Ids
 from lapwing.ledger.places import is_postgres
 from lapwing.privacy import Relation
 from lapwing.query.policies.blocks import block_label, block_labels, period_of, rule_of
@@ -24,7 +25,6 @@ from lapwing.query.policies.policy import Policy
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
 EVERYBODY_ELSE = "*"
-Ids = Iterable[str | int | float | bytes | None]
 
 
 def unit_of(policy: Policy) -> Unit:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -155,9 +156,9 @@ def _rows(table: Table) -> pa.Table:
         with_engine.close()
 
 
-def unit_ids(policy: Policy, copy: Prepared | None = None) -> Iterator[str | int]:
+def unit_ids(policy: Policy, copy: Prepared | None = None) -> Iterator[Any]:
     """Everybody who can be read, in the copy or else in the source, for the ledger's sketch. Nobody else
-    sees them."""
+    sees them. Texts one by one, or whole numbers in arrays: as units are in all tables."""
     tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
     if copy is not None:
         engine = _opened(policy, copy)
@@ -172,6 +173,10 @@ def unit_ids(policy: Policy, copy: Prepared | None = None) -> Iterator[str | int
     try:
         for relation in rows.values():
             for batch in engine.stream(f"SELECT DISTINCT {UNIT} FROM {relation}{first}"):  # noqa: S608
-                yield from batch.column(0).to_pylist()
+                column = batch.column(0)
+                if pa.types.is_integer(column.type):
+                    yield column.to_numpy(zero_copy_only=False)
+                else:
+                    yield from column.to_pylist()
     finally:
         engine.close()

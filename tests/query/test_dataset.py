@@ -223,6 +223,18 @@ def test_a_plan_shows_how_many_have_more_rows_once_that_was_bought(opened: Open)
     assert spent(dataset) == 5 * 10**9
 
 
+def test_a_held_question_about_rows_keeps_no_plan_from_view(
+    opened: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = opened()
+    dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
+    with monkeypatch.context() as broken:
+        broken.setattr("lapwing.query.releasing.noise", lambda *_, **__: 1 / 0)
+        with pytest.raises(Held):
+            dataset.dropped("visits", epsilon=1)
+    assert "`lapwing dropped`" in dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
+
+
 def test_a_dry_run_is_made_of_nothing_private(opened: Open, tmp_path: Path) -> None:
     answer = opened().plan("SELECT name, COUNT(*) AS n FROM visits GROUP BY name", epsilon=1).dry_run()
     assert answer.is_fake

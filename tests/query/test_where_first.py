@@ -107,3 +107,15 @@ def test_there_and_back(tmp_path: Path) -> None:
         assert all(scan.where is not None for scan in scans_of(moved))
         assert where_after(moved) == bound.source
         assert set(map(repr, expressions_of(moved))) == set(map(repr, expressions_of(bound.source)))
+
+
+def test_a_server_with_a_copy_is_not_read_behind_the_ledgers_back(tmp_path: Path) -> None:
+    """Who came since the copy was made is not registered, and a server's tables are not compared."""
+    with Dataset(policy_for(invented(1), "postgres", tmp_path), analyst="ann") as dataset:
+        plan = dataset.plan("SELECT COUNT(*) FROM visits WHERE stay > 3", epsilon=1, where_first=True)
+        plan.release()  # without a copy every question reads the source
+        dataset.prepare()
+        before = dataset.ledger.blocks(dataset.policy.name)
+        with pytest.raises(BadParameter, match="may differ from the copy"):
+            plan.release()
+        assert dataset.ledger.blocks(dataset.policy.name) == before

@@ -79,7 +79,10 @@ class Releasing:
         dataset, plan = self.dataset, self.plan
         meaning = meaning_of(dataset.policy, plan.question, dataset.public)
         asked = replace(plan.asked, version=dataset.version(), meaning=meaning)
-        earlier, _ = self._earlier(Gate(dataset.ledger, principal=dataset.analyst), asked)
+        try:
+            earlier, _ = self._earlier(Gate(dataset.ledger, principal=dataset.analyst), asked)
+        except (InProgress, Held):  # one that is under way or failed must not keep other plans from view
+            return None
         found = [(own, one) for one in earlier if (own := self._shares(one.asked)) is not None]
         if not found:
             return None

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
+from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.query.answering.noising import Exact
 from lapwing.query.answering.shares import is_declared
@@ -57,7 +58,14 @@ class Reader:
         threads: int | None = None, from_source: bool = False,
     ) -> Reader:  # fmt: skip
         """The prepared copy if it is of the source as it is now, else (or if so wished) the source."""
-        copy = None if from_source else prepared.current(policy, key)
+        copy = prepared.current(policy, key)
+        if copy is not None and from_source:
+            if not all(prepared.files_of(policy).values()):
+                # People who came since would be read, and the ledger would not know them.
+                raise BadParameter(
+                    "where_first", "reads the source, and a server's may differ from the copy"
+                )
+            copy = None
         if copy is not None:
             engine = _opened(policy, copy, threads=threads)
             return cls(policy, engine, copy.scans(engine), {}, public)

@@ -12,6 +12,7 @@ LapwingError
 ├── InProgress         a request with this key is still being worked on
 ├── WorkEnded          a request was charged, but its work ended without an answer
 ├── Held               a question failed after its charge, and waits for the curator
+├── Aborted            a joint computation ended without opening anything; the charge stays
 ├── Tampered           a ledger or statement is not what it was: edited, truncated or restored
 ├── Unavailable        a ledger could not be reached or written
 │   └── EngineFailed   an engine gave no answer (lapwing.engines.engine)
@@ -118,6 +119,19 @@ class Held(LapwingError):
             "and the question waits until the curator has looked at it: lapwing looked POLICY RECEIPT"
         )
         self.position = position
+
+
+class Aborted(LapwingError):
+    """A joint computation ended, and nothing was opened. What was charged stays charged.
+
+    `missing` names the members who were missing, or who sent what cannot be.
+    """
+
+    def __init__(self, why: str, missing: Sequence[str] = ()) -> None:
+        names = f" ({', '.join(missing)})" if missing else ""
+        super().__init__(f"{why}{names}. Nothing was opened; what was charged stays charged")
+        self.why = why
+        self.missing = tuple(missing)
 
 
 class Tampered(LapwingError):

@@ -1,0 +1,1 @@
+"""Several parties: joint statistics when an adversary may hold all members but one."""

@@ -1,0 +1,1 @@
+"""The protocols, each one member's part: what it posts in every round, and what it makes of the others'."""

@@ -42,6 +42,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/ledger.py
 	$(BIN)/python benchmarks/query.py
 	$(BIN)/python benchmarks/survey.py
+	$(BIN)/python benchmarks/parties.py
 
 pictures: $(READY)
 	$(BIN)/python -m lapwing.plots docs/pictures

@@ -46,7 +46,6 @@ from benchmarks.query_data import (
 )
 from benchmarks.query_error import error_figures
 from benchmarks.query_peers import compare_peers
-
 from lapwing.ledger.charging import charge
 from lapwing.query.answering.estimate import estimate
 from lapwing.query.answering.noising import noise

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+
 from benchmarks.query_data import (
     LONGEST,
     STREETS,
@@ -19,7 +20,6 @@ from benchmarks.query_data import (
     opened,
     write_policy,
 )
-
 from lapwing.query.answering.estimate import estimate
 from lapwing.query.answering.noising import Exact, noise
 from lapwing.query.answering.shares import deviation

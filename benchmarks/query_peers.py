@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+
 from benchmarks.query_data import (
     DELTA,
     LONGEST,

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.query_data import Figures, heading, say
-from benchmarks.survey_variance import estimates
 from numpy.typing import NDArray
 
+from benchmarks.query_data import Figures, heading, say
+from benchmarks.survey_variance import estimates
 from lapwing.survey.randomizers import Choice, Hadamard, Oracle, Subset, Unary
 
 OPTIONS, EPSILON = 100, 1

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
-from benchmarks.query_data import Figures, heading
 from numpy.typing import NDArray
 
+from benchmarks.query_data import Figures, heading
 from lapwing.noise import bernoulli, uniform_int
 from lapwing.survey.randomizers import Choice, Hadamard, Oracle, Projective, Subset, Unary
 

@@ -19,8 +19,8 @@ ALL = [
 ]
 
 
-def test_there_are_ten_mechanisms() -> None:
-    assert len(ALL) == 10
+def test_there_are_twelve_mechanisms() -> None:
+    assert len(ALL) == 12
 
 
 @pytest.mark.parametrize("mechanism", ALL)

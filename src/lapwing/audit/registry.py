@@ -5,6 +5,7 @@ A test fails when one of them is not listed here.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -16,7 +17,9 @@ from lapwing.mechanisms import (
     Exponential,
     Extreme,
     Gaussian,
+    GaussianShares,
     Laplace,
+    LaplaceShares,
     NoisyMax,
     PartitionSelection,
     PermuteAndFlip,
@@ -57,6 +60,17 @@ def _gaussian(mechanism: Gaussian, value: int) -> Draw:
         # One sample of many coordinates is as many samples of one: the noises are independent.
         wide = Gaussian(mechanism.sigma, mechanism.l2_squared, size)
         return wide.sample(np.full(size, value))
+
+    return draw
+
+
+def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
+    """What is left of an opened sum when the coalition has subtracted its own: the honest members'."""
+
+    def draw(size: int) -> NDArray[np.int64]:
+        each = shares if isinstance(shares, LaplaceShares) else replace(shares, dimension=size)
+        others = [each.sample(np.zeros(size, dtype=np.int64)) for _ in range(shares.of - 1)]
+        return each.sample(np.full(size, value)) + sum(others)
 
     return draw
 
@@ -172,6 +186,8 @@ def _of_mechanisms() -> list[Case]:
     laplace = Laplace.for_epsilon(1, l1=1)
     vector = Laplace.for_epsilon(1, l1=3)
     gaussian = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
+    parts = LaplaceShares.for_epsilon(1, l1=1, of=3)
+    waves = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
     choice = Exponential.for_epsilon(1, sensitivity=1)
     flip = PermuteAndFlip.for_epsilon(1, sensitivity=1)
     winner = NoisyMax.for_epsilon(1, sensitivity=1)
@@ -184,6 +200,8 @@ def _of_mechanisms() -> list[Case]:
         Case("Laplace count", Laplace, ONE, NONE, _vector(laplace, [0]), _vector(laplace, [1])),
         Case("Laplace vector", Laplace, ONE, NONE, _vector(vector, [0, 0]), _vector(vector, [1, 2])),
         Case("Gaussian count", Gaussian, ONE, DELTA, _gaussian(gaussian, 0), _gaussian(gaussian, 1)),
+        Case("Laplace shares", LaplaceShares, ONE, NONE, _opened(parts, 0), _opened(parts, 1)),
+        Case("Gaussian shares", GaussianShares, ONE, DELTA, _opened(waves, 0), _opened(waves, 1)),
         Case("exponential", Exponential, ONE, NONE, _chosen(choice, [2, 2, 1]), _chosen(choice, [1, 1, 2])),
         Case(
             "permute-and-flip",

@@ -15,9 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from lapwing.cli import ledger as ledger_commands
+from lapwing.cli import party as party_commands
+from lapwing.cli import party_run, party_simulate, survey_answer, survey_serving
 from lapwing.cli import query as query_commands
 from lapwing.cli import survey as survey_commands
-from lapwing.cli import survey_answer, survey_serving
 from lapwing.cli.budget import budget
 from lapwing.cli.example import example
 from lapwing.cli.init import init
@@ -78,8 +79,9 @@ def explain(
 
 @app.command()
 def demo() -> None:
-    """Show private SQL, a survey and the mechanisms on small invented data, with lifetime budgets."""
+    """Show private SQL, a survey, a joint count and mechanisms on invented data, with lifetime budgets."""
     from lapwing.cli import demo as demo_story  # noqa: PLC0415
+    from lapwing.cli.demo_party import tell_party  # noqa: PLC0415
     from lapwing.cli.demo_query import tell_query  # noqa: PLC0415
     from lapwing.cli.demo_survey import tell_survey  # noqa: PLC0415
     from lapwing.cli.show import show_demo  # noqa: PLC0415
@@ -87,6 +89,7 @@ def demo() -> None:
     tell_query()
     print()
     tell_survey()
+    tell_party()
     print()
     show_demo(demo_story.tell())
 
@@ -113,6 +116,15 @@ for of_survey in (
 ):
     survey_commands.app.command()(of_survey)
 app.add_typer(survey_commands.app, name="survey")
+for of_parties in (
+    party_run.run,
+    party_run.relay,
+    party_simulate.simulate,
+    party_simulate.compare,
+    party_simulate.example,
+):
+    party_commands.app.command()(of_parties)
+app.add_typer(party_commands.app, name="party")
 
 
 def _whole(text: str) -> int:

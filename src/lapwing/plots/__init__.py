@@ -8,8 +8,17 @@ from __future__ import annotations
 from lapwing.plots.accuracy import accuracy
 from lapwing.plots.composition import epsilon_delta_curve
 from lapwing.plots.loss import privacy_loss
+from lapwing.plots.parties import parties
 from lapwing.plots.spending import spending
 from lapwing.plots.style import save
 from lapwing.plots.trust import curator_and_local
 
-__all__ = ["accuracy", "curator_and_local", "epsilon_delta_curve", "privacy_loss", "save", "spending"]
+__all__ = [
+    "accuracy",
+    "curator_and_local",
+    "epsilon_delta_curve",
+    "parties",
+    "privacy_loss",
+    "save",
+    "spending",
+]

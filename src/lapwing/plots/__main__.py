@@ -1,15 +1,25 @@
-"""`python -m lapwing.plots FOLDER` draws the pictures of the documentation."""
+"""`python -m lapwing.plots FOLDER` draws the pictures of the documentation.
+
+The picture of several parties needs runs of the protocols, which lie above pictures: its numbers are read
+from parties.json in the folder, if it is there. `lapwing party compare --out parties.json` measures them.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
 from lapwing.plots.invented import clinic
+from lapwing.plots.parties import Measured, parties
 from lapwing.privacy import LaplaceNoise
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,9 +36,17 @@ def main(arguments: Sequence[str]) -> int:
         "curator-and-local": curator_and_local(epsilon="0.5"),
         "spending": spending(clinic()),
     }
+    pictures |= of_parties(folder)
     for name, figure in pictures.items():
         save(figure, folder / f"{name}.svg")
     return 0
+
+
+def of_parties(folder: Path) -> dict[str, Figure]:
+    """The picture whose numbers lie in the folder, if they do."""
+    if not (measured := folder / "parties.json").is_file():
+        return {}
+    return {"parties": parties(Measured.from_json(json.loads(measured.read_text(encoding="utf-8"))))}
 
 
 if __name__ == "__main__":

@@ -71,13 +71,7 @@ class Plan:
     @property
     def blocks(self) -> list[str] | None:
         """The blocks that will be charged; None: there are no blocks."""
-        declared = self.dataset.policy.blocks
-        if declared is None:
-            return None
-        reached, known = blocks_of(self.question.source), codes_of_blocks(declared)
-        if not known:  # they open as people arrive
-            return self.dataset.all_blocks()
-        return block_labels(declared, [code for code in known if reached is None or code in reached])
+        return blocks_reached(self.dataset, self.question)
 
     @property
     def statements(self) -> tuple[str, ...]:
@@ -178,6 +172,17 @@ class Plan:
         return "\n".join(lines)
 
     __repr__ = __str__
+
+
+def blocks_reached(dataset: Dataset, question: Question) -> list[str] | None:
+    """The blocks whose units a question can reach; None: there are no blocks."""
+    declared = dataset.policy.blocks
+    if declared is None:
+        return None
+    reached, known = blocks_of(question.source), codes_of_blocks(declared)
+    if not known:  # they open as people arrive
+        return dataset.all_blocks()
+    return block_labels(declared, [code for code in known if reached is None or code in reached])
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:

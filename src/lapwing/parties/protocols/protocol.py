@@ -10,19 +10,20 @@ and to post at all is to sign the set that was heard.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.errors import BadParameter, LapwingError
-from lapwing.parties.protocols.coins import Coins
+from lapwing.errors import BadParameter, BadValue, LapwingError
+from lapwing.parties.protocols.coins import Coins, Elements
+from lapwing.parties.protocols.field import FIELD, Field
 
-FIELD = (1 << 61) - 1  # a prime: sums of all values fit between -FIELD/2 and FIELD/2
 LARGEST_VALUE = 1 << 52  # of one member's number before noise; beyond, it is clamped
 Ints = NDArray[np.int64]
+Publics = Mapping[int, bytes]  # the public parts of a closed round, by the number of the member
 
 
 class Stop(LapwingError):
@@ -61,6 +62,12 @@ class Setting:
             raise BadParameter("losses", "must leave at least one honest member who shared noise")
         if self.length < 1:
             raise BadParameter("length", "must be at least 1")
+        Field(self.modulus)
+
+    @property
+    def largest(self) -> int:
+        """Of one member's number before noise: sums of all members fill at most half of the field."""
+        return min(LARGEST_VALUE, self.modulus // (4 * self.members))
 
     @property
     def least(self) -> int:
@@ -107,36 +114,156 @@ class Opened:
 
 
 class Protocol(ABC):
-    """One member's part in one sum. A deterministic function of its value, its coins and what it hears."""
+    """One member's part in one sum. A deterministic function of its value, its coins and what it hears.
 
+    What can be checked by public parts alone is checked by `follow` and summed up by `outcome`: the same
+    code for a member and for a stranger who reads the transcript.
+    """
+
+    name: ClassVar[str]
     rounds: ClassVar[tuple[str, ...]]  # names of the rounds, in order
 
     def __init__(self, setting: Setting, me: int, value: Ints, coins: Coins) -> None:
-        """`value` is noised already, and fits: |value| <= modulus / 2 / members."""
+        """`value` is noised already. Beyond modulus / 2 / members sums wrap round, which is as private."""
+        why = self.refusal(setting)
+        if why is not None:
+            raise BadParameter("protocol", why)
+        if not 0 <= me < setting.members:
+            raise BadParameter("me", "must be the number of a member")
+        if value.shape != (setting.length,) or value.dtype != np.int64:
+            raise BadParameter("value", f"must have {setting.length} whole numbers of 64 bits")
         self.setting = setting
+        self.field = Field(setting.modulus)
         self.me = me
-        self.value = value
+        self.value = self.field.from_signed(value)
         self.coins = coins
-        if value.shape != (setting.length,):
-            raise BadParameter("value", f"must have {setting.length} numbers")
+        self.heard: list[Publics] = []
+        self._posted = 0
+        self._stopped = False
+        self._opened: Opened | None = None
+
+    @classmethod
+    @abstractmethod
+    def refusal(cls, setting: Setting) -> str | None:
+        """Why this protocol is none for this setting, if so."""
+
+    @classmethod
+    @abstractmethod
+    def honest(cls, setting: Setting) -> int:
+        """How many honest members' noise is in all that the adversary learns (g): noise is sized for it."""
 
     @classmethod
     @abstractmethod
     def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
         """The exact size of the posts of every round, for the plan."""
 
+    @classmethod
+    def follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
+        """Whether the last of these closed rounds may stand after the others. Raises `Stop`.
+
+        Refuses, by the number of its sender, a public part that has not exactly the form it should have.
+        """
+        last = rounds[-1]
+        before: Collection[int] = range(setting.members) if len(rounds) == 1 else rounds[-2]
+        strangers = tuple(sorted(set(last) - set(before)))
+        if strangers:
+            raise Stop("a post came from a member who is not or no longer in this run", strangers)
+        cls._follow(setting, rounds)
+
+    @classmethod
     @abstractmethod
+    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
+        """The rules of this protocol for the last of these rounds."""
+
+    @classmethod
+    @abstractmethod
+    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
+        """What the public parts of all rounds open. Raises `Stop`."""
+
+    @classmethod
+    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
+        """What a stranger makes of the public parts of all rounds: every rule checked, then the sum."""
+        why = cls.refusal(setting)
+        if why is not None:
+            raise BadParameter("protocol", why)
+        if len(rounds) != len(cls.rounds):
+            raise Stop("not all rounds were held, so nothing was opened")
+        for number in range(len(rounds)):
+            cls.follow(setting, rounds[: number + 1])
+        return cls.outcome(setting, rounds)
+
     def post(self, round: int) -> Post:  # noqa: A002
         """What this member posts. Called once per round, in order, before `hear` of that round."""
+        if self._stopped or round != self._posted or round != len(self.heard):
+            raise Stop("nothing more is posted: a member posts once in each round, in order")
+        self._posted += 1
+        return self._post(round)
 
     @abstractmethod
-    def hear(self, round: int, posts: Mapping[int, Heard]) -> None:  # noqa: A002
-        """All posts of a closed round, this member's own among them. Raises `Stop`.
+    def _post(self, number: int) -> Post: ...
 
-        Must refuse, by the number of its sender, whatever has not exactly the form it should have.
+    def hear(self, round: int, posts: Mapping[int, Heard]) -> None:  # noqa: A002
+        """All posts of a closed round, this member's own among them. Raises `Stop`, and then for good.
+
+        Refuses, by the number of its sender, whatever has not exactly the form it should have.
         """
+        if self._stopped or round != len(self.heard) or round + 1 != self._posted:
+            raise Stop("a round is heard once, after it was posted in")
+        try:
+            if self.me not in posts:
+                raise Stop("this member's post came too late, so it is out", (self.me,))
+            self.heard.append({i: posts[i].public for i in sorted(posts)})
+            self.follow(self.setting, self.heard)
+            self._take(round, posts)
+        except Stop:
+            self._stopped = True
+            raise
+
+    @abstractmethod
+    def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
+        """What this member keeps of a round, private parts above all."""
 
     @property
-    @abstractmethod
     def opened(self) -> Opened:
-        """The outcome, after the last round was heard."""
+        """The outcome, after the last round was heard. Raises `Stop`."""
+        if self._stopped or len(self.heard) != len(self.rounds):
+            raise Stop("nothing was opened")
+        if self._opened is None:
+            self._opened = self.outcome(self.setting, self.heard)
+        return self._opened
+
+
+def need(setting: Setting, posts: Publics, *, least: int, why: str) -> None:
+    """At least so many posts, or `Stop` with those who are missing."""
+    if len(posts) < least:
+        raise Stop(why, tuple(i for i in range(setting.members) if i not in posts))
+
+
+def need_all(of: Publics, posts: Publics, *, why: str) -> None:
+    """Posts of all who posted before, or `Stop` with those who are missing."""
+    if set(posts) != set(of):
+        raise Stop(why, tuple(sorted(set(of) - set(posts))))
+
+
+def need_empty(posts: Publics) -> None:
+    """Rounds in which the public part says nothing: to post is to agree."""
+    if any(posts.values()):
+        raise Stop("a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i]))
+
+
+def read(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:
+    """Elements as a member has sent them, or `Stop` with its number."""
+    if data is None:
+        raise Stop("a member left out the part for this member", (sender,))
+    try:
+        return Field(setting.modulus).from_bytes(data, length)
+    except BadValue as bad:
+        raise Stop(f"a member's part {bad}", (sender,)) from None
+
+
+def agreed_by_half(setting: Setting) -> str | None:
+    """Why so many losses leave nobody to agree on a set, if so."""
+    if setting.least >= setting.quorum:
+        return None
+    most = setting.members - setting.quorum
+    return f"more than half of the members must agree, so losses must be at most {most}"

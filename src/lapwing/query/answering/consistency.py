@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.query.answering.intervals import Noises
-from lapwing.query.answering.shares import Shares, deviation, is_declared
+from lapwing.query.answering.shares import Mechanisms, deviation, is_declared
 from lapwing.query.language.question import Question
 
 Floats = NDArray[np.float64]
@@ -78,7 +78,7 @@ class Agreed:
 
 
 def agree(
-    shares: Shares, part: int, values: dict[int, NDArray[np.int64]], confidence: Fraction
+    shares: Mechanisms, part: int, values: dict[int, NDArray[np.int64]], confidence: Fraction
 ) -> dict[int, Agreed]:
     """For each of the groupings, its numbers made consistent, and not negative if they count rows.
 
@@ -92,7 +92,7 @@ def agree(
         shape = [sizes[key] for key in question.sets[s]]
         variance = deviation(shares.mechanism(s, part)) ** 2
         measured.append(Measured(question.sets[s], noisy.astype(np.float64).reshape(shape), variance))
-    factor = Noises(shares.noise == "gaussian", confidence).in_deviations
+    factor = Noises.of(shares.mechanism(next(iter(values)), part), confidence).in_deviations
     found = reconcile(measured, sizes)
     nearest = [values for values, _ in found]
     if counts_rows(question, part) and any(values.min(initial=0.0) < 0 for values in nearest):

@@ -22,7 +22,7 @@ from lapwing.query.answering.consistency import Agreed, adds_up, agree, agreeabl
 from lapwing.query.answering.estimate_arithmetic import compute
 from lapwing.query.answering.estimate_parts import Estimate, Parts, counts, evaluate, in_steps, step_of
 from lapwing.query.answering.noising import Noisy
-from lapwing.query.answering.shares import CHOSEN, Shares, wanted_of
+from lapwing.query.answering.shares import CHOSEN, Mechanisms, wanted_of
 from lapwing.query.language.kinds import Kind, Person, Text, Truth
 from lapwing.query.language.kinds import Number as NumberKind
 from lapwing.query.language.question import KeyValue, Order, Plain, Question, Released, Statistic
@@ -52,7 +52,7 @@ class Rows:
 
 
 def estimate(
-    shares: Shares,
+    shares: Mechanisms,
     noisy: Sequence[Noisy],
     *,
     confidence: Number,
@@ -90,7 +90,7 @@ class _Release:
     """Noisy groupings, and what was already worked out from them."""
 
     def __init__(
-        self, shares: Shares, noisy: Sequence[Noisy], level: Fraction, sampling: bool, agree: bool
+        self, shares: Mechanisms, noisy: Sequence[Noisy], level: Fraction, sampling: bool, agree: bool
     ) -> None:
         self.shares, self.noisy, self.level = shares, noisy, level
         self.question: Question = shares.question

@@ -14,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import Gaussian, Laplace
 from lapwing.query.answering.intervals import (
     Floats,
     Noises,
     half_width,
     mixed_width,
+    noise_scale,
     plane_width,
     ratio_bounds,
     table_width,
     with_sampling,
 )
+from lapwing.query.answering.shares import Noise
 from lapwing.query.language.kinds import Kind, Number, codes_of
 from lapwing.query.language.question import Statistic
 
@@ -81,22 +82,21 @@ class Parts:
     """Noisy parts of one grouping and their noises. With `sampling`, rows are a sample of a population."""
 
     values: tuple[NDArray[np.int64], ...]
-    mechanisms: tuple[Laplace | Gaussian, ...]
+    mechanisms: tuple[Noise, ...]
     confidence: Fraction
     sampling: bool = False
 
     @property
     def noises(self) -> Noises:
         """Their common kind."""
-        return Noises(isinstance(self.mechanisms[0], Gaussian), self.confidence)
+        return Noises.of(self.mechanisms[0], self.confidence)
 
     def __getitem__(self, part: int) -> Floats:
         return self.values[part].astype(np.float64)
 
     def width(self, part: int) -> float:
         """The scale of a part's noise."""
-        mechanism = self.mechanisms[part]
-        return float(mechanism.sigma if isinstance(mechanism, Gaussian) else mechanism.scale)
+        return noise_scale(self.mechanisms[part])
 
     def scales(self, terms: list[tuple[int, Floats]]) -> list[Floats]:
         """Of noises times their factors. A part that stands twice is one noise."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
 from statistics import NormalDist
@@ -20,8 +20,9 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.mechanisms import Gaussian, Laplace
+from lapwing.mechanisms import Gaussian, Laplace, SummedGaussian, SummedLaplace
 from lapwing.privacy.gaussian import SUMMED_UP_TO
+from lapwing.query.answering.shares import Noise
 
 Floats = NDArray[np.float64]
 Bounds = tuple[Floats, Floats]
@@ -31,14 +32,17 @@ _NEWTON = 8
 _CUTS = 9
 _KNOTS, _SIDE = 1025, 129
 _TINY = 1e-300
+_FINE = Fraction(1 << 20)  # a scale at which whole numbers are as good as continuous
 
 
 @lru_cache(maxsize=4096)
-def half_width(mechanism: Laplace | Gaussian, confidence: Fraction) -> int:
+def half_width(mechanism: Noise, confidence: Fraction) -> int:
     """`mechanism.spread(confidence)`: the least w with P[|noise| > w] <= β, found faster.
 
     Floats decide, unless a tail is so near to β that they might be wrong.
     """
+    if isinstance(mechanism, SummedLaplace | SummedGaussian):
+        return mechanism.spread(confidence)
     miss = float(1 - confidence)
     if isinstance(mechanism, Laplace):
         scale = float(mechanism.scale)
@@ -60,14 +64,26 @@ def half_width(mechanism: Laplace | Gaussian, confidence: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Noises:
-    """Independent noises of one kind by their scales (b of Laplace, σ of Gaussian), and a confidence."""
+    """Independent noises of one kind by their scales (b of Laplace, σ of Gaussian), and a confidence.
+
+    Sums of several members' noises go by their standard deviations, as Gaussian ones do: between one such
+    sum, held by `widest` deviations, and a normal law lies every sum of them (a test tries a grid of them).
+    """
 
     is_gaussian: bool
     confidence: Fraction
+    widest: float = 0.0
+
+    @classmethod
+    def of(cls, mechanism: Noise, confidence: Fraction) -> Noises:
+        """Noises of this mechanism's kind."""
+        if isinstance(mechanism, SummedLaplace):
+            return cls(True, confidence, _widest(replace(mechanism, scale=_FINE), confidence))
+        return cls(isinstance(mechanism, Gaussian | SummedGaussian), confidence)
 
     @property
     def _normal(self) -> float:
-        return NormalDist().inv_cdf(float((1 + self.confidence) / 2))
+        return max(NormalDist().inv_cdf(float((1 + self.confidence) / 2)), self.widest)
 
     @property
     def in_deviations(self) -> float:
@@ -86,6 +102,24 @@ class Noises:
             return np.asarray(self._normal * np.sqrt(sum(column**2 for column in columns))) + 0.5
         stacked = np.sort(np.stack(np.broadcast_arrays(*columns)), axis=0)
         return _laplace_width(stacked, float(1 - self.confidence)) + 0.5
+
+
+def noise_scale(mechanism: Noise) -> float:
+    """By which a noise enters `Noises`: b or σ, and for sums the deviation (as if it were continuous)."""
+    match mechanism:
+        case Laplace():
+            return float(mechanism.scale)
+        case Gaussian():
+            return float(mechanism.sigma)
+        case SummedLaplace():
+            return math.sqrt(2 * mechanism.wholes) * float(mechanism.scale)
+        case SummedGaussian():
+            return mechanism.deviation
+
+
+@lru_cache(maxsize=256)
+def _widest(mechanism: SummedLaplace, confidence: Fraction) -> float:
+    return mechanism.spread(confidence) / mechanism.deviation
 
 
 def _laplace_width(scales: Floats, miss: float) -> Floats:

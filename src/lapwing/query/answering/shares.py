@@ -16,10 +16,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 from lapwing.errors import BadParameter
 from lapwing.exact import Number
-from lapwing.mechanisms import Extreme, Gaussian, Laplace, PartitionSelection, Quantile
+from lapwing.mechanisms import (
+    Extreme,
+    Gaussian,
+    Laplace,
+    PartitionSelection,
+    Quantile,
+    SummedGaussian,
+    SummedLaplace,
+)
 from lapwing.noise import LARGEST_SCALE
 from lapwing.privacy import Loss, Relation, Sum
 from lapwing.privacy.convert import zcdp_to_epsilon
@@ -32,6 +41,23 @@ CHOSEN = ("quantile", "min", "max")
 GAIN = 0.95  # Gaussian noise is taken if its expected error is below this share of Laplace's
 SMALLEST_SHARE = 10**6  # a part's share is at least one in so many of the largest
 MANY_KEYS = 1 << 40  # how many undeclared keys there may be, at most
+
+# Noise of one, or of several members in one sum.
+Noise = Laplace | Gaussian | SummedLaplace | SummedGaussian
+
+
+class Mechanisms(Protocol):
+    """What has to be known of noise to read an answer: `Shares`, or several members' together."""
+
+    @property
+    def question(self) -> Question:
+        """Whose parts they are for."""
+
+    def mechanism(self, grouping: int, part: int) -> Noise:
+        """The noise of a part in a grouping."""
+
+    def choice(self, grouping: int, wanted: Wanted) -> Quantile | Extreme:
+        """The choice of a code in a grouping."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,8 +295,10 @@ def _error(question: Question, added: tuple[Added, ...]) -> float:
     return math.sqrt(sum(squares) / len(squares))
 
 
-def deviation(mechanism: Laplace | Gaussian) -> float:
+def deviation(mechanism: Noise) -> float:
     """The standard deviation of the noise: √2q / (1 - q) for Laplace, σ (at most) for Gaussian."""
+    if isinstance(mechanism, SummedLaplace | SummedGaussian):
+        return mechanism.deviation
     if isinstance(mechanism, Gaussian):
         return float(mechanism.sigma)
     return math.sqrt(2) / (2 * math.sinh(min(1 / (2 * float(mechanism.scale)), 300.0)))

@@ -1,0 +1,1 @@
+"""The figures that we publish, one command each."""

@@ -1,0 +1,100 @@
+"""How far a run is, on the other stream than the answer: a live table on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as Grid
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from lapwing.parties.messages.progress import Progress, Watch
+
+_MARKS = {"waiting": ("…", "dim"), "here": ("✓", "green"), "posted": ("✓", "green"), "lost": ("✗", "red")}
+
+
+class Board:
+    """What is known of every member: here, posted, waited for, lost."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.state = dict.fromkeys(names, "waiting")
+        self.said = "waiting for the members"
+
+    def hear(self, event: Progress) -> str | None:
+        """Take in one event; a line to print where there is no live table."""
+        stage = f"stage {event.stage + 1} of {event.stages}, " if event.stages > 1 else ""
+        names, line = ", ".join(event.names), None
+        match event.kind:
+            case "arrived":
+                self._mark(event.names, "here")
+                line = f"here: {names}"
+            case "begun":
+                self.state = {name: "waiting" if name in event.names else "lost" for name in self.names}
+                line = f"begun with {names}"
+            case "round":
+                self._waiting()
+                self.said = f"{stage}round {event.index + 1} of {event.rounds}: {event.round}"
+            case "posted":
+                self._mark(event.names, "posted")
+            case "closed":
+                self._mark(event.names, "posted")
+                line = f"{stage}round {event.index + 1} of {event.rounds}, {event.round}: {names}"
+            case "lost":
+                self._mark(event.names, "lost")
+                line = f"lost: {names}"
+            case "opened":
+                self.said = f"{stage}opened"
+                line = f"{stage}opened the sum of {names}"
+            case _:
+                self.said = line = "the relay cannot be reached yet; trying again"
+        return line
+
+    def _mark(self, names: tuple[str, ...], state: str) -> None:
+        for name in names:
+            if name in self.state:
+                self.state[name] = state
+
+    def _waiting(self) -> None:
+        self.state = {name: "lost" if was == "lost" else "waiting" for name, was in self.state.items()}
+
+    def render(self) -> Grid:
+        """The table of now."""
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_row(Text(self.said, style="bold"), *(self._cell(name) for name in self.names))
+        return grid
+
+    def _cell(self, name: str) -> Text:
+        mark, style = _MARKS[self.state[name]]
+        return Text(f"{mark} {name}", style=style)
+
+
+@contextmanager
+def watching(names: tuple[str, ...]) -> Iterator[Watch]:
+    """Shows progress on stderr while a run goes on."""
+    board = Board(names)
+    if sys.stderr.isatty():
+        with Live(board.render(), console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+
+            def show(event: Progress) -> None:
+                board.hear(event)
+                live.update(board.render(), refresh=True)
+
+            yield show
+        return
+    last = ""
+
+    def tell(event: Progress) -> None:
+        nonlocal last
+        line = board.hear(event)
+        if line is not None and line != last:
+            print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
+            last = line
+
+    yield tell

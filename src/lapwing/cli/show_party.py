@@ -1,0 +1,296 @@
+"""How joint computations look: plans, invitations, answers, transcripts, simulations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from lapwing.cli.show import console, heading, indented, points, table
+from lapwing.ledger.views.price_words import in_words, pair_text
+from lapwing.privacy.describe import describe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lapwing.parties.consortium import Consortium
+    from lapwing.parties.planning import Alternative, JointPlan
+    from lapwing.parties.simulation import Simulation
+    from lapwing.parties.statistics import JointAnswer
+    from lapwing.parties.verifying import Verified
+    from lapwing.plots.parties import Measured
+
+MOST_ROWS = 60
+MOST_BLOCKS = 20
+MOST_SUMS = 12
+SURE = Fraction(95, 100)
+
+
+def price(plan: JointPlan) -> str:
+    """What one member's ledger is charged."""
+    return in_words(describe(plan.loss), (), Fraction(0))
+
+
+def size(count: int) -> str:
+    """Bytes, as people read them."""
+    if count < 10_000:
+        return f"{count:,} bytes"
+    return f"{count / 1e3:,.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.1f} MB"
+
+
+def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> None:
+    """`lapwing party plan`."""
+    with console() as out:
+        _plan(out, plan, name, title)
+        heading(out, "Every protocol")
+        shown = table("", "protocol", "error", "may fail later", "a member sends", "", right=(2, 3, 4))
+        for one in plan.alternatives(why_not_local=why_not_local):
+            shown.add_row(*_alternative(one, plan.protocol))
+        out.print(shown)
+
+
+def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
+    wish = plan.wish
+    out.print(Text(f"{name}: {title}", style="bold"))
+    chosen = "chosen" if wish.protocol == "auto" else "as wished"
+    indented(out, f"{wish.members} members. Protocol {plan.protocol} ({plan.footing.name}), {chosen}.")
+    heading(out, "What is promised")
+    indented(out, plan.guarantee)
+    points(out, plan.notes)
+    heading(out, "What it costs")
+    budget = pair_text(wish.epsilon, wish.delta if plan.noise == "gaussian" else Fraction(0))
+    lines = [f"A person: {budget}, by all members together. Each member's own ledger: {price(plan)}."]
+    if not plan.is_local:
+        lines.append(
+            f"Noise is sized for {plan.honest} honest member{'s' if plan.honest > 1 else ''}: a sum with "
+            f"fewer than {plan.least} members is never opened, and the charge stays."
+        )
+        lines.append(f"{plan.noise.capitalize()} noise: {plan.why}.")
+    points(out, lines)
+    heading(out, "Expected error of every number (before anything is made of it)")
+    errors = table("numbers", "of", "deviation", "within, 0.95 sure", right=(1, 2, 3))
+    widths = plan.widths(SURE) if not plan.is_local else ()
+    for place, (block, deviation) in enumerate(zip(plan.blocks, plan.deviations, strict=True)):
+        if place == MOST_BLOCKS:
+            errors.add_row(f"… {len(plan.blocks) - MOST_BLOCKS} more", "", "", "")
+            break
+        within = f"± {widths[place]:,}" if widths else ""
+        errors.add_row(block.label, f"{block.length:,}", f"{deviation:,.4g}", within)
+    out.print(errors)
+    cost = plan.cost
+    rounds = f"{cost.rounds} round{'s' if cost.rounds > 1 else ''}"
+    stages = f" in {plan.stages} stages" if plan.stages > 1 else ""
+    heading(out, "What travels")
+    indented(
+        out,
+        f"{rounds}{stages}, {cost.messages:,} messages. A member sends {size(cost.sent)} and gets "
+        f"{size(cost.received)}; the relay carries {size(cost.in_all)} in all, and TLS adds a little.",
+    )
+
+
+def _alternative(one: Alternative, chosen: str) -> list[str]:
+    mark = "→" if one.letter == chosen else ""
+    name = f"{one.letter}  {one.name}"
+    if one.why_not or one.error is None or one.cost is None:
+        return [mark, name, "", "", "", one.why_not]
+    return [mark, name, f"× {one.error:.3g}", f"{one.survives}", size(one.cost.sent), ""]
+
+
+def show_invitation(consortium: Consortium, me: str, title: str) -> None:
+    """`lapwing party join`: what would be signed."""
+    with console() as out:
+        _plan(out, consortium.plan, consortium.name, title)
+        heading(out, "Who takes part")
+        members = table("member", "has signed", "fingerprint of its card")
+        for card in consortium.cards:
+            you = " (you)" if card.name == me else ""
+            signed = "yes" if card.name in consortium.signatures else "not yet"
+            members.add_row(f"{card.name}{you}", signed, card.fingerprint)
+        out.print(members)
+        lines = [
+            f"Relay: {consortium.host.name}, at {consortium.address}.",
+            f"Deadlines: {consortium.lobby_seconds} s to begin, {consortium.round_seconds} s a round.",
+            f"Fingerprint of all this, to be compared with the others: {consortium.fingerprint}",
+        ]
+        points(out, lines)
+        out.print()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run gave one member."""
+
+    consortium: Consortium
+    number: int
+    answer: JointAnswer
+    transcript: Path
+    left: str
+    is_replay: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        plan = self.consortium.plan
+        return {
+            **self.answer.to_json(),
+            "consortium": self.consortium.digest.hex(),
+            "run": self.number,
+            "protocol": plan.protocol,
+            "charged": None if self.is_replay else price(plan),
+            "left": self.left,
+            "transcript": str(self.transcript),
+            "guarantee": plan.guarantee,
+        }
+
+
+def show_result(result: Result) -> None:
+    """`lapwing party run`."""
+    answer = result.answer
+    headings, cells = answer.table(MOST_ROWS)
+    with console() as out:
+        out.print(Text(f"{result.consortium.name}, run {result.number}: {answer.title}", style="bold"))
+        shown = table(*headings, right=range(len(headings)))
+        for row in cells:
+            shown.add_row(*row)
+        out.print(shown)
+        if len(answer) > len(cells):
+            indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
+        for column in answer.columns:
+            if column.note:
+                indented(out, f"{column.name}: {column.note}")
+        for line in answer.footer():
+            indented(out, line)
+        if result.is_replay:
+            indented(
+                out,
+                "This run was opened before: nothing was charged now. A new run is --number "
+                f"{result.number + 1}, at every member, and is charged again.",
+            )
+        else:
+            indented(out, f"Charged to your own ledger: {price(result.consortium.plan)}.")
+        indented(out, f"Left: {result.left}.")
+        out.print()
+        indented(out, "Transcript, which anybody can check:")
+        print_line(out, f"  lapwing party verify {result.transcript}")
+
+
+def print_line(out: Console, text: str) -> None:
+    """A line to be copied: never broken."""
+    out.print(Text(text), soft_wrap=True)
+
+
+def verified_json(found: Verified) -> dict[str, Any]:
+    """Plain values, for JSON."""
+    return {
+        "members": list(found.members),
+        "run": found.number,
+        "protocol": found.protocol,
+        "contributors": [list(names) for names in found.contributors],
+        "sums": [one.values.tolist() for one in found.opened],
+        "stopped": found.stopped,
+        "left": list(found.left),
+        "guarantee": found.guarantee,
+        "not_checked": list(found.not_checked),
+    }
+
+
+def show_verified(found: Verified, path: Path) -> None:
+    """`lapwing party verify`."""
+    with console() as out:
+        out.print(Text(f"{path} is in order", style="bold"))
+        lines = [
+            f"Run {found.number} of {', '.join(found.members)}, all of whom signed the consortium. "
+            f"Protocol {found.protocol}.",
+            "Every post is signed by its member, for this run and round, on exactly the rounds before it.",
+        ]
+        for stage, (names, opened) in enumerate(zip(found.contributors, found.opened, strict=True), 1):
+            which = f"Sum {stage}" if len(found.opened) > 1 else "The sum"
+            sums = ", ".join(f"{value:,}" for value in opened.values[:MOST_SUMS].tolist())
+            more = f" … ({len(opened.values):,} numbers)" if len(opened.values) > MOST_SUMS else ""
+            lines.append(f"{which} follows from the posts of {', '.join(names)}: {sums}{more}.")
+        if found.stopped is not None:
+            lines.append(f"It was stopped: {found.stopped}.")
+        lines += [f"Left: {one}." for one in found.left]
+        points(out, lines)
+        heading(out, "What is promised about the view")
+        indented(out, found.guarantee)
+        heading(out, "What no transcript can show")
+        points(out, found.not_checked)
+
+
+def show_simulation(done: Simulation) -> None:
+    """`lapwing party simulate`."""
+    plan = done.plan
+    with console() as out:
+        head = f"{plan.wish.members} members, protocol {plan.protocol} ({plan.footing.name})"
+        out.print(Text(head, style="bold"))
+        indented(out, plan.guarantee)
+        points(out, plan.notes)
+        heading(out, "What everybody has (made up), and what it would post: one noise share is added")
+        members = table("member", "count", "with its noise share", right=(1, 2))
+        for name, count, noised in zip(done.names, done.counts, done.noised, strict=True):
+            members.add_row(name, f"{count:,}", f"{noised:,}")
+        out.print(members)
+        heading(out, "Round by round")
+        rounds = table(
+            "round", "posted", "lost", "everybody reads", "each other member reads", right=(3, 4)
+        )
+        for step in done.steps:
+            posted, missing = ", ".join(step.posted), ", ".join(step.missing)
+            rounds.add_row(step.name, posted, missing, _bytes(step.public), _bytes(step.private))
+        out.print(rounds)
+        if done.opened is None:
+            indented(out, f"Nothing was opened: {done.stopped}. What was charged stays charged.")
+        else:
+            error = done.opened - done.truth
+            indented(
+                out,
+                f"Opened: {done.opened:,}. The true sum of {', '.join(done.contributors)} is "
+                f"{done.truth:,} (only because it is made up): {error:+,}, where 95 % are within "
+                f"± {done.width:,}.",
+            )
+        if len(done.lessons) > 1:
+            heading(out, "Why a sum with too few shares is never opened")
+            points(out, _lessons(done))
+
+
+def _bytes(count: int) -> str:
+    return f"{count} bytes" if count else ""
+
+
+def _lessons(done: Simulation) -> list[str]:
+    planned, epsilon = done.plan.honest, float(done.plan.wish.epsilon)
+    return [
+        f"With {present} of {planned} honest noise shares in it, the sum would reveal ε {reached:.3g}"
+        + (", as planned." if present >= planned else f" instead of {epsilon:.3g}.")
+        for present, reached in done.lessons
+    ]
+
+
+def show_comparison(found: Measured) -> None:
+    """`lapwing party compare`."""
+    with console() as out:
+        head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
+        out.print(Text(head, style="bold"))
+        names = list(found.by_size)
+        sizes = sorted({n for points in found.by_size.values() for n, _ in points})
+        titles = {
+            "curator": "one curator", "shared": "3 members,\n1 may collude",
+            "alone": "10 members,\n9 may collude", "everybody": "every person\na member",
+            "local": "local model",
+        }  # fmt: skip
+        shown = table("people", *(titles[name] for name in names), right=range(len(names) + 1))
+        for n in sizes:
+            shown.add_row(f"{n:,}", *(_percent(dict(found.by_size[name]).get(n)) for name in names))
+        out.print(shown)
+        heading(out, f"{found.people:,} people, divided among more and more members")
+        divided = table("members", "fewer than half may collude", "all but one may", right=(0, 1, 2))
+        for m, error in found.by_members["shared"]:
+            divided.add_row(str(m), _percent(error), _percent(dict(found.by_members["alone"]).get(m)))
+        out.print(divided)
+
+
+def _percent(error: float | None) -> str:
+    return "" if error is None else f"{100 * error:.3g}"

@@ -1,0 +1,308 @@
+"""What a member brings to a run: charged on its own ledger first, then read, then noised.
+
+Claim    no row is read for a run that was not durably charged for all of its stages; a run is charged once;
+         each stage's noise is drawn once; what is refused is refused before anything is charged.
+Because  the charge is the gate's, under the run's id as key: the same run again finds that key, and ends
+         (`Aborted`), since what was drawn before is in the journal of the member or nowhere. Later stages
+         are read only if that key was charged for the same request, the version of the data included.
+Test     tests/parties/test_contribution.py
+
+The ledger stores that the member contributed, not what: in B, C and D one member's noised numbers are not
+private by themselves. They go to the member's journal and into the protocol.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+
+from lapwing.errors import (
+    Aborted,
+    BadParameter,
+    BadValue,
+    InProgress,
+    KeyReused,
+    WorkEnded,
+)
+from lapwing.exact import precision
+from lapwing.gate import Gate, Plan, Spending, State, Target
+from lapwing.ledger import Ledger, Slices, Unit
+from lapwing.ledger.refusal import refusal
+from lapwing.mechanisms import GaussianShares, LaplaceShares, RandomizedResponse
+from lapwing.parties.planning.noises import loss_of
+from lapwing.parties.protocols.field import FIELD
+from lapwing.parties.protocols.protocol import LARGEST_VALUE, Opened
+from lapwing.parties.statistics.statistic import Ints, Statistic
+from lapwing.privacy import Loss, Relation
+from lapwing.query.dataset import Dataset
+
+CONTRIBUTED = b"contributed"
+_ORDERS = (Fraction(3, 2), Fraction(8), Fraction(64))
+_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Whom numbers that come from no policy are charged to: an account of a ledger, by a principal."""
+
+    ledger: Ledger
+    account: str
+    principal: str
+
+
+@dataclass(slots=True, kw_only=True)
+class _Charged:
+    """A member's part in one run: what is charged, and what was brought so far."""
+
+    statistic: Statistic
+    data: Dataset | Holding
+    run: bytes
+    consortium: bytes
+    _brought: set[int] = field(default_factory=set, init=False, repr=False)
+
+    def _check(self) -> None:
+        if not isinstance(self.run, bytes) or not isinstance(self.consortium, bytes) or not self.run:
+            raise BadParameter("run", "and consortium must be the bytes of their digests")
+        source = self.statistic.source
+        if isinstance(self.data, Dataset) and (source is None or source.dataset is not self.data):
+            raise BadParameter("data", "must be the data set that the statistic was bound to")
+        if isinstance(self.data, Holding) and source is not None:
+            raise BadParameter("data", "of a policy is charged to its own accounts")
+
+    # What differs between kinds of contributions
+
+    @property
+    def _what(self) -> tuple[str, Relation, Loss, dict[str, str | int]]:
+        raise NotImplementedError
+
+    def _noised(self, values: Ints) -> Ints:
+        raise NotImplementedError
+
+    # The charge
+
+    def check(self) -> None:
+        """Whether this run could be charged now. Costs nothing; a member looks before it takes part."""
+        spending, gate = self._spending(self._version()), self._gate()
+        if gate.find(self.run.hex()) is not None:
+            raise Aborted("this run was charged before")
+        error = refusal(self._ledger, spending.targets, spending.loss, spending.costs)
+        if error is not None:
+            raise error
+
+    def __call__(self, stage: int, earlier: Sequence[Opened]) -> Ints:
+        """This member's noised numbers of a stage. The first one charges for all."""
+        if not 0 <= stage < self.statistic.stages or len(earlier) != stage:
+            raise BadParameter("stage", "must come with the sums of all stages before it")
+        if stage in self._brought:
+            raise Aborted("this stage was contributed to before, and noise is drawn once")
+        return self._first() if stage == 0 else self._later(stage, earlier)
+
+    def _later(self, stage: int, earlier: Sequence[Opened]) -> Ints:
+        try:
+            version = self._version()
+            self._require_charged(self._spending(version))
+            return self._draw(stage, earlier, version)
+        except Aborted:
+            raise
+        except Exception:  # why may be private
+            raise Aborted("this member's data changed on the way, or could not be read") from None
+
+    def _first(self) -> Ints:
+        version, drawn = self._version(), list[Ints]()
+
+        def run() -> bytes:
+            drawn.append(self._draw(0, (), version))
+            return CONTRIBUTED
+
+        self._release(self._spending(version), run)
+        if not drawn:
+            raise Aborted("this run was charged before, and what was drawn then is not at hand")
+        return drawn[0]
+
+    def _require_charged(self, spending: Spending) -> None:
+        """That the first stage paid for this one: the same run, statistic, noise and version of data."""
+        found = self._gate().find(self.run.hex())
+        if found is None or found.state is not State.ANSWERED:
+            raise Aborted("this run was not charged")
+        self._release(spending, _never)
+
+    def _release(self, spending: Spending, run: Callable[[], bytes]) -> None:
+        try:
+            self._gate().release(Plan(spending, run), key=self.run.hex())
+        except KeyReused:
+            raise Aborted("this run was charged for another request, or for other data") from None
+        except InProgress:
+            raise Aborted("this run is under way in another process of this member") from None
+        except WorkEnded:
+            raise Aborted("this run was charged, but its data could not be read") from None
+
+    def _draw(self, stage: int, earlier: Sequence[Opened], version: int) -> Ints:
+        self._brought.add(stage)
+        values = self.statistic.exact(stage, earlier)
+        if self._version() != version:  # it may be about people who were not charged
+            raise BadParameter("source", "changed while it was read")
+        return self._noised(values)
+
+    def _spending(self, version: int) -> Spending:
+        mechanism, relation, loss, parameters = self._what
+        statistic = self.statistic
+        asked = {"spec": statistic.spec, "meaning": statistic.meaning, "version": version}
+        who = {"run": self.run.hex(), "consortium": self.consortium.hex()}
+        return Spending(
+            targets=self._targets(),
+            loss=loss,
+            unit=self._unit,
+            relation=relation,
+            mechanism=mechanism,
+            parameters={**parameters, **who, "stages": statistic.stages},
+            request=json.dumps({**asked, **who}, sort_keys=True).encode(),
+        )
+
+    def _version(self) -> int:
+        source = self.statistic.source
+        return 0 if source is None else source.version()
+
+    def _targets(self) -> tuple[Target, ...]:
+        source, data = self.statistic.source, self.data
+        if source is not None:
+            return source.targets()
+        assert isinstance(data, Holding)
+        is_sliced = data.ledger.account(data.account).slices is not Slices.NONE
+        return (Target(data.account, everyone=is_sliced),)
+
+    @property
+    def _unit(self) -> Unit:
+        source, data = self.statistic.source, self.data
+        if source is not None:
+            return source.unit
+        assert isinstance(data, Holding)
+        return data.ledger.account(data.account).unit
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self.data.ledger
+
+    def _gate(self) -> Gate:
+        data = self.data
+        principal = data.analyst if isinstance(data, Dataset) else data.principal
+        return Gate(data.ledger, principal=principal)
+
+
+def _never() -> bytes:
+    raise AssertionError("what was charged before is not run again")
+
+
+@dataclass(slots=True, kw_only=True)
+class Contribution(_Charged):
+    """Numbers of a member with its shares of the noise, one mechanism for each block of a stage.
+
+    Claim    if the sum holds as many honest shares as the mechanisms ask for, all stages together reveal
+             `loss` of one unit of this member, and not more.
+    Because  each block is noised on its own; blocks and stages add up; `loss` is refused below that.
+    Test     tests/parties/test_contribution.py
+
+    `largest` is what numbers are clamped to before noise, so that sums of all members fit.
+    """
+
+    shares: Sequence[LaplaceShares | GaussianShares]
+    loss: Loss
+    largest: int = LARGEST_VALUE
+
+    def __post_init__(self) -> None:
+        self._check()
+        blocks = self.statistic.blocks
+        if len(self.shares) != len(blocks):
+            raise BadParameter("shares", "there must be one for each block")
+        for share, block in zip(self.shares, blocks, strict=True):
+            if isinstance(share, LaplaceShares):
+                fits = share.l1 >= block.l1
+            else:
+                fits = share.l2_squared >= block.l2_squared and share.dimension == block.length
+            if not fits:
+                raise BadParameter("shares", f'do not cover what one unit can do to "{block.label}"')
+        if not _covers(self.loss, loss_of(self.shares, self.statistic.stages)):
+            raise BadParameter("loss", "is less than what the noise shares reveal")
+        if not 0 < self.largest <= LARGEST_VALUE:
+            raise BadParameter("largest", "must lie between 1 and 2^52")
+
+    @property
+    def _what(self) -> tuple[str, Relation, Loss, dict[str, str | int]]:
+        first = self.shares[0]
+        noise = "laplace" if isinstance(first, LaplaceShares) else "gaussian"
+        parameters: dict[str, str | int] = {"noise": noise, "honest": first.of}
+        return "joint statistic", Relation.ADD_REMOVE, self.loss, parameters
+
+    def _noised(self, values: Ints) -> Ints:
+        cuts = np.cumsum([block.length for block in self.statistic.blocks])[:-1]
+        clamped = np.clip(values, -self.largest, self.largest)
+        parts = np.split(clamped, cuts)
+        noised = [share.sample(part) for share, part in zip(self.shares, parts, strict=True)]
+        return _wrapped(np.concatenate(noised))
+
+
+@dataclass(slots=True, kw_only=True)
+class LocalContribution(_Charged):
+    """Protocol L: every row of a member randomizes itself, and the member counts the reports.
+
+    Claim    each row's report is purely ε-private for any two values of that row.
+    Because  a report is k-ary randomized response on the row's own value, and a count of reports is
+             post-processing. How many rows there are is told: neighbours replace a row, never remove it.
+    Test     tests/parties/test_contribution.py
+    """
+
+    response: RandomizedResponse
+
+    def __post_init__(self) -> None:
+        self._check()
+        if self.statistic.why_not_local:
+            raise BadParameter("protocol", f"L is not possible: {self.statistic.why_not_local}")
+        if self.response.options != self.statistic.length:
+            raise BadParameter("response", "must have one option for each cell")
+        assert isinstance(self.data, Holding)
+        account = self.data.ledger.account(self.data.account)
+        if account.relation is not Relation.REPLACE:
+            raise BadParameter(
+                "account",
+                "protocol L tells how many rows there are: its account must be for data of which a "
+                "person's answers can be replaced, not added or removed",
+            )
+        if self.statistic.exact(0, ()).min() < 0:
+            raise BadValue("of every option there must be 0 rows or more")
+
+    @property
+    def _what(self) -> tuple[str, Relation, Loss, dict[str, str | int]]:
+        options = self.response.options
+        return "randomized response", Relation.REPLACE, self.response.loss, {"options": options}
+
+    def _noised(self, values: Ints) -> Ints:
+        tally = np.zeros(len(values), dtype=np.int64)
+        for option, rows in enumerate(values.tolist()):
+            for start in range(0, rows, _AT_ONCE):
+                alike = np.full(min(rows - start, _AT_ONCE), option, dtype=np.int64)
+                tally += np.bincount(self.response.sample(alike), minlength=len(values))
+        return tally
+
+
+def _covers(charged: Loss, revealed: Loss) -> bool:
+    """Whether a charge is for at least what is revealed, as far as orders and pure ε tell."""
+    if charged == revealed:
+        return True
+    pure = revealed.pure is None or (charged.pure is not None and charged.pure >= revealed.pure)
+    with precision(256):
+        for order in _ORDERS:
+            most, least = charged.renyi(order), revealed.renyi(order)
+            if least is None or most is None or not most >= least:
+                return False
+    return pure and charged.delta0 >= revealed.delta0
+
+
+def _wrapped(values: Ints) -> Ints:
+    """Between ±FIELD / 2, as sums are. Only noise of a size that never comes would be wrapped; and, unlike
+    clamping, wrapping commutes with adding up: sums stay as private as they are."""
+    half = FIELD // 2
+    inside: Ints = np.where(np.abs(values) <= half, values, (values + half) % FIELD - half)
+    return inside

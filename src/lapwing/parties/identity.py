@@ -1,0 +1,260 @@
+"""Who a member is: a key that signs and speaks TLS, a key for sealed boxes, and a card that shows both.
+
+Claim    whoever shows a card's certificate in TLS, signs as it, or opens what was sealed for it, holds the
+         private keys that were made together with the card; nobody vouches for anybody else.
+Because  the certificate is signed by its own key, and peers accept exactly the certificates on the cards of
+         their consortium; the box key and the name are signed by the same key.
+Test     tests/parties/running/test_identity.py
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import ssl
+import stat
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.x509.oid import NameOID
+
+from lapwing.errors import BadFile, BadParameter, Unavailable
+from lapwing.noise import random_bytes
+
+NAME = re.compile(r"[a-z0-9-]{1,40}")
+SIGNATURE_BYTES = 64
+_SIGNING = "signing.key"
+_BOX = "box.key"
+_CERTIFICATE = "certificate.pem"  # as on the card: OpenSSL reads it from a file of its own
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_LARGEST_FILE = 1 << 14
+# A card is pinned in a consortium, which says whom to trust and for what: dates would only add outages.
+_FROM = datetime(2020, 1, 1, tzinfo=UTC)
+_UNTIL = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """What a member shows to the others: public, and signed by itself."""
+
+    name: str
+    certificate: str  # PEM
+    box: bytes  # public X25519 key
+    signature: bytes = field(repr=False)
+    der: bytes = field(init=False, repr=False, compare=False)
+    signing_key: Ed25519PublicKey = field(init=False, repr=False, compare=False)
+    box_key: X25519PublicKey = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        checked_name(self.name)
+        try:
+            certificate = x509.load_pem_x509_certificate(self.certificate.encode())
+            key = certificate.public_key()
+            if not isinstance(key, Ed25519PublicKey):
+                raise BadParameter("card", "the certificate's key must be Ed25519")
+            key.verify(certificate.signature, certificate.tbs_certificate_bytes)
+            der = certificate.public_bytes(serialization.Encoding.DER)
+            key.verify(self.signature, _bound(self.name, der, self.box))
+            box_key = X25519PublicKey.from_public_bytes(self.box)
+        except BadParameter:
+            raise
+        except (ValueError, TypeError, InvalidSignature) as error:
+            raise BadParameter("card", f"{self.name}'s card is not signed by its own key") from error
+        if self.certificate != certificate.public_bytes(serialization.Encoding.PEM).decode():
+            raise BadParameter("card", f"{self.name}'s certificate is not written in the usual form")
+        object.__setattr__(self, "der", der)
+        object.__setattr__(self, "signing_key", key)
+        object.__setattr__(self, "box_key", box_key)
+
+    @property
+    def fingerprint(self) -> str:
+        """To be compared by people, over another channel."""
+        digest = hashlib.sha256(_bound(self.name, self.der, self.box)).hexdigest()
+        return " ".join(digest[i : i + 8] for i in range(0, 64, 8))
+
+    def verifies(self, signature: bytes, message: bytes) -> bool:
+        """Whether the holder of this card has signed these bytes."""
+        try:
+            self.signing_key.verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    def to_json(self) -> dict[str, str]:
+        """As in a .card file, and in a consortium."""
+        return {
+            "name": self.name,
+            "certificate": self.certificate,
+            "box": base64.b64encode(self.box).decode(),
+            "signature": base64.b64encode(self.signature).decode(),
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Card:
+        """What `to_json` gave. Raises `BadParameter`."""
+        keys = {"name", "certificate", "box", "signature"}
+        if not isinstance(value, dict) or set(value) != keys:
+            raise BadParameter("card", "must have name, certificate, box and signature, and nothing else")
+        if not all(isinstance(part, str) for part in value.values()):
+            raise BadParameter("card", "all its parts must be text")
+        try:
+            box = base64.b64decode(value["box"], validate=True)
+            signature = base64.b64decode(value["signature"], validate=True)
+        except ValueError as error:
+            raise BadParameter("card", "box and signature must be base64") from error
+        return cls(value["name"], value["certificate"], box, signature)
+
+    @classmethod
+    def read(cls, path: Path) -> Card:
+        """From a .card file."""
+        try:
+            raw = Path(path).read_bytes()
+        except OSError as error:
+            raise BadFile([f"{path}: cannot be read: {error.strerror}"]) from error
+        try:
+            if len(raw) > _LARGEST_FILE:
+                raise BadParameter("card", "is too long")
+            return cls.from_json(json.loads(raw))
+        except BadParameter as error:
+            raise BadFile([f"{path}: {error}"]) from error
+        except ValueError as error:
+            raise BadFile([f"{path}: a card is JSON, as lapwing party init writes it"]) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A member's private keys, in its own folder. They are never shown, and never made twice."""
+
+    card: Card
+    folder: Path
+    signing: Ed25519PrivateKey = field(repr=False)
+    box: X25519PrivateKey = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The member's."""
+        return self.card.name
+
+    @classmethod
+    def create(cls, name: str, folder: Path) -> Keys:
+        """Make keys and a card, and write them. Refuses a folder that has keys."""
+        checked_name(name)
+        folder = Path(folder)
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if (folder / _SIGNING).exists() or (folder / _BOX).exists():
+                raise BadParameter("folder", f"{folder} has keys already: they are never overwritten")
+            signing = Ed25519PrivateKey.from_private_bytes(random_bytes(32))
+            box = X25519PrivateKey.from_private_bytes(random_bytes(32))
+            card = _card(name, signing, box)
+            _write_new(folder / _SIGNING, _pem(signing), 0o600)
+            _write_new(folder / _BOX, _pem(box), 0o600)
+            _write_new(folder / _CERTIFICATE, card.certificate.encode(), 0o644)
+            text = json.dumps(card.to_json(), indent=2) + "\n"
+            _write_new(folder / f"{name}.card", text.encode(), 0o644)
+        except OSError as error:
+            raise Unavailable(f"keys cannot be written to {folder}: {error.strerror}") from error
+        return cls(card, folder, signing, box)
+
+    @classmethod
+    def open(cls, folder: Path) -> Keys:
+        """The keys that `create` wrote there."""
+        folder = Path(folder)
+        cards = sorted(folder.glob("*.card"))
+        if len(cards) != 1:
+            found = "several cards" if cards else "no card"
+            raise BadFile([f"{folder}: has {found}. Make a member's folder with: lapwing party init NAME"])
+        card = Card.read(cards[0])
+        signing = _private(folder / _SIGNING)
+        box = _private(folder / _BOX)
+        if not isinstance(signing, Ed25519PrivateKey) or not isinstance(box, X25519PrivateKey):
+            raise BadFile([f"{folder}: the keys are not of the kinds that lapwing party init makes"])
+        fits = (
+            signing.public_key().public_bytes_raw() == card.signing_key.public_bytes_raw()
+            and box.public_key().public_bytes_raw() == card.box
+        )
+        if not fits:
+            raise BadFile([f"{folder}: these keys and {cards[0].name} do not belong together"])
+        return cls(card, folder, signing, box)
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes, for `Card.verifies`."""
+        return self.signing.sign(message)
+
+    def tls(self, *, trusting: tuple[Card, ...], server: bool) -> ssl.SSLContext:
+        """Mutual TLS 1.3 with exactly the holders of these cards."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False  # the certificate itself is pinned: see `peer`
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(cadata="".join(sorted({card.certificate for card in trusting})))
+        context.load_cert_chain(self.folder / _CERTIFICATE, self.folder / _SIGNING)
+        if server:
+            context.num_tickets = 0  # nobody resumes: each connection shows its certificate
+        return context
+
+
+def checked_name(name: str) -> str:
+    """1 to 40 of a-z, 0-9 and -."""
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise BadParameter("name", "a member's name has 1 to 40 of a-z, 0-9 and -")
+    return name
+
+
+def _card(name: str, signing: Ed25519PrivateKey, box: X25519PrivateKey) -> Card:
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(signing.public_key())
+        .serial_number(int.from_bytes(b"\x01" + random_bytes(15)))
+        .not_valid_before(_FROM)
+        .not_valid_after(_UNTIL)
+        .sign(signing, None)
+    )
+    public = box.public_key().public_bytes_raw()
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    return Card(name, pem, public, signing.sign(_bound(name, der, public)))
+
+
+def _bound(name: str, der: bytes, box: bytes) -> bytes:
+    return b"lapwing card\n" + json.dumps([name, der.hex(), box.hex()]).encode()
+
+
+def _pem(key: Ed25519PrivateKey | X25519PrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def _private(path: Path) -> Any:
+    try:
+        mode, content = path.stat().st_mode, path.read_bytes()
+    except OSError as error:
+        raise BadFile([f"{path}: cannot be read: {error.strerror}"]) from error
+    if mode & _OTHERS:
+        raise BadFile([f"{path}: others may use this key. Make it yours alone: chmod 600 {path}"])
+    try:
+        return serialization.load_pem_private_key(content, None)
+    except (ValueError, TypeError) as error:
+        raise BadFile([f"{path}: is not a key as lapwing party init makes it"]) from error
+
+
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "wb") as writing:
+        writing.write(content)
+        writing.flush()
+        os.fsync(writing.fileno())

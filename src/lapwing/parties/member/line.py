@@ -1,0 +1,245 @@
+"""A member's line to the relay: mutual TLS, and again after every cut until the deadline."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from lapwing.errors import BadValue, Unavailable
+from lapwing.parties.identity import Keys
+from lapwing.parties.messages.frames import (
+    HEADER,
+    Kind,
+    frame,
+    largest_delivery,
+    read_header,
+    read_words,
+    words,
+)
+from lapwing.parties.messages.notice import Notice
+from lapwing.parties.messages.parcel import Delivery
+from lapwing.parties.messages.progress import Progress, Watch
+from lapwing.parties.messages.table import Table, where
+from lapwing.parties.protocols import PROTOCOLS
+
+_GRACE = 10.0  # seconds, for the relay's own deadline to reach this member
+_GOODBYE = 2.0  # seconds, to tell the others that this member leaves
+_CLOSING = 1.0  # seconds, for the relay to close its side
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
+Place = tuple[int, int]
+
+
+class Ended(Exception):
+    """The relay says that it is over for this member. `missing` are names."""
+
+    def __init__(self, why: str, missing: tuple[str, ...]) -> None:
+        super().__init__(why)
+        self.why = why
+        self.missing = missing
+
+
+class Line:
+    """Blocking. `has_begun` once the lobby was over."""
+
+    def __init__(self, table: Table, keys: Keys, watch: Watch | None) -> None:
+        self.notices: dict[int, Notice] = {}
+        self.has_begun = False
+        self._table = table
+        self._largest = largest_delivery(table)
+        self._watch = watch
+        self._context = keys.tls(trusting=(table.host,), server=False)
+        self._rounds = PROTOCOLS[table.protocol].rounds
+        self._socket: ssl.SSLSocket | None = None
+
+    def enter(self, place: Place) -> None:
+        """Wait in the lobby until the run begins. Raises `Ended`, `Unavailable`."""
+        deadline = time.monotonic() + self._table.lobby_seconds + min(_GRACE, self._table.lobby_seconds)
+        while not self.has_begun:
+            with self._trying_again():
+                self._connect(place, deadline)
+                self._take(place, *self._receive(deadline))
+
+    def exchange(self, place: Place, parcel: bytes) -> Delivery:
+        """Post, and wait for the round to be closed. Raises `Ended`, `Unavailable`."""
+        # A relay that was restarted gives a round its whole time again.
+        deadline = time.monotonic() + 3 * self._table.round_seconds
+        sent_over = None
+        while True:
+            with self._trying_again():
+                self._connect(place, deadline)
+                if sent_over is not self._socket:
+                    self._send(frame(Kind.POST, parcel))
+                    sent_over = self._socket
+                delivery = self._take(place, *self._receive(deadline))
+                if delivery is not None:
+                    return delivery
+
+    def leave(self, notice: Notice) -> None:
+        """Tell the others, if they can be told."""
+        with suppress(OSError, Unavailable):
+            self._connect((notice.stage, notice.round), time.monotonic() + _GOODBYE)
+            self._send(words(Kind.NOTICE, **notice.to_json()))
+
+    def done(self) -> None:
+        """The relay need not wait for this member."""
+        with suppress(OSError):
+            self._send(frame(Kind.DONE))
+
+    def close(self) -> None:
+        """Nothing more is sent."""
+        if self._socket is not None:
+            # Closed with something unread, the last word could be lost on its way: read to the end first.
+            with suppress(OSError):
+                self._socket.settimeout(_CLOSING)
+                self._socket.shutdown(socket.SHUT_WR)
+                while self._socket.recv(1 << 16):
+                    pass
+            self._drop()
+
+    @contextmanager
+    def _trying_again(self) -> Iterator[None]:
+        """Cuts are no errors: whoever calls connects again."""
+        try:
+            yield
+        except ssl.SSLCertVerificationError as error:
+            self._drop()
+            host, address = self._table.host.name, self._table.address
+            raise Unavailable(f"whoever answers at {address} does not show {host}'s certificate") from error
+        except TimeoutError as error:
+            self._drop()
+            raise Unavailable(self._nobody()) from error
+        except ssl.SSLError as error:
+            self._drop()
+            if "ALERT" in (error.reason or ""):
+                raise Unavailable(
+                    f"{self._table.host.name}'s relay refused this member's certificate"
+                ) from error
+        except (OSError, EOFError):
+            self._drop()
+        except BadValue as error:
+            self._drop()
+            raise Ended(f"the relay sent what it cannot have meant: {error}", ()) from error
+
+    def _connect(self, place: Place, deadline: float) -> None:
+        if self._socket is not None:
+            return
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                plain = socket.create_connection(where(self._table.address), timeout=_left(deadline))
+                break
+            except OSError as error:
+                if pause == _FIRST_PAUSE:
+                    self._tell(Progress("away"))
+                if time.monotonic() + pause >= deadline:
+                    raise Unavailable(self._nobody()) from error
+                time.sleep(pause)  # nobody listens there yet
+                pause = min(2 * pause, _LONGEST_PAUSE)
+        try:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = self._context.wrap_socket(plain)
+        except BaseException:
+            plain.close()
+            raise
+        stage, number = place
+        hello = {"run": self._table.run_id.hex(), "stage": stage, "round": number, "begun": self.has_begun}
+        self._send(words(Kind.HELLO, **hello, watch=self._watch is not None))
+
+    def _take(self, place: Place, kind: Kind, payload: bytes) -> Delivery | None:
+        match kind:
+            case Kind.CLOSED:
+                delivery = Delivery.from_bytes(payload)
+                return delivery if (delivery.stage, delivery.round) == place else None
+            case Kind.BEGIN:
+                if not self.has_begun:
+                    self.has_begun = True
+                    self._tell(Progress("begun", self._names(read_words(payload).get("members"))))
+            case Kind.NEWS:
+                self._tell_news(read_words(payload))
+            case Kind.NOTICE:
+                notice = Notice.from_json(read_words(payload))
+                if not 0 <= notice.sender < len(self._table.cards) or notice.run != self._table.run_id:
+                    raise BadValue("a notice of nobody, or of another run")
+                if not notice.is_signed_by(self._table.cards[notice.sender]):
+                    raise BadValue("a notice that is not signed")
+                self.notices.setdefault(notice.sender, notice)
+            case Kind.END:
+                said = read_words(payload)
+                missing = said.get("missing")
+                known = tuple(n for n in self._table.names if isinstance(missing, list) and n in missing)
+                raise Ended(_printable(said.get("why")), known)
+            case _:
+                raise BadValue("a message that relays do not send")
+        return None
+
+    def _tell_news(self, said: dict[str, object]) -> None:
+        names, kind, stage, number = (said.get(key) for key in ("names", "what", "stage", "round"))
+        known = tuple(n for n in self._table.names if isinstance(names, list) and n in names)
+        in_range = isinstance(number, int) and 0 <= number < len(self._rounds)
+        if (
+            kind in ("arrived", "posted")
+            and isinstance(stage, int)
+            and isinstance(number, int)
+            and in_range
+        ):
+            stages, rounds = self._table.stages, len(self._rounds)
+            self._tell(Progress(str(kind), known, stage, stages, self._rounds[number], number, rounds))
+
+    def _names(self, members: object) -> tuple[str, ...]:
+        return tuple(
+            n for i, n in enumerate(self._table.names) if isinstance(members, list) and i in members
+        )
+
+    def _send(self, parts: list[bytes]) -> None:
+        if self._socket is None:
+            raise ConnectionError
+        self._socket.settimeout(self._table.round_seconds + _GRACE)
+        self._socket.sendall(b"".join(parts))
+
+    def _receive(self, deadline: float) -> tuple[Kind, bytes]:
+        kind, length = read_header(self._exactly(HEADER.size, deadline), largest=self._largest)
+        return kind, self._exactly(length, deadline)
+
+    def _exactly(self, length: int, deadline: float) -> bytes:
+        if self._socket is None:
+            raise ConnectionError
+        buffer = bytearray(length)
+        view, got = memoryview(buffer), 0
+        while got < length:
+            self._socket.settimeout(_left(deadline))
+            count = self._socket.recv_into(view[got:])
+            if not count:
+                raise EOFError
+            got += count
+        return bytes(buffer)
+
+    def _drop(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.close()
+            self._socket = None
+
+    def _tell(self, progress: Progress) -> None:
+        if self._watch is not None:
+            self._watch(progress)
+
+    def _nobody(self) -> str:
+        return (
+            f"{self._table.host.name}'s relay at {self._table.address} cannot be reached, or does not "
+            "answer. The same command goes on where this stopped"
+        )
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+def _printable(why: object) -> str:
+    text = why if isinstance(why, str) and why.isprintable() else ""
+    return text[:500] or "the relay ended the run"

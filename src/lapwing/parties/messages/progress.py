@@ -1,0 +1,36 @@
+"""Progress of a run, for whoever watches. All of it is public."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One thing that happened. `kind` is one of
+
+    arrived   `names` are in the lobby
+    begun     `names` are in the run
+    round     round `round` (number `index` of `rounds`) of stage `stage` of `stages` is open
+    posted    `names` have posted in it
+    closed    `names` were in time
+    lost      `names` are out
+    opened    the sum of a stage is open, and `names` are in it
+    away      the relay cannot be reached; trying again
+    """
+
+    kind: str
+    names: tuple[str, ...] = ()
+    stage: int = 0
+    stages: int = 1
+    round: str = ""
+    index: int = 0
+    rounds: int = 0
+
+
+Watch = Callable[[Progress], None]
+
+
+def nobody_watches(_: Progress) -> None:
+    """The default."""

@@ -1,0 +1,87 @@
+"""How ε and δ are divided among blocks and stages, and the noise shares that follow.
+
+Claim    all stages together are (ε, δ)-private for a person whose rows are at `people_at` members (h), if
+         `of` honest shares are in every sum; with Laplace noise purely ε. Each member charges what its own
+         rows lose: ε / h, or ρ / h².
+Because  blocks' and stages' losses add up, also where later stages are chosen by earlier sums. A person at
+         h members moves the sum by h times the bound of one: h times in L1, h² times in L2². Where every
+         member hides alone, h Gaussian losses add up instead, and each may be ρ / h.
+Test     tests/parties/planning/test_noises.py
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from lapwing.errors import BadParameter
+from lapwing.mechanisms import GaussianShares, LaplaceShares
+from lapwing.noise import LARGEST_SCALE
+from lapwing.parties.planning.wish import JointWish
+from lapwing.parties.statistics import Block
+from lapwing.privacy import Loss, Repeated, Sum
+from lapwing.query.answering.shares import most_rho, proportions
+
+Shares = LaplaceShares | GaussianShares
+
+
+def split(wish: JointWish, blocks: Sequence[Block], stages: int, noise: str) -> tuple[Fraction, ...]:
+    """What a person may lose by each block of one stage: ε with Laplace noise, ρ with Gaussian.
+
+    The sum of squared relative errors is least for ε_i ∝ weight^(2/3), or ρ_i ∝ weight · l2 / l1.
+    """
+    if noise == "gaussian":
+        whole = most_rho(wish.epsilon, wish.delta)
+        powers = proportions([float(b.weight) * math.sqrt(b.l2_squared) / b.l1 for b in blocks])
+    else:
+        whole = wish.epsilon
+        powers = proportions([float(b.weight) ** (2 / 3) for b in blocks])
+    unit = whole / (stages * sum(powers))
+    return tuple(power * unit for power in powers)
+
+
+def shares_of(
+    wish: JointWish,
+    blocks: Sequence[Block],
+    parts: Sequence[Fraction],
+    *,
+    noise: str,
+    honest: int,
+    alone: bool,
+) -> tuple[Shares, ...]:
+    """The noise that each member adds to each block, in every stage. `alone`: each opens its own value."""
+    h = wish.people_at
+    made: list[Shares] = []
+    for block, part in zip(blocks, parts, strict=True):
+        if noise == "gaussian":
+            rho = part / h if alone else part / h**2
+            if block.l2_squared > 2 * rho * (LARGEST_SCALE - 1) ** 2:
+                raise too_much_noise(block)
+            made.append(
+                GaussianShares.for_rho(rho, l2_squared=block.l2_squared, dimension=block.length, of=honest)
+            )
+        else:
+            if block.l1 * h / part > LARGEST_SCALE:
+                raise too_much_noise(block)
+            made.append(LaplaceShares.for_epsilon(part / h, l1=block.l1, of=honest))
+    return tuple(made)
+
+
+def loss_of(shares: Sequence[Shares], stages: int) -> Loss:
+    """What one member's rows lose by all blocks of all stages."""
+    losses = tuple(share.loss for share in shares)
+    once = losses[0] if len(losses) == 1 else Sum(losses)
+    return once if stages == 1 else Repeated(once, stages)
+
+
+def relative_error(blocks: Sequence[Block], deviations: Sequence[float]) -> float:
+    """The root of the mean square of all blocks' expected errors, relative to their ranges."""
+    squares = [(float(b.weight) * d / b.l1) ** 2 for b, d in zip(blocks, deviations, strict=True)]
+    return math.sqrt(sum(squares) / len(squares))
+
+
+def too_much_noise(block: Block) -> BadParameter:
+    """No 64-bit number holds the noise."""
+    why = f'is so small that the noise of "{block.label}" would not fit 64-bit integers; ask for more, or '
+    return BadParameter("epsilon", why + "declare narrower bounds or a coarser step")

@@ -1,0 +1,280 @@
+"""The plan of a joint computation: chosen and priced before anything runs, from public facts alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from lapwing.errors import BadParameter
+from lapwing.parties.planning.guarantee import BUYS_NOTHING, guarantee_of
+from lapwing.parties.planning.local import local_deviation, local_loss
+from lapwing.parties.planning.noises import Shares, loss_of, relative_error, shares_of, split
+from lapwing.parties.planning.rules import LOCAL, OWN_NOISE, Footing, footing
+from lapwing.parties.planning.traffic import Cost, cost_of
+from lapwing.parties.planning.wish import JointWish
+from lapwing.parties.protocols import NAMES
+from lapwing.parties.statistics import Block
+from lapwing.parties.statistics.statistic import MOST_CELLS
+from lapwing.privacy import Loss
+from lapwing.privacy.convert import zcdp_to_epsilon
+from lapwing.query.answering.shares import GAIN
+
+MOST_STAGES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A protocol beside the chosen one: what it would give, or why it does not serve."""
+
+    letter: str
+    why_not: str
+    error: float | None = None  # relative to the chosen protocol's
+    survives: int = 0
+    cost: Cost | None = None
+
+    @property
+    def name(self) -> str:
+        """As people call it."""
+        return NAMES[self.letter]
+
+
+@dataclass(frozen=True, slots=True)
+class JointPlan:
+    """What will be run, what it promises, how far off it will be and what travels.
+
+    `parts` is what a person may lose by each block of one stage: ε with Laplace noise, ρ with Gaussian.
+    A plan that exists keeps to its wish: anybody who reads one from a file has checked it.
+    """
+
+    wish: JointWish
+    blocks: tuple[Block, ...]
+    stages: int
+    protocol: str
+    noise: str
+    parts: tuple[Fraction, ...]
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        _check_form(self.blocks, self.stages)
+        if self.protocol not in NAMES:
+            raise BadParameter("protocol", f"must be one of {', '.join(NAMES)}")
+        if self.wish.protocol not in ("auto", self.protocol):
+            raise BadParameter("protocol", "is not the one that was wished for")
+        if self.footing.why_not:
+            raise BadParameter("protocol", f"{NAMES[self.protocol]}: {self.footing.why_not}")
+        if self.noise not in ("laplace", "gaussian") or self.wish.noise not in ("auto", self.noise):
+            raise BadParameter("noise", "is not the one that was wished for")
+        if len(self.parts) != len(self.blocks) or any(part <= 0 for part in self.parts):
+            raise BadParameter("parts", "must be one above 0 for each block")
+        whole = self.stages * sum(self.parts, Fraction(0))
+        if self.noise == "gaussian" and not self.wish.delta:
+            raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
+        reached = zcdp_to_epsilon(whole, self.wish.delta) if self.noise == "gaussian" else whole
+        if reached > self.wish.epsilon:
+            raise BadParameter("parts", "add up to more than epsilon")
+
+    @property
+    def footing(self) -> Footing:
+        """What the protocol needs and gives."""
+        return footing(self.protocol, self.wish, self.blocks, self.stages)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every row randomizes itself."""
+        return self.protocol == LOCAL
+
+    @property
+    def honest(self) -> int:
+        """How many honest members' noise is in every sum that is opened, at least."""
+        return self.footing.honest
+
+    @property
+    def threshold(self) -> int:
+        """How many members can open a sum."""
+        return self.footing.threshold
+
+    @property
+    def least(self) -> int:
+        """How many members must be in a sum; with fewer nothing is opened."""
+        return self.wish.members - self.wish.losses
+
+    @property
+    def length(self) -> int:
+        """How many numbers are summed in one stage."""
+        return sum(block.length for block in self.blocks)
+
+    @property
+    def shares(self) -> tuple[Shares, ...]:
+        """The noise that each member adds to each block, in every stage; none in the local model."""
+        if self.is_local:
+            return ()
+        return shares_of(
+            self.wish,
+            self.blocks,
+            self.parts,
+            noise=self.noise,
+            honest=self.honest,
+            alone=self.protocol == OWN_NOISE,
+        )
+
+    @property
+    def loss(self) -> Loss:
+        """What one member charges for its own rows, for all stages together."""
+        return local_loss(self.wish) if self.is_local else loss_of(self.shares, self.stages)
+
+    @property
+    def guarantee(self) -> str:
+        """What the adversary's view is promised to hide."""
+        return guarantee_of(self.wish, self.protocol, is_pure=self.noise == "laplace")
+
+    @property
+    def deviations(self) -> tuple[float, ...]:
+        """The standard deviation of the noise in each block's opened sums, with all members in them."""
+        if self.is_local:
+            return (local_deviation(self.wish, self.blocks[0]),)
+        return tuple(share.total(self.wish.members).deviation for share in self.shares)
+
+    def widths(self, confidence: Fraction) -> tuple[int, ...]:
+        """Within which every number of a block lies at this confidence, noise alone."""
+        totals = [share.total(self.wish.members) for share in self.shares]
+        return tuple(total.spread(confidence) for total in totals)
+
+    @property
+    def cost(self) -> Cost:
+        """What travels."""
+        return cost_of(self.wish, self.protocol, self.length, self.stages)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What else members should know before they sign."""
+        m, t = self.wish.members, self.wish.coalition
+        found = []
+        if t and t == m - 1:
+            found.append(BUYS_NOTHING)
+        if self.wish.people_at > 1:
+            found.append(
+                f"A person may be at {self.wish.people_at} members: the noise is sized so that all these "
+                "together lose ε; each member charges its part."
+            )
+        if self.is_local:
+            found.append("The expected error is for 10,000 rows in all; it grows like their square root.")
+        return tuple(found)
+
+    def alternatives(self, *, why_not_local: str = "") -> tuple[Alternative, ...]:
+        """Every protocol: what it would give, or why it does not serve.
+
+        `why_not_local` is what the statistic says; blocks alone do not tell everything about rows.
+        """
+        mine = relative_error(self.blocks, self.deviations)
+        found = [
+            _alternative(letter, self, mine) for letter in NAMES if letter != LOCAL or not why_not_local
+        ]
+        return (*found, Alternative(LOCAL, why_not_local)) if why_not_local else tuple(found)
+
+    def to_json(self, *, why_not_local: str = "") -> dict[str, Any]:
+        """Everything, for programs."""
+        cost = self.cost
+        return {
+            "protocol": self.protocol,
+            "protocol_name": NAMES[self.protocol],
+            "noise": self.noise,
+            "why": self.why,
+            "wish": self.wish.to_json(),
+            "honest": self.honest,
+            "threshold": self.threshold,
+            "least_members": self.least,
+            "guarantee": self.guarantee,
+            "notes": list(self.notes),
+            "stages": self.stages,
+            "blocks": [
+                {"label": block.label, "numbers": block.length, "deviation": deviation}
+                for block, deviation in zip(self.blocks, self.deviations, strict=True)
+            ],
+            "rounds": cost.rounds,
+            "messages": cost.messages,
+            "bytes_sent_by_a_member": cost.sent,
+            "bytes_received_by_a_member": cost.received,
+            "bytes_in_all": cost.in_all,
+            "alternatives": [
+                {
+                    "protocol": one.letter,
+                    "protocol_name": one.name,
+                    "why_not": one.why_not,
+                    "relative_error": one.error,
+                    "survives": one.survives,
+                    "bytes_sent_by_a_member": one.cost and one.cost.sent,
+                }
+                for one in self.alternatives(why_not_local=why_not_local)
+            ],
+        }
+
+
+def plan_jointly(wish: JointWish, blocks: Sequence[Block], stages: int = 1) -> JointPlan:
+    """The protocol with the least error, then the most losses survived, then the fewest bytes."""
+    cells = tuple(blocks)
+    _check_form(cells, stages)
+    if wish.protocol != "auto":
+        return _with_noise(wish, cells, stages, wish.protocol)
+    found = [letter for letter in NAMES if letter != LOCAL]
+    serving = [letter for letter in found if not footing(letter, wish, cells, stages).why_not]
+    plans = [_with_noise(wish, cells, stages, letter) for letter in serving]
+    return min(plans, key=_merit)
+
+
+def _merit(plan: JointPlan) -> tuple[float, int, int, str]:
+    error = float(f"{relative_error(plan.blocks, plan.deviations):.9g}")  # equal laws give equal digits
+    return error, -plan.footing.survives, plan.cost.in_all, plan.protocol
+
+
+def _with_noise(wish: JointWish, blocks: tuple[Block, ...], stages: int, letter: str) -> JointPlan:
+    """Gaussian noise where it is wished for, or where it is smaller by at least 5 %."""
+
+    def made(noise: str, why: str = "") -> JointPlan:
+        parts = split(wish, blocks, stages, noise)
+        return JointPlan(wish, blocks, stages, letter, noise, parts, why)
+
+    if letter == LOCAL:
+        return made("laplace", "every row randomizes itself")
+    if wish.noise != "auto":
+        return made(wish.noise, "as asked")
+    if not wish.delta:
+        return made("laplace", "Gaussian noise needs δ")
+    laplace = made("laplace")
+    with_laplace = relative_error(blocks, laplace.deviations)
+    try:
+        gaussian = made("gaussian")
+        with_gaussian = relative_error(blocks, gaussian.deviations)
+    except BadParameter:  # shares so narrow that their sum is no Gaussian any more
+        return made("laplace", "Gaussian shares would be too narrow")
+    if with_gaussian <= GAIN * with_laplace:
+        return made(
+            "gaussian", f"expected error {with_gaussian:.3g} against {with_laplace:.3g} with Laplace"
+        )
+    return made("laplace", f"expected error {with_laplace:.3g} against {with_gaussian:.3g} with Gaussian")
+
+
+def _alternative(letter: str, plan: JointPlan, mine: float) -> Alternative:
+    wish, blocks, stages = plan.wish, plan.blocks, plan.stages
+    found = footing(letter, wish, blocks, stages)
+    if found.why_not:
+        return Alternative(letter, found.why_not)
+    if letter == plan.protocol:
+        return Alternative(letter, "", 1.0, found.survives, plan.cost)
+    parts = split(wish, blocks, stages, "laplace" if letter == LOCAL else plan.noise)
+    try:
+        other = JointPlan(replace(wish, protocol=letter), blocks, stages, letter, plan.noise, parts)
+        error = relative_error(blocks, other.deviations) / mine
+    except BadParameter as refusal:
+        return Alternative(letter, refusal.why)
+    return Alternative(letter, "", error, found.survives, other.cost)
+
+
+def _check_form(blocks: tuple[Block, ...], stages: int) -> None:
+    if not blocks:
+        raise BadParameter("blocks", "must have at least one")
+    if not 1 <= stages <= MOST_STAGES:
+        raise BadParameter("stages", f"must be 1 to {MOST_STAGES}")
+    if sum(block.length for block in blocks) > MOST_CELLS:
+        raise BadParameter("blocks", f"must have at most {MOST_CELLS:,} numbers together")

@@ -1,0 +1,286 @@
+"""One run as the relay sees it: a lobby, rounds with deadlines, and the same closed rounds for everybody.
+
+Claim    a member's place is taken only over TLS with the certificate on its card, and what it posts is
+         passed on only if it is signed, of this run and of the open round, and the first of it. What comes
+         after a round was closed is discarded. Members do not have to believe any of it: see `seat`.
+Test     tests/parties/running/test_relay.py
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from lapwing.errors import BadValue
+from lapwing.parties.messages.envelope import Envelope, round_digest, start_digest
+from lapwing.parties.messages.frames import Kind, frame, largest_post, read_words, words
+from lapwing.parties.messages.notice import Notice
+from lapwing.parties.messages.parcel import Delivery, Parcel
+from lapwing.parties.messages.progress import Progress, Watch, nobody_watches
+from lapwing.parties.messages.table import Table
+from lapwing.parties.protocols import PROTOCOLS
+from lapwing.parties.relay.memory import Closed, Memory
+from lapwing.parties.relay.peer import Peer
+from lapwing.parties.transcript import Round, Transcript, open_publicly
+
+Place = tuple[int, int]
+
+
+class Relay:
+    """Everything but sockets and threads: those are in `serving`."""
+
+    def __init__(self, table: Table, *, folder: Path, watch: Watch = nobody_watches) -> None:
+        self.table = table
+        self.largest = largest_post(table)
+        self.transcript = folder / f"{table.label}.relay.transcript"
+        self._names = table.names
+        self._rounds = PROTOCOLS[table.protocol].rounds
+        self._watch = watch
+        self._peers: dict[int, Peer] = {}
+        self._posts: dict[int, Parcel] = {}
+        self._left: dict[int, str] = {}  # who will post no more, and why
+        self._done: set[int] = set()
+        self._notices: list[Notice] = []
+        self._has_given_up = False
+        self._changed = asyncio.Event()
+        self.memory = Memory(folder, table)
+        begun = self.memory.begun()
+        self._closed = self.memory.rounds()
+        self._has_begun = begun is not None
+        self._in = set(begun or ())
+        self._seen = start_digest(table.run_id)
+        if self._closed:
+            self._in = set(self._closed[-1].parcels)
+            self._seen = _digest(self._closed[-1])
+
+    @property
+    def place(self) -> Place:
+        """Stage and round that are open now; after the last round, a stage that does not exist."""
+        return divmod(len(self._closed), len(self._rounds))
+
+    @property
+    def _is_over(self) -> bool:
+        return self.place[0] == self.table.stages
+
+    async def conduct(self) -> None:
+        """The whole run."""
+        if not self._has_begun and not await self._lobby():
+            return
+        while not self._is_over and self._in - set(self._left):
+            await self._round()
+        await self._until(lambda: self._in <= self._done | set(self._left), self.table.round_seconds)
+        self.memory.end()
+        self._write()
+
+    async def _lobby(self) -> bool:
+        def is_full() -> bool:
+            return len(self._peers) == len(self._names) or self._has_given_up
+
+        await self._until(is_full, self.table.lobby_seconds)
+        missing = [name for i, name in enumerate(self._names) if i not in self._peers]
+        why = ""
+        if len(self._peers) < self.table.setting(0).least:
+            why = "not all members came, and nothing was charged"
+        if self._has_given_up:
+            why, missing = (
+                "the host left before the run began, and nothing was charged",
+                [self.table.host.name],
+            )
+        if why:
+            for peer in list(self._peers.values()):
+                peer.send(words(Kind.END, why=why, missing=missing))
+            await self._drain()
+            return False
+        self._in = set(self._peers)
+        self.memory.begin(sorted(self._in))
+        self._has_begun = True
+        self._tell("begun", self._in)
+        for peer in self._peers.values():
+            peer.send(words(Kind.BEGIN, members=sorted(self._in)))
+        return True
+
+    async def _round(self) -> None:
+        self._tell("round", self._in)
+        await self._until(lambda: self._in <= self._posts.keys() | self._left, self.table.round_seconds)
+        stage, number = self.place
+        late = f"posted nothing in round {self._rounds[number]} before its deadline"
+        missing = {i: self._left.get(i, late) for i in sorted(self._in - set(self._posts))}
+        closed = Closed(stage, number, dict(sorted(self._posts.items())), missing)
+        self.memory.close_round(closed)
+        self._closed.append(closed)
+        self._posts = {}
+        self._in = set(closed.parcels)
+        self._seen = _digest(closed)
+        for i in self._in:
+            if i in self._peers:
+                self._peers[i].send(frame(Kind.CLOSED, *self.delivery(i).to_parts()))
+        for i, why in missing.items():
+            self._dismiss(i, f"{self._names[i]} {why}")
+        self._tell("closed", self._in)
+        if missing:
+            self._tell("lost", missing)
+
+    def delivery(self, to: int) -> Delivery:
+        """The last closed round, as one member hears it."""
+        closed = self._closed[-1]
+        items = [(parcel.envelope, parcel.boxes.get(to)) for parcel in closed.parcels.values()]
+        return Delivery(closed.stage, closed.round, items, closed.missing)
+
+    def give_up(self) -> None:
+        """The host will not take part. Too late to matter once the run has begun."""
+        self._has_given_up = True
+        self._changed.set()
+
+    # What members do
+
+    def arrive(self, peer: Peer, hello: bytes) -> None:
+        """A member has connected, for the first time or again. Raises `BadValue`."""
+        i, said = peer.member, read_words(hello)
+        match said:
+            case {"run": str(run), "stage": int(stage), "round": int(number), "begun": bool(begun), **rest}:
+                peer.watches = rest.get("watch") is True
+            case _:
+                raise BadValue("a greeting is not of the right form")
+        if run != self.table.run_id.hex():
+            raise BadValue(f"this relay serves run {self.table.number} of another consortium or number")
+        if i in self._left:
+            raise BadValue(f"{self._names[i]} is out: {self._left[i]}")
+        if not self._has_begun and begun:
+            raise BadValue("the relay has lost what it knew of this run")
+        if self._has_begun and i not in self._in:
+            raise BadValue("the run has begun, or gone on, without this member")
+        before = self._peers.get(i)
+        if before is not None:
+            before.close()
+        self._peers[i] = peer
+        if self._has_begun:
+            peer.send(words(Kind.BEGIN, members=sorted(self._in)))
+            last = self._closed and (self._closed[-1].stage, self._closed[-1].round)
+            if (stage, number) == last:
+                peer.send(frame(Kind.CLOSED, *self.delivery(i).to_parts()))
+            elif (stage, number) != self.place:
+                raise BadValue("this member and the relay are at different rounds")
+        else:
+            self._tell("arrived", self._peers)
+        self._changed.set()
+
+    def hear(self, peer: Peer, kind: Kind, payload: bytes) -> None:
+        """A frame from a member who has arrived. Raises `BadValue`."""
+        match kind:
+            case Kind.POST:
+                self._take(peer.member, payload)
+            case Kind.NOTICE:
+                self._take_notice(peer.member, payload)
+            case Kind.DONE:
+                self._done.add(peer.member)
+            case _:
+                raise BadValue("a message came that members do not send")
+        self._changed.set()
+
+    def _take(self, i: int, payload: bytes) -> None:
+        parcel = Parcel.from_bytes(payload)
+        envelope = Envelope.from_bytes(parcel.envelope)
+        place = envelope.stage, envelope.round
+        if envelope.sender != i:
+            raise BadValue("a post came in another member's name")
+        if not envelope.is_signed_by(self.table.cards[i]):
+            raise BadValue("a post is not signed by its sender")
+        if envelope.run != self.table.run_id:
+            raise BadValue("a post of another run came")
+        if parcel in (self._posts.get(i), self._closed and self._closed[-1].parcels.get(i)):
+            return  # sent again after a cut
+        if place < self.place:
+            raise BadValue("a post came after its round was closed")
+        if place != self.place or not self._has_begun:
+            raise BadValue("a post came before its round was open")
+        if i in self._posts:
+            raise BadValue("two different posts came for one round")
+        if envelope.seen != self._seen:
+            raise BadValue("a post does not follow from the round before")
+        if parcel.boxes.keys() != envelope.commitments.keys():
+            raise BadValue("a post's private parts and its commitments do not belong together")
+        self._posts[i] = parcel
+        self._tell("posted", self._posts)
+
+    def _take_notice(self, i: int, payload: bytes) -> None:
+        notice = Notice.from_json(read_words(payload))
+        if notice.sender != i or notice.run != self.table.run_id:
+            raise BadValue("a notice came in another's name, or of another run")
+        if not notice.is_signed_by(self.table.cards[i]):
+            raise BadValue("a notice is not signed by its sender")
+        self._notices.append(notice)
+        self._left.setdefault(i, f"left: {notice.why}")
+        for other, peer in self._peers.items():
+            if other != i:
+                peer.send(frame(Kind.NOTICE, payload))
+
+    def turn_away(self, peer: Peer, why: str) -> None:
+        """Who does not belong here now may come again, and better."""
+        peer.send(words(Kind.END, why=f"{self._names[peer.member]} was refused: {why}", missing=[]))
+        self.depart(peer)
+
+    def refuse(self, peer: Peer, why: str) -> None:
+        """Who has sent what cannot be is out."""
+        self._left.setdefault(peer.member, f"was refused: {why}")
+        self.turn_away(peer, why)
+
+    def depart(self, peer: Peer) -> None:
+        """A connection has ended. Who was cut off may come again."""
+        if self._peers.get(peer.member) is peer:
+            del self._peers[peer.member]
+        self._changed.set()
+
+    def _dismiss(self, i: int, why: str) -> None:
+        self._left.setdefault(i, why)
+        if i in self._peers:
+            self._peers[i].send(words(Kind.END, why=why, missing=[self._names[i]]))
+
+    # Time, news, and the end
+
+    async def _until(self, condition: Callable[[], bool], seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not condition():
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def _drain(self) -> None:
+        for peer in list(self._peers.values()):
+            await peer.drain()
+
+    def _tell(self, kind: str, members: Iterable[int]) -> None:
+        names = tuple(self._names[i] for i in sorted(members))
+        stage, number = self.place
+        if kind in ("closed", "lost"):
+            stage, number = divmod(len(self._closed) - 1, len(self._rounds))
+        if kind in ("arrived", "posted"):
+            news = words(Kind.NEWS, what=kind, names=names, stage=stage, round=number)
+            for peer in self._peers.values():
+                if peer.watches:
+                    peer.send(news)
+        name = self._rounds[number] if stage < self.table.stages else ""
+        self._watch(Progress(kind, names, stage, self.table.stages, name, number, len(self._rounds)))
+
+    def _write(self) -> None:
+        rounds = [
+            Round(closed.stage, closed.round, self._rounds[closed.round], _envelopes(closed))
+            for closed in self._closed
+        ]
+        opened, stop = open_publicly(self.table, rounds)
+        stopped = None if stop is None else stop.why
+        if stopped is None and len(opened) < self.table.stages:
+            stopped = "the members left before all was opened"
+        table = self.table
+        Transcript(
+            table.number, table.digest, table.document, rounds, self._notices, opened, stopped
+        ).write(self.transcript, durably=True)
+
+
+def _envelopes(closed: Closed) -> tuple[Envelope, ...]:
+    return tuple(Envelope.from_bytes(parcel.envelope) for parcel in closed.parcels.values())
+
+
+def _digest(closed: Closed) -> bytes:
+    return round_digest(_envelopes(closed))

@@ -1,0 +1,149 @@
+"""A quantile of all members' rows, by binary search over counts.
+
+Claim    with the stated confidence, the number of rows below the answer is at most f·n + w, and that of
+         rows up to it at least f·n - w, where w is known before anything runs; and the interval holds the
+         true quantile of the bounded rows.
+Because  each stage opens how many rows lie at or below a threshold and how many above. Whether the first is
+         f of both is decided by a number whose noise is (f - 1)·e + f·e', which stays within ±w in all
+         stages together (a union bound). The answer stands between a threshold at which the decision was
+         "not yet" and one at which it was "enough". Where a count is off by more than w, the decision is
+         sure, and bounds the quantile. A threshold depends on opened sums alone, so that stages' losses
+         add up like any others.
+Test     tests/parties/statistics/test_quantile.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from lapwing.errors import BadParameter
+from lapwing.exact import Number, exact
+from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.statistics.question import blocks_of, without_local
+from lapwing.parties.statistics.statistic import (
+    Block,
+    Ints,
+    JointAnswer,
+    Noise,
+    Statistic,
+    fitting,
+    least_contributors,
+)
+from lapwing.query.answering.estimate import Col, Rows, decoded
+from lapwing.query.answering.intervals import Noises, noise_scale
+from lapwing.query.dataset import Dataset
+from lapwing.query.joint import JointQuestion
+from lapwing.query.joint_built import below, ordered_column
+
+CHANGED = "Not all stages are sums over the same members: some were lost on the way."
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Where the quantile may still lie: codes from `low` to `high`."""
+
+    low: int
+    high: int
+
+    @property
+    def threshold(self) -> int:
+        return (self.low + self.high) // 2
+
+    def after(self, *, enough: bool) -> _Range:
+        """`enough`: at or below the threshold there are as many rows as there should be."""
+        middle = self.threshold
+        return _Range(self.low, middle) if enough else _Range(min(middle + 1, self.high), self.high)
+
+
+class Quantile(Statistic):
+    """The least value that a fraction of all rows does not exceed."""
+
+    def __init__(self, dataset: Dataset, table: str, column: str, fraction: Number) -> None:
+        """Of a column with declared bounds. Nothing is read."""
+        self._fraction = exact(fraction, "fraction")
+        if not 0 < self._fraction < 1:
+            raise BadParameter("fraction", "must lie strictly between 0 and 1")
+        self._table, self._column = table, column
+        self._dataset = dataset
+        self._kind, self._codes = ordered_column(dataset.policy, table, column)
+        self._first = self._asked(_Range(self._codes[0], self._codes[-1]))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        asked = {"table": self._table, "column": self._column, "fraction": str(self._fraction)}
+        return {"kind": "quantile", **asked}
+
+    @property
+    def title(self) -> str:
+        return f"the {float(self._fraction):g} quantile of {self._column} in {self._table}"
+
+    @property
+    def meaning(self) -> str:
+        return self._first.meaning
+
+    @property
+    def stages(self) -> int:
+        return (len(self._codes) - 1).bit_length()
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return blocks_of(self._first)
+
+    @property
+    def source(self) -> JointQuestion:
+        return self._first
+
+    def exact(self, stage: int, earlier: Sequence[Opened]) -> Ints:
+        return fitting(self._asked(self._searched(earlier[:stage])[-1]).exact())
+
+    def answer(
+        self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+    ) -> JointAnswer:
+        ranges = self._searched(opened)
+        level = 1 - (1 - confidence) / len(opened)  # of each stage: all hold together
+        low, high, ranks = self._codes[0], self._codes[-1], 0.0
+        for asked, found, noise in zip(ranges, opened, noises, strict=False):
+            width = self._width(without_local(noise), level)
+            ranks = max(ranks, width)
+            excess = self._excess(found)
+            if excess > width:
+                high = min(high, asked.threshold)
+            elif excess < -width:
+                low = max(low, asked.threshold + 1)
+        at = ranges[-1].threshold
+        low, high = min(low, at), max(high, at)
+        values, lows, highs = (self._decoded(code) for code in (at, low, high))
+        note = f"rank within ±{ranks:,.4g} rows of {float(self._fraction):g} of all"
+        rows = Rows([Col(self._column, values, lows, highs, note, ranks)], 1)
+        notes = () if len({one.contributors for one in opened}) == 1 else (CHANGED,)
+        return JointAnswer(self.title, rows, float(confidence), least_contributors(opened), notes)
+
+    def _asked(self, where: _Range) -> JointQuestion:
+        question = below(self._dataset.policy, self._table, self._column, where.threshold)
+        return JointQuestion(self._dataset, question, f"quantile of {self._table}.{self._column}")
+
+    def _searched(self, opened: Sequence[Opened]) -> list[_Range]:
+        """Where it may lie before the first stage, and after each."""
+        ranges = [_Range(self._codes[0], self._codes[-1])]
+        for found in opened:
+            ranges.append(ranges[-1].after(enough=self._excess(found) >= 0))
+        return ranges
+
+    def _excess(self, found: Opened) -> Fraction:
+        """How many rows more lie at or below the threshold than the fraction of all."""
+        under, above = (int(value) for value in found.values)
+        return under - self._fraction * (under + above)
+
+    def _width(self, noises: Sequence[Any], level: Fraction) -> float:
+        (noise,) = noises
+        own, share = noise_scale(noise), float(self._fraction)
+        return float(Noises.of(noise, level).width([(1 - share) * own, share * own]))
+
+    def _decoded(self, code: int) -> Any:
+        value = decoded(self._kind, code)
+        return np.array([value], dtype=None if isinstance(value, int | float) else object)

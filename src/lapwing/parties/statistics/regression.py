@@ -1,0 +1,158 @@
+"""Linear regression of all members' rows, by sufficient statistics.
+
+Claim    the coefficients are those of least squares on noisy sums. Intervals hold the noise: where it is
+         small beside the sums, they hold the coefficients of all members' bounded rows with about the
+         stated confidence (measured, not proved). `standard_error` is what a sample of a population would
+         add, from released sums; it is no part of the interval, and is called what it is.
+Because  with exact sums A₀θ₀ = b₀, and released A = A₀ + E, b = b₀ + e: A(θ - θ₀) = e - Eθ₀. So θ - θ₀ is a
+         known combination of noises, but for θ₀, for which θ is taken, and for A⁻¹, which knows E.
+Test     tests/parties/statistics/test_regression.py
+
+Variables are scaled to ±1 around the middle of their bounds, so that A is as even as the columns allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter
+from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.statistics.question import blocks_of, without_local
+from lapwing.parties.statistics.statistic import (
+    Block,
+    Ints,
+    JointAnswer,
+    Noise,
+    Statistic,
+    fitting,
+    least_contributors,
+)
+from lapwing.query.answering.estimate import Col, Rows
+from lapwing.query.answering.intervals import Noises, noise_scale
+from lapwing.query.dataset import Dataset
+from lapwing.query.joint import JointQuestion
+from lapwing.query.joint_built import moments
+
+Floats = NDArray[np.float64]
+MOST_VARIABLES = 20
+INTERCEPT = "(intercept)"
+NOISE_ONLY = "interval: noise only"
+SAMPLING = "of a sample of a population; no part of the interval"
+LOST = "The noise is too large beside the sums: nothing can be told. Ask with more ε, or fewer variables."
+
+
+class Regression(Statistic):
+    """y = a + b·x + c·x' + …, over the rows in which all of them are known."""
+
+    def __init__(self, dataset: Dataset, table: str, y: str, x: Sequence[str]) -> None:
+        """Of columns with declared bounds. Nothing is read."""
+        if isinstance(x, str) or not 0 < len(x) <= MOST_VARIABLES:
+            raise BadParameter("x", f"must be 1 to {MOST_VARIABLES} columns")
+        self._table, self._y, self._x = table, y, tuple(x)
+        self._moments = moments(dataset.policy, table, [*x, y])
+        name = f"regression of {y} in {table}"
+        self._joint = JointQuestion(dataset, self._moments.question, name)
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        return {"kind": "regression", "table": self._table, "y": self._y, "x": list(self._x)}
+
+    @property
+    def title(self) -> str:
+        return f"linear regression of {self._y} on {', '.join(self._x)} in {self._table}"
+
+    @property
+    def meaning(self) -> str:
+        return self._joint.meaning
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return blocks_of(self._joint)
+
+    @property
+    def source(self) -> JointQuestion:
+        return self._joint
+
+    def exact(self, stage: int, earlier: Sequence[Opened]) -> Ints:
+        return fitting(self._joint.exact())
+
+    def answer(
+        self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+    ) -> JointAnswer:
+        own = without_local(noises[0])
+        sums = self._sums(opened[0].values, [noise_scale(noise) for noise in own])
+        names = np.array([INTERCEPT, *self._x], dtype=object)
+        fitted = _fitted(sums, self._to_units(), Noises.of(own[0], confidence).in_deviations)
+        if fitted is None:
+            nothing = np.full(len(names), None, dtype=object)
+            columns, notes = [Col("coefficient", nothing), Col("standard_error", nothing)], (LOST,)
+        else:
+            values, half, errors = fitted
+            columns = [
+                Col("coefficient", values, values - half, values + half, NOISE_ONLY),
+                Col("standard_error", errors, note=SAMPLING),
+            ]
+            notes = (f"From about {max(sums.matrix[0, 0], 0):,.0f} rows.",)
+        rows = Rows([Col("term", names), *columns], len(names))
+        return JointAnswer(self.title, rows, float(confidence), least_contributors(opened), notes)
+
+    def _sums(self, values: Ints, scales: Sequence[float]) -> _Sums:
+        """n, Σ z and Σ z z' as one matrix over (1, x…, y), z within ±1; with their noises."""
+        reaches = [1.0, *(float(one.reach) for one in self._moments.variables)]
+        places = [(0, 0), *((0, 1 + i) for i in range(len(reaches) - 1))]
+        places += [(1 + i, 1 + j) for i, j in self._moments.pairs]
+        matrix, noise = (np.zeros((len(reaches), len(reaches))) for _ in range(2))
+        for (i, j), value, scale in zip(places, values, scales, strict=True):
+            unit = reaches[i] * reaches[j]
+            matrix[i, j] = matrix[j, i] = float(value) / unit
+            noise[i, j] = noise[j, i] = scale / unit
+        return _Sums(matrix, noise)
+
+    def _to_units(self) -> tuple[Floats, Floats]:
+        """How coefficients of scaled variables become those of columns: T·θ + c."""
+        *x, y = self._moments.variables
+        height = float(y.step) * y.reach
+        turn = np.zeros((1 + len(x), 1 + len(x)))
+        turn[0, 0] = height
+        for k, one in enumerate(x, start=1):
+            turn[0, k] = -height * one.middle / one.reach
+            turn[k, k] = height / (one.reach * float(one.step))
+        shift = np.zeros(1 + len(x))
+        shift[0] = float(y.step) * y.middle
+        return turn, shift
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Σ (1, x…, y)(1, x…, y)ᵀ, and the scale of the noise in each entry."""
+
+    matrix: Floats
+    noise: Floats
+
+
+def _fitted(sums: _Sums, units: tuple[Floats, Floats], factor: float) -> tuple[Floats, ...] | None:
+    """Coefficients, half widths, standard errors; None where the matrix is lost in noise."""
+    a, b = sums.matrix[:-1, :-1], sums.matrix[:-1, -1]
+    size = len(a)
+    if np.linalg.eigvalsh(a)[0] <= 2 * math.sqrt(float((sums.noise[:-1, :-1] ** 2).sum())):
+        return None
+    theta = np.linalg.solve(a, b)
+    turn, shift = units
+    lever = turn @ np.linalg.inv(a)
+    # What each independent noise moves each coefficient by.
+    squares = (lever**2) @ (sums.noise[:-1, -1] ** 2)
+    for i in range(size):
+        for j in range(i, size):
+            moved = lever[:, i] * theta[j] + (lever[:, j] * theta[i] if i != j else 0.0)
+            squares += (moved * sums.noise[i, j]) ** 2
+    rest = max(float(sums.matrix[-1, -1] - theta @ b), 0.0)
+    freedom = max(float(a[0, 0]) - size, 1.0)
+    spread = np.maximum(np.einsum("ij,ij->i", lever @ a, lever), 0.0)
+    return turn @ theta + shift, factor * np.sqrt(squares), np.sqrt(rest / freedom * spread)

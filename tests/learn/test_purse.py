@@ -1,0 +1,92 @@
+"""A trainer is charged before it runs, its work is stored before it leaves, and done once under one key."""
+
+from __future__ import annotations
+
+import copy
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from lapwing.errors import OverBudget, WorkEnded
+from lapwing.gate import Gate, Target
+from lapwing.learn.purse import LedgerPurse, PublicData
+from lapwing.ledger import Ledger, Unit
+from lapwing.privacy import Pure, Relation
+
+LOSS = Pure(Fraction(1, 2))
+
+
+def purse_of(ledger: Ledger, key: str | None) -> LedgerPurse:
+    return LedgerPurse(
+        Gate(ledger, principal="builder"),
+        targets=(Target("visits"),),
+        unit=Unit.PERSON,
+        relation=Relation.ADD_REMOVE,
+        request=b"a model of visits, version 1",
+        key=key,
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger.create(tmp_path / "visits.ledger")
+    made.open_account("visits", epsilon=1, delta=0, unit=Unit.PERSON, relation=Relation.ADD_REMOVE)
+    return made
+
+
+def spent(ledger: Ledger) -> Fraction:
+    return Fraction(ledger.blocks("visits")[0].spent[1], 10**9)
+
+
+def test_it_is_charged_when_it_runs(ledger: Ledger) -> None:
+    seen = []
+
+    def train() -> bytes:
+        seen.append(spent(ledger))
+        return b"model"
+
+    paid = purse_of(ledger, None).pay(LOSS, train, mechanism="training", parameters={"steps": 1})
+    assert seen == [Fraction(1, 2)]
+    assert paid.result == b"model"
+    assert paid.receipt is not None
+
+
+def test_the_same_key_gives_the_stored_model_and_trains_once(ledger: Ledger) -> None:
+    runs = []
+
+    def train() -> bytes:
+        runs.append(1)
+        return b"model %d" % len(runs)
+
+    purse = purse_of(ledger, "attempt 1")
+    first = purse.pay(LOSS, train, mechanism="training", parameters={"steps": 1})
+    again = purse.pay(LOSS, train, mechanism="training", parameters={"steps": 1})
+    assert (again.result, again.is_replay, len(runs)) == (first.result, True, 1)
+    assert spent(ledger) == Fraction(1, 2)
+
+
+def test_over_budget_trains_nothing(ledger: Ledger) -> None:
+    purse = purse_of(ledger, None)
+    with pytest.raises(OverBudget):
+        purse.pay(Pure(Fraction(2)), lambda: pytest.fail("trained"), mechanism="training", parameters={})
+    assert spent(ledger) == 0
+
+
+def test_what_failed_stays_charged_and_is_not_tried_again(ledger: Ledger) -> None:
+    purse = purse_of(ledger, "attempt 1")
+    with pytest.raises(WorkEnded):
+        purse.pay(LOSS, lambda: 1 // 0, mechanism="training", parameters={})  # type: ignore[arg-type,return-value]
+    with pytest.raises(WorkEnded):
+        purse.pay(LOSS, lambda: b"model", mechanism="training", parameters={})
+    assert spent(ledger) == Fraction(1, 2)
+
+
+def test_copies_pay_from_the_same_purse(ledger: Ledger) -> None:
+    purse = purse_of(ledger, None)
+    assert copy.deepcopy(purse) is purse
+    assert copy.copy(purse) is purse
+
+
+def test_public_data_costs_nothing() -> None:
+    assert PublicData().pay(LOSS, lambda: b"model", mechanism="training", parameters={}).receipt is None

@@ -1,0 +1,380 @@
+"""The exact law of what a coalition sees, without sampling.
+
+Protocols add and multiply coordinate by coordinate, so one run with long vectors is many runs at once: each
+coordinate has values and coins of its own. Two kinds of worlds use this:
+
+- `Basis`: coordinate c has a 1 in unknown c, and 0 in all others. As messages are linear in values and
+  coins, this one run gives the whole map. Coins are uniform, so a view tells exactly those combinations of
+  values in which no coin is left: `leaked`. What they tell under noise is one finite sum: `worst_loss`.
+- `Enumerated`: the coordinates are all values of all unknowns. Views are counted, with integers. It trusts
+  nothing, is small, and the tests check that it agrees with `Basis`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache, wraps
+from itertools import combinations, product
+from math import comb
+from struct import unpack
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from lapwing.exact import precision
+from lapwing.parties.protocols import Coins, Protocol, Setting
+from lapwing.parties.protocols.coins import Elements
+from lapwing.parties.protocols.field import WORD
+from lapwing.parties.protocols.masked import Masked
+from lapwing.parties.protocols.masks import Masks
+from lapwing.parties.protocols.rehearsal import Rehearsal, rehearse
+
+Rows = tuple[tuple[int, ...], ...]
+EPSILON = Fraction(1)
+BITS = 160
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def with_precision(compute: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Balls of 160 bits inside, whatever they are outside."""
+
+    @wraps(compute)
+    def computed(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        with precision(BITS):
+            return compute(*args, **kwargs)
+
+    return computed
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Who is lost and who is late in which round, and what a lying relay shows to whom."""
+
+    losses: Mapping[int, int]
+    late: Mapping[int, int]
+    shown: Mapping[tuple[int, int], Collection[int]]
+
+
+HONEST_RELAY: Mapping[tuple[int, int], Collection[int]] = {}
+NOTHING_LOST = Schedule({}, {}, HONEST_RELAY)
+
+
+def all_schedules(members: int, rounds: int) -> Iterator[Schedule]:
+    """Every member stays, is lost from a round on, or is late in a round."""
+    fates = [("stays", 0), *product(("lost", "late"), range(rounds))]
+    for chosen in product(fates, repeat=members):
+        told = list(enumerate(chosen))
+        losses = {i: at for i, (fate, at) in told if fate == "lost"}
+        yield Schedule(losses, {i: at for i, (fate, at) in told if fate == "late"}, HONEST_RELAY)
+
+
+def coalitions(setting: Setting) -> Iterator[frozenset[int]]:
+    """All of up to t members. The empty one is the relay alone."""
+    for size in range(setting.coalition + 1):
+        yield from map(frozenset, combinations(range(setting.members), size))
+
+
+class World(ABC):
+    """Gives a vector to each unknown in turn: to values first, then to coins as they are drawn."""
+
+    def __init__(self, modulus: int, members: int) -> None:
+        self.modulus = modulus
+        self.members = members
+        self.owners: list[frozenset[int]] = []
+        self.values = [self.new(i) for i in range(members)]
+        self.pairs: dict[tuple[int, int], Elements] = {}
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Of all vectors."""
+
+    def new(self, *owners: int) -> Elements:
+        """A fresh unknown. Whoever has one of its owners knows it."""
+        self.owners.append(frozenset(owners))
+        return self.vector(len(self.owners) - 1)
+
+    @abstractmethod
+    def vector(self, unknown: int) -> Elements: ...
+
+    def run(self, protocol: type[Protocol], setting: Setting, schedule: Schedule) -> Rehearsal:
+        coins = [WorldCoins(self, i) for i in range(self.members)]
+        if issubclass(protocol, Masked):
+            protocol = with_ideal_masks(protocol, self.members)
+            self.pairs = {pair: self.new(*pair) for pair in combinations(range(self.members), 2)}
+        return rehearse(
+            protocol,
+            _as_long_as(self, setting),
+            [value.astype(np.int64) for value in self.values],
+            losses=schedule.losses,
+            late=schedule.late,
+            shown=schedule.shown,
+            coins=coins,
+        )
+
+    def seen(self, rehearsal: Rehearsal, coalition: Collection[int]) -> NDArray[np.int64]:
+        """The view: one row for every number in it, one column for every coordinate."""
+        content = b"".join(seen.content for seen in rehearsal.view(coalition))
+        return np.frombuffer(content, dtype="<u8").astype(np.int64).reshape(-1, self.length)
+
+
+class WorldCoins(Coins):
+    """Coins that are unknowns of a world."""
+
+    def __init__(self, world: World, me: int) -> None:
+        self._world = world
+        self._me = me
+        self._secrets = iter((self._key, self._seed))  # as the masked star draws them
+
+    def elements(self, modulus: int, count: int) -> Elements:
+        blocks, rest = divmod(count, self._world.length)
+        assert (modulus, rest) == (self._world.modulus, 0)
+        drawn = [self._world.new(self._me) for _ in range(blocks)]
+        return np.concatenate([np.empty(0, dtype=np.uint64), *drawn])
+
+    def secret(self) -> bytes:
+        return next(self._secrets)()
+
+    def _key(self) -> bytes:
+        """All masks of this member with others, each in its place, 0 in the places of other pairs."""
+        pairs = self._world.pairs
+        return b"".join((mask if self._me in pair else 0 * mask).tobytes() for pair, mask in pairs.items())
+
+    def _seed(self) -> bytes:
+        mask = self._world.new(self._me)
+        return mask.tobytes() + bytes(mask.nbytes * (len(self._world.pairs) - 1))
+
+
+class IdealMasks(Masks):
+    """Key agreement by an oracle: public keys tell nothing, a secret key is the list of its masks."""
+
+    public_bytes = 0
+
+    def __init__(self, members: int) -> None:
+        self._pairs = list(combinations(range(members), 2))
+
+    def public_key(self, secret: bytes) -> bytes:
+        return b""
+
+    def seed(self, secret: bytes, public: bytes, context: bytes) -> bytes:
+        size = len(secret) // len(self._pairs)
+        at = self._pairs.index(unpack("<II", context[-8:]))
+        return secret[at * size : (at + 1) * size]
+
+    def expand(self, seed: bytes, modulus: int, count: int) -> Elements:
+        return np.frombuffer(seed[: WORD * count], dtype=np.uint64)
+
+    def pieces(self, modulus: int, length: int) -> int:
+        return len(self._pairs) * length
+
+    def cut(self, secret: bytes, modulus: int) -> Elements:
+        return np.frombuffer(secret, dtype=np.uint64)
+
+    def join(self, elements: Elements, modulus: int) -> bytes:
+        return elements.tobytes()
+
+
+def with_ideal_masks(protocol: type[Protocol], members: int) -> type[Protocol]:
+    return type(protocol.__name__, (protocol,), {"masks": IdealMasks(members)})
+
+
+def _as_long_as(world: World, setting: Setting) -> Setting:
+    """The same setting, with vectors as long as a world's."""
+    return replace(setting, length=world.length)
+
+
+class Basis(World):
+    """Coordinate c has a 1 in unknown c alone."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._length = _most_unknowns(setting)
+        super().__init__(setting.modulus, setting.members)
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def vector(self, unknown: int) -> Elements:
+        vector = np.zeros(self.length, dtype=np.uint64)
+        vector[unknown] = 1  # an IndexError would mean that there are more unknowns than were counted
+        return vector
+
+
+def _most_unknowns(setting: Setting) -> int:
+    """Values, masks of pairs and self masks; then whichever protocol has more coins; and one more."""
+    m, pairs = setting.members, comb(setting.members, 2)
+    threshold = max(setting.coalition + 1, setting.quorum)
+    return 1 + 2 * m + pairs + m * max(m, 2 * pairs * (threshold - 1))
+
+
+class Chosen(World):
+    """Unknowns as somebody else has chosen them: row u of `chosen` is unknown u."""
+
+    def __init__(self, setting: Setting, chosen: Elements) -> None:
+        self._chosen = chosen
+        super().__init__(setting.modulus, setting.members)
+
+    @property
+    def length(self) -> int:
+        return int(self._chosen.shape[1])
+
+    def vector(self, unknown: int) -> Elements:
+        return np.asarray(self._chosen[unknown], dtype=np.uint64)
+
+
+class Enumerated(World):
+    """All values of all unknowns, but for those of a coalition, which are given."""
+
+    def __init__(self, setting: Setting, unknowns: Sequence[int], given: Mapping[int, int]) -> None:
+        """`unknowns` are numbered as in a `Basis`; all others have the value in `given`, or 0."""
+        self._length: int = setting.modulus ** len(unknowns)
+        self._place = {unknown: setting.modulus**at for at, unknown in enumerate(unknowns)}
+        self._given = given
+        super().__init__(setting.modulus, setting.members)
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    def vector(self, unknown: int) -> Elements:
+        if unknown not in self._place:
+            return np.full(self.length, self._given.get(unknown, 0), dtype=np.uint64)
+        every = np.arange(self.length, dtype=np.uint64)
+        return every // np.uint64(self._place[unknown]) % np.uint64(self.modulus)
+
+
+def reduced(matrix: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
+    """The row echelon form, without rows of zeros."""
+    rows = matrix % modulus
+    top = 0
+    for column in range(rows.shape[1]):
+        found = np.flatnonzero(rows[top:, column])
+        if not len(found):
+            continue
+        rows[[top, top + found[0]]] = rows[[top + found[0], top]]
+        rows[top] = rows[top] * pow(int(rows[top, column]), -1, modulus) % modulus
+        others = rows[:, column].copy()
+        others[top] = 0
+        rows = (rows - np.outer(others, rows[top])) % modulus
+        top += 1
+    return rows[:top]
+
+
+def leaked(world: Basis, rehearsal: Rehearsal, coalition: frozenset[int]) -> Rows:
+    """The combinations of honest values that a view tells. One column for each honest member."""
+    honest = [i for i in range(world.members) if i not in coalition]
+    coins = [u for u in range(world.members, len(world.owners)) if not world.owners[u] & coalition]
+    seen = world.seen(rehearsal, coalition)
+    assert not seen[:, len(world.owners) :].any(), "linear: zero in, zero out"
+    rows = reduced(seen[:, coins + honest], world.modulus)
+    free = rows[~rows[:, : len(coins)].any(axis=1)]
+    return tuple(tuple(int(n) for n in row) for row in free[:, len(coins) :])
+
+
+@lru_cache
+@with_precision
+def noise_law(modulus: int, shares: int) -> tuple[arb, ...]:
+    """Of one noise share (1/shares of discrete Laplace noise at ε), modulo the modulus.
+
+    By its characteristic function ((1-q)^2 / |1 - q w^k|^2)^(1/shares) at the roots of unity, in balls.
+    """
+    q = (-arb(EPSILON.numerator) / EPSILON.denominator).exp()
+    turns = [(2 * arb.pi() * k / modulus).cos() for k in range(modulus)]
+    at = [((1 - q) ** 2 / (1 - 2 * q * turn + q * q)) ** (arb(1) / shares) for turn in turns]
+    sums = (sum((at[k] * turns[k * n % modulus] for k in range(modulus)), arb(0)) for n in range(modulus))
+    return tuple(total / modulus for total in sums)
+
+
+@lru_cache
+@with_precision
+def worst_loss(rows: Rows, modulus: int, shares: int) -> arb:
+    """The greatest |ln(P[view] / P'[view])| over all views and neighbours: one honest value moves by 1."""
+    if not rows:
+        return arb(0)
+    members = len(rows[0])
+    law = noise_law(modulus, shares)
+    chances: dict[tuple[int, ...], arb] = {}
+    for noises in product(range(modulus), repeat=members):
+        told = _apply(rows, noises, modulus)
+        weight = arb(1)
+        for noise in noises:
+            weight *= law[noise]
+        chances[told] = chances.get(told, arb(0)) + weight
+    steps = {_apply(rows, [int(i == j) for j in range(members)], modulus) for i in range(members)}
+    return max(
+        abs((chances[told] / chances[_moved(told, step, modulus)]).log())
+        for told in chances
+        for step in steps
+    )
+
+
+def _apply(rows: Rows, values: Sequence[int], modulus: int) -> tuple[int, ...]:
+    return tuple(sum(a * v for a, v in zip(row, values, strict=True)) % modulus for row in rows)
+
+
+def _moved(told: Sequence[int], step: Sequence[int], modulus: int) -> tuple[int, ...]:
+    return tuple((a + b) % modulus for a, b in zip(told, step, strict=True))
+
+
+@with_precision
+def enumerated_loss(
+    protocol: type[Protocol],
+    setting: Setting,
+    schedule: Schedule,
+    coalition: frozenset[int],
+    *,
+    given: Mapping[int, int],
+) -> tuple[arb, int]:
+    """As `worst_loss`, by counting views over all values and all coins; and how many there were."""
+    plain = Basis(setting)
+    plain.run(protocol, setting, schedule)
+    unknowns = [u for u, owners in enumerate(plain.owners) if not owners & coalition]
+    world = Enumerated(setting, unknowns, given)
+    rehearsal = world.run(protocol, setting, schedule)
+    p, honest = setting.modulus, setting.members - len(coalition)
+    views = _numbered(world.seen(rehearsal, coalition))
+    values = np.arange(world.length) % p**honest  # values are the first unknowns
+    counts = np.zeros((p**honest, int(views.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (values, views), 1)
+    law = noise_law(p, protocol.honest(setting))
+    worst = arb(0)
+    for view in counts.T:
+        chances = {}
+        for truth in _neighbourhood(honest):
+            chances[truth] = _chance(view, truth, law, p)
+        base = chances[(0,) * honest]
+        worst = max([worst, *(abs((base / chance).log()) for chance in chances.values())])
+    return worst, world.length
+
+
+def _neighbourhood(honest: int) -> Iterator[tuple[int, ...]]:
+    """Zero, and one step from it. Elsewhere is the same: views that move along."""
+    yield (0,) * honest
+    for i in range(honest):
+        for step in (-1, 1):
+            yield tuple(step * int(i == j) for j in range(honest))
+
+
+def _chance(view: NDArray[np.int64], truth: Sequence[int], law: Sequence[arb], p: int) -> arb:
+    total = arb(0)
+    for values in np.flatnonzero(view):
+        digits = [int(values) // p**j % p for j in range(len(truth))]
+        weight = arb(int(view[values]))
+        for digit, true in zip(digits, truth, strict=True):
+            weight *= law[(digit - true) % p]
+        total += weight
+    return total
+
+
+def _numbered(seen: NDArray[np.int64]) -> NDArray[np.int64]:
+    """One number for each different column."""
+    number = np.zeros(seen.shape[1], dtype=np.int64)
+    for row in seen:
+        number = np.unique(number * (int(row.max()) + 1) + row, return_inverse=True)[1]
+    return number

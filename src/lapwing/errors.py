@@ -12,7 +12,7 @@ LapwingError
 ├── InProgress         a request with this key is still being worked on
 ├── WorkEnded          a request was charged, but its work ended without an answer
 ├── Held               a question failed after its charge, and waits for the curator
-├── Aborted            a joint computation ended without opening anything; the charge stays
+├── Aborted            a joint computation ended before all was opened; what was charged stays charged
 ├── Tampered           a ledger or statement is not what it was: edited, truncated or restored
 ├── Unavailable        a ledger could not be reached or written
 │   └── EngineFailed   an engine gave no answer (lapwing.engines.engine)
@@ -122,16 +122,26 @@ class Held(LapwingError):
 
 
 class Aborted(LapwingError):
-    """A joint computation ended, and nothing was opened. What was charged stays charged.
+    """A joint computation ended before all was opened. What was charged stays charged.
 
-    `missing` names the members who were missing, or who sent what cannot be.
+    `missing` names the members who were missing, or who sent what cannot be; `was_charged` is false if it
+    ended before this member was; `opened` is the number of stages whose sums were opened before.
     """
 
-    def __init__(self, why: str, missing: Sequence[str] = ()) -> None:
+    def __init__(
+        self, why: str, missing: Sequence[str] = (), *, was_charged: bool = True, opened: int = 0
+    ) -> None:
         names = f" ({', '.join(missing)})" if missing else ""
-        super().__init__(f"{why}{names}. Nothing was opened; what was charged stays charged")
+        if not was_charged:
+            rest = "Nothing was opened, and nothing was charged"
+        else:
+            what = f"Sums that were opened before: {opened}" if opened else "Nothing was opened"
+            rest = f"{what}; what was charged stays charged"
+        super().__init__(f"{why}{names}. {rest}")
         self.why = why
         self.missing = tuple(missing)
+        self.was_charged = was_charged
+        self.opened = opened
 
 
 class Tampered(LapwingError):

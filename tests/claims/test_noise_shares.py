@@ -288,3 +288,18 @@ def test_sampled_gaussian_shares_follow_the_law_that_was_compared(monkeypatch: p
     with precision(BITS):
         law = [Decimal(p.str(40, radius=False)) for p in gaussian_sum(Fraction(3, 2), 3, 25)]
     follows(sum(drawn[1:], drawn[0]), law, first=-6 - 25)
+
+
+def test_what_is_paid_counts_every_share_also_beyond_those_that_are_listed() -> None:
+    """Terms fall towards that of j = ∞, so 200 shares pay at least 199 of those."""
+    sigma = Fraction(7, 10)
+    with precision(256):
+        x = (-2 * arb.pi() ** 2 * ball(sigma * sigma)).exp()
+        least = ((1 + 2 * x) / (1 - 2 * x)).log()
+        assert unevenness(sigma, 200) >= 199 * least
+
+
+def test_delta_pays_for_unevenness_on_both_sides() -> None:
+    """Without it the same shares would seem to be 0.0393."""
+    shares = GaussianShares(Fraction(66, 100), Fraction(100), 1, 80)
+    assert shares.delta(4) > Fraction(5, 100)

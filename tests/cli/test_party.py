@@ -10,7 +10,9 @@ import pytest
 
 from lapwing.cli.party import init
 from lapwing.cli.party_simulate import example
+from lapwing.cli.show_party import show_verified
 from lapwing.errors import Aborted
+from lapwing.parties.verifying import Verified
 from support.shell import Shell
 
 MEMBERS = ("north", "south", "east")
@@ -229,6 +231,24 @@ def test_what_does_not_verify_is_told_without_talk_of_ledgers(shell: Shell, tmp_
     assert "does not verify" in done.error
     assert "anchor" not in done.error
     assert shell("party", "verify", tmp_path / "none").code == 1
+
+
+def test_what_nobody_signed_is_not_told_as_a_fact(capsys: pytest.CaptureFixture[str]) -> None:
+    found = Verified(
+        members=MEMBERS,
+        number=1,
+        protocol="C: Shamir shares",
+        contributors=(),
+        opened=(),
+        stopped="south cheated\x1b[2J",
+        left=("east: I leave",),
+        guarantee="at most ε 1",
+    )
+    show_verified(found, Path("a.transcript"))
+    told = " ".join(capsys.readouterr().out.split())
+    assert 'The writer of this file says that the run stopped: "south cheated�[2J"' in told
+    assert "Left, and signed why: east: I leave." in told
+    assert "the last rounds; nobody signs why it stopped" in told.replace("- ", "")
 
 
 def test_an_abort_says_that_the_charge_stays() -> None:

@@ -72,3 +72,48 @@ def test_a_terminal_shows_one_table_that_goes_away(
     assert shown.out == ""
     assert "round 1 of 3: deal" in shown.err
     assert "south" in shown.err
+
+
+class Gone:
+    """A terminal that was closed."""
+
+    encoding = "utf-8"
+
+    def __init__(self, error: type[Exception], *, is_terminal: bool) -> None:
+        self.error = error
+        self.is_terminal = is_terminal
+        self.told = 0
+
+    def write(self, _: str) -> int:
+        self.told += 1
+        raise self.error
+
+    def flush(self) -> None:
+        raise self.error
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, OSError, ValueError])
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_run_goes_on_when_nobody_can_be_shown_it(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception], is_terminal: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    gone = Gone(error, is_terminal=is_terminal)
+    monkeypatch.setattr(sys, "stderr", gone)
+    with watching(NAMES) as watch:
+        for event in events():
+            watch(event)
+    assert gone.told
+
+
+def test_a_run_without_a_stderr_prints_nothing_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    with watching(NAMES) as watch:
+        for event in events():
+            watch(event)
+    assert capsys.readouterr().out == ""

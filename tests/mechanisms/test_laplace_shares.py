@@ -216,3 +216,10 @@ def test_sums_that_cannot_be_are_not_built(scale: Any) -> None:
 def test_numbers_are_kept_exactly_whatever_they_came_as() -> None:
     shares = LaplaceShares(0.5, np.int8(1), np.int8(2))  # type: ignore[arg-type]
     assert (shares.scale, type(shares.l1), type(shares.of)) == (Fraction(1, 2), int, int)
+
+
+def test_sums_of_thousands_of_noises_are_as_wide_as_normal_ones() -> None:
+    found = SummedLaplace(Fraction(3), 1, 4095)
+    assert found.spread("0.95") / found.deviation == pytest.approx(1.96, abs=0.005)
+    with pytest.raises(BadParameter, match="whole noises"):
+        SummedLaplace(Fraction(3), 1, 10_001)

@@ -39,17 +39,12 @@ SMALL = [
     ("A", (2, 1, 0, 3)),
     ("A", (3, 2, 0, 5)),
     ("A", (3, 1, 1, 5)),
-    ("B", (2, 0, 0, 3)),
     ("B", (2, 1, 0, 3)),
     ("B", (3, 1, 0, 5)),
     ("B", (3, 2, 0, 5)),
-    ("B", (3, 0, 1, 5)),
     ("B", (3, 1, 1, 5)),
-    ("C", (2, 0, 0, 3)),
-    ("C", (3, 0, 1, 5)),
     ("C", (3, 1, 0, 5)),
     ("C", (3, 1, 1, 5)),
-    ("D", (2, 0, 0, 3)),
     ("D", (2, 1, 0, 3)),
     ("D", (3, 1, 1, 5)),
 ]
@@ -59,7 +54,6 @@ LARGER = [
     ("B", (4, 3, 0, 5)),
     ("C", (4, 1, 0, 5)),
     ("C", (4, 1, 1, 5)),
-    ("D", (3, 0, 1, 5)),
     ("D", (3, 1, 0, 5)),
     ("D", (3, 2, 0, 5)),
 ]
@@ -145,10 +139,9 @@ def test_a_view_tells_one_sum_over_enough_honest_members_or_nothing(
         ("C", (3, 1, 0, 5), NOTHING_LOST),
         ("C", (3, 1, 1, 5), Schedule({1: 1}, {2: 0}, HONEST_RELAY)),
         ("C", (3, 1, 1, 5), Schedule({}, {2: 2}, HONEST_RELAY)),
-        ("D", (2, 0, 0, 3), NOTHING_LOST),
         ("D", (2, 1, 0, 3), NOTHING_LOST),
-        ("D", (2, 0, 0, 3), Schedule({}, {1: 2}, HONEST_RELAY)),
-        ("D", (2, 0, 0, 3), Schedule({0: 4}, {}, HONEST_RELAY)),
+        ("D", (2, 1, 0, 3), Schedule({}, {1: 2}, HONEST_RELAY)),
+        ("D", (2, 1, 0, 3), Schedule({0: 4}, {}, HONEST_RELAY)),
     ],
 )
 def test_counting_all_coins_agrees(letter: str, shape: Shape, schedule: Schedule) -> None:
@@ -218,7 +211,7 @@ def some_lies(setting: Setting, rounds: int, count: int) -> Iterator[Schedule]:
         yield Schedule({}, {}, shown)
 
 
-@pytest.mark.parametrize("letter", ["B", "C", "D"])
+@pytest.mark.parametrize("letter", ["A", "B", "C", "D"])
 def test_a_lying_relay_learns_no_more(letter: str) -> None:
     setting = setting_of(3, 1, 1, 5)
     protocol = PROTOCOLS[letter]
@@ -227,7 +220,7 @@ def test_a_lying_relay_learns_no_more(letter: str) -> None:
     assert worst(protocol, setting, some_lies(setting, len(protocol.rounds), 150)) < 1
 
 
-@pytest.mark.parametrize("letter", ["B", "C", "D"])
+@pytest.mark.parametrize("letter", ["A", "B", "C", "D"])
 def test_a_lying_relay_among_four_members_learns_no_more(letter: str) -> None:
     """Here sets of three and of four members could both be opened, if members let it happen."""
     setting = setting_of(4, 1, 1, 5)

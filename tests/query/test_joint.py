@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -245,3 +246,28 @@ def test_intervals_of_means_hold_as_often_as_they_say(members: tuple[int, int], 
         asked += len(truth)
     assert asked >= 2000
     assert held / asked >= 0.855
+
+
+def test_what_is_protected_and_public_rows_are_part_of_the_meaning(tmp_path: Path) -> None:
+    public = '[tables.wards]\nsource = "wards.csv"\npublic = true\n'
+    meanings = set()
+    for number, floors in enumerate(((1, 2, 3), (1, 2, 4))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        rows = "".join(f"{ward},{floor}\n" for ward, floor in zip("ABC", floors, strict=True))
+        (folder / "wards.csv").write_text(f"ward,floor\n{rows}")
+        with member(folder, range(4), more=public) as dataset:
+            sql = "SELECT COUNT(*) FROM visits JOIN wards ON visits.ward = wards.ward WHERE floor > 2"
+            meanings.add(JointQuestion.of(dataset, sql).meaning)
+            count = JointQuestion.of(dataset, "SELECT COUNT(*) FROM visits")
+            other = Dataset(replace(dataset.policy, protects="row"), analyst="ann")
+            assert JointQuestion(other, count.question, count.name).meaning != count.meaning
+    assert len(meanings) == 2
+
+
+def test_all_blocks_that_a_question_reaches_are_charged(tmp_path: Path) -> None:
+    sliced = '[blocks]\nby = "unit"\ncohorts = 4\n'
+    with member(tmp_path, range(8), more=sliced) as dataset:
+        JointQuestion.of(dataset, "SELECT COUNT(*) FROM visits").version()
+        (target,) = JointQuestion.of(dataset, "SELECT COUNT(*) FROM visits").targets()
+        assert target.everyone or len(target.blocks) == 4

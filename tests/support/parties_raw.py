@@ -11,6 +11,7 @@ from typing import Any
 
 from lapwing.parties.identity import Keys
 from lapwing.parties.messages.frames import HEADER, Kind, frame, read_header, read_words, words
+from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.parcel import Delivery
 from lapwing.parties.messages.table import where
 from support.parties import Flock, free_port
@@ -28,6 +29,8 @@ class Raw:
             plain.close()
             raise
         said: dict[str, object] = {"run": table.run_id.hex(), "stage": 0, "round": 0, "begun": False}
+        sender = table.names.index(keys.name)
+        said["greeting"] = Greeting.fresh(table.run_id, sender, keys).to_json()
         self.send(words(Kind.HELLO, **(said | hello)))
 
     def send(self, parts: list[bytes]) -> None:

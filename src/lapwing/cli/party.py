@@ -9,7 +9,7 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,6 +41,13 @@ CardPath = Annotated[
     Path | None,
     typer.Option("--relay-card", help="The card of the host that relays, if it is not a member."),
 ]
+
+
+def tell(text: str) -> None:
+    """A line on stderr, if anybody can still read it: a run does not end because its terminal did."""
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None:  # closed before we began
+            print(f"lapwing: {text}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -202,7 +209,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check a run from its public transcript: members, signatures, order, agreed sets and opened sums."""
-    from lapwing.cli.show_party import show_verified, verified_json  # noqa: PLC0415
+    from lapwing.cli.show_party import clean, show_verified, verified_json  # noqa: PLC0415
     from lapwing.parties.verifying import verify as verified  # noqa: PLC0415
 
     try:
@@ -211,7 +218,7 @@ def verify(
     except Tampered as error:
         print(f"lapwing: {transcript} does not verify:", file=sys.stderr)
         for finding in error.found:
-            print(f"  - {' '.join(finding.split())}", file=sys.stderr)
+            print(f"  - {clean(' '.join(finding.split()))}", file=sys.stderr)
         raise typer.Exit(1) from None
     if as_json:
         print_json(verified_json(found))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -77,24 +77,62 @@ class Board:
 
 @contextmanager
 def watching(names: tuple[str, ...]) -> Iterator[Watch]:
-    """Shows progress on stderr while a run goes on."""
+    """Shows progress on stderr while a run goes on. To watch never raises, whatever became of stderr."""
     board = Board(names)
-    if sys.stderr.isatty():
-        with Live(board.render(), console=Console(stderr=True), transient=True, auto_refresh=False) as live:
+    with ExitStack() as stack:
+        watch = _watch_lines(board)
+        if _is_terminal():
+            with suppress(OSError, ValueError):
+                live = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
+                stack.enter_context(_closed_quietly(live))
+                watch = _watch_live(board, live)
+        yield watch
 
-            def show(event: Progress) -> None:
-                board.hear(event)
-                live.update(board.render(), refresh=True)
 
-            yield show
-        return
+class _Quiet(Console):
+    """rich would end the process, and close stdout with it, when stderr is gone."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # closed
+        return False
+
+
+@contextmanager
+def _closed_quietly(live: Live) -> Iterator[None]:
+    try:
+        live.start(refresh=True)
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            live.stop()
+
+
+def _watch_live(board: Board, live: Live) -> Watch:
+    def show(event: Progress) -> None:
+        board.hear(event)
+        with suppress(OSError, ValueError):
+            live.update(board.render(), refresh=True)
+
+    return show
+
+
+def _watch_lines(board: Board) -> Watch:
     last = ""
 
-    def tell(event: Progress) -> None:
+    def show(event: Progress) -> None:
         nonlocal last
         line = board.hear(event)
-        if line is not None and line != last:
-            print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
-            last = line
+        if line is None or line == last:
+            return
+        last = line
+        with suppress(OSError, ValueError):
+            if sys.stderr is not None:
+                print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
 
-    yield tell
+    return show

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
@@ -11,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lapwing.cli.opened import AsJson, plainly, print_json
-from lapwing.cli.party import ConsortiumPath, Me, PolicyPath, bound
-from lapwing.errors import Aborted, BadParameter
+from lapwing.cli.party import ConsortiumPath, Me, PolicyPath, bound, tell
+from lapwing.cli.party_numbers import charges_of, next_relayed, runs_folder, standing_in, without_the_end
+from lapwing.errors import Aborted, BadParameter, LapwingError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from lapwing.cli.party_numbers import Standing
     from lapwing.cli.show_party import Result
     from lapwing.parties.consortium import Consortium
     from lapwing.parties.contribution import Contribution
     from lapwing.parties.identity import Keys
-    from lapwing.parties.journal import Ending
     from lapwing.parties.messages.progress import Watch
     from lapwing.parties.messages.table import Table
     from lapwing.parties.protocols.protocol import Opened
@@ -68,21 +68,57 @@ def run(
                     consortium, keys, policy, number=number, confidence=level, listen=listen, watch=watch
                 )
         except Aborted as error:
-            print(f"lapwing: {error}", file=sys.stderr)
-            print(f"lapwing: {_what_now(consortium, keys)}", file=sys.stderr)
-            raise typer.Exit(1) from None
+            raise _ended(error, _after_abort(consortium, keys, policy)) from None
+        except Unavailable as error:
+            raise _ended(error, _after_cut(consortium, keys, number)) from None
     if as_json:
         print_json(result.to_json())
     else:
         show_result(result)
+    if result.is_replay:
+        with plainly():
+            _show_the_end(consortium.table(result.number), keys, listen)
 
 
-def _what_now(consortium: Consortium, keys: Keys) -> str:
-    """After an abort: which run comes next for this member, and how all come to the same one."""
-    table, _ = _table(consortium, _seat(consortium, keys), runs_folder(keys.folder), None)
+def _ended(error: LapwingError, what_now: str) -> typer.Exit:
+    """What is said on the other stream than the answer, to whoever reads it."""
+    from lapwing.cli.show_party import clean  # noqa: PLC0415
+
+    tell(clean(str(error)))
+    if what_now:
+        tell(what_now)
+    return typer.Exit(1)
+
+
+def _after_abort(consortium: Consortium, keys: Keys, policy: Path) -> str:
+    """Which run comes next for this member, and how all come to the same one."""
+    seat, folder = _seat(consortium, keys), runs_folder(keys.folder)
+    try:
+        with bound(dict(consortium.statistic), policy) as (data, _):
+            standing = standing_in(consortium, seat, folder, None, was_charged=charges_of(data))
+    except LapwingError:  # why it ended matters more
+        return ""
     return (
-        f"the next run of {keys.name} is number {table.number}: give the same command again. Members who "
-        "are at different numbers say one with --number"
+        f"the next run of {keys.name} is number {standing.table.number}: give the same command again. "
+        "Members who are at different numbers say one with --number"
+    )
+
+
+def _after_cut(consortium: Consortium, keys: Keys, number: int | None) -> str:
+    """What is left to do in a run that has begun for this member; nothing is said of others."""
+    seat, folder = _seat(consortium, keys), runs_folder(keys.folder)
+    try:
+        standing = standing_in(consortium, seat, folder, number, was_charged=lambda _: False)
+    except Unavailable:  # as was said before
+        return ""
+    if not standing.has_begun or standing.ending is not None:
+        return ""
+    this = standing.table.number
+    return (
+        f"run {this} has begun for {keys.name}: the same command goes on with it. If it is over for the "
+        f"others, {consortium.host.name} shows its end again with --number {this}, and the transcript of "
+        f"any of them shows the sums: lapwing party verify. A new run is --number {this + 1} at every "
+        "member, and is charged again"
     )
 
 
@@ -102,13 +138,15 @@ def taken(
     from lapwing.parties.member import take_part  # noqa: PLC0415
 
     seat, folder = _seat(consortium, keys), runs_folder(keys.folder)
-    table, before = _table(consortium, seat, folder, number)
     with bound(dict(consortium.statistic), policy) as (data, statistic):
         require_same_meaning(consortium, statistic)
+        standing = standing_in(consortium, seat, folder, number, was_charged=charges_of(data))
+        table = standing.table
+        _tell_lost(standing, folder)
         contribute = contribution(consortium, table, statistic, data)
-        if not has_journal(folder, table):
+        if not standing.has_begun:  # a journal alone means nothing: it is there since the lobby
             contribute.check()  # what the ledger would refuse, nobody has to wait for
-        host = _relaying(table, keys, folder, listen) if before is None else nullcontext()
+        host = _relaying(table, keys, folder, listen) if standing.ending is None else nullcontext()
         with host:
             outcome = take_part(table, seat, keys, folder=folder, contribute=contribute, watch=watch)
         return Result(
@@ -117,7 +155,23 @@ def taken(
             answer=answer_of(consortium, statistic, outcome.opened, confidence=confidence),
             transcript=outcome.transcript,
             left=data.left(),
-            is_replay=before is not None,
+            is_replay=standing.ending is not None,
+        )
+
+
+def _tell_lost(standing: Standing, folder: Path) -> None:
+    """Runs that were charged and cannot go on. One that was asked for by its number is refused."""
+    number = standing.table.number
+    if number in standing.lost:
+        raise BadParameter(
+            "number",
+            f"run {number} was charged before, but {folder} has no journal of it: it cannot go on, and "
+            "would need new noise. Say another number, at every member",
+        )
+    for lost in standing.lost:
+        tell(
+            f"run {lost} was charged before, but {folder} has no journal of it: it cannot go on. This is "
+            f"run {number}; the others must say --number {number}, too"
         )
 
 
@@ -128,12 +182,40 @@ def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen
 
     with plainly():
         keys, consortium = _opened(file, me)
+        if keys.card != consortium.host:
+            raise BadParameter("me", f"this is {keys.name}, but {consortium.host.name} is the host")
         folder = runs_folder(me)
-        table = consortium.table(number or _next_relayed(consortium, folder))
+        table = consortium.table(number or next_relayed(consortium, folder))
+        for before in range(1, table.number):
+            _tell_who_waits(consortium.table(before), folder)
         print(f"Relaying run {table.number} of {consortium.name} at {listen or table.address}", flush=True)
         with watching(consortium.names) as watch:
             serve(table, keys, folder=folder, listen=listen, watch=watch)
     print("The run is over.")
+
+
+def _tell_who_waits(table: Table, folder: Path) -> None:
+    names = without_the_end(table, folder)
+    if names:
+        tell(
+            f"run {table.number} ended, and {', '.join(names)} may not know its sums: --number "
+            f"{table.number} shows the end again"
+        )
+
+
+def _show_the_end(table: Table, keys: Keys, listen: str | None) -> None:
+    """A host that has the answer stays for those who missed the last round."""
+    from lapwing.parties.relay import serve  # noqa: PLC0415
+
+    folder = runs_folder(keys.folder)
+    waiting = without_the_end(table, folder) if keys.card == table.host else ()
+    names = [name for name in waiting if name != keys.name]
+    if names:
+        tell(
+            f"{', '.join(names)} may not know the sums: for {table.round_seconds:g} seconds the end of run "
+            f"{table.number} is shown again to whoever comes"
+        )
+        serve(table, keys, folder=folder, listen=listen)
 
 
 def answer_of(
@@ -163,18 +245,6 @@ def contribution(consortium: Consortium, table: Table, statistic: Statistic, dat
     )
 
 
-def runs_folder(me: Path) -> Path:
-    """Where a member keeps the journals and transcripts of its runs."""
-    folder = me / "runs"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
-
-
-def has_journal(folder: Path, table: Table) -> bool:
-    """Whether this member has begun to take part in this run before."""
-    return (folder / f"{table.label}.journal").exists()
-
-
 def _opened(file: Path, me: Path) -> tuple[Keys, Consortium]:
     from lapwing.parties.consortium import Consortium  # noqa: PLC0415
     from lapwing.parties.identity import Keys  # noqa: PLC0415
@@ -188,41 +258,6 @@ def _seat(consortium: Consortium, keys: Keys) -> int:
     if keys.card not in consortium.cards:
         raise BadParameter("me", f"{keys.name} (with this key) is none of {', '.join(consortium.names)}")
     return consortium.cards.index(keys.card)
-
-
-def _table(
-    consortium: Consortium, seat: int, folder: Path, number: int | None
-) -> tuple[Table, Ending | None]:
-    """The run that was asked for, or the first that did not abort; and how it ended, if it did."""
-    from lapwing.parties.journal import Journal  # noqa: PLC0415
-
-    tried = number or 1
-    while True:
-        table = consortium.table(tried)
-        if not has_journal(folder, table):
-            return table, None
-        with Journal(folder / f"{table.label}.journal", table, seat) as journal:
-            ending = journal.outcome()
-        if number is not None or ending is None or ending.stopped is None:
-            return table, ending
-        tried += 1
-
-
-def _next_relayed(consortium: Consortium, folder: Path) -> int:
-    from lapwing.parties.relay.memory import Memory  # noqa: PLC0415
-
-    number = 1
-    while True:
-        table = consortium.table(number)
-        if not (folder / f"{table.label}.relay").exists():
-            return number
-        memory = Memory(folder, table)
-        try:
-            if not memory.has_ended():
-                return number
-        finally:
-            memory.close()
-        number += 1
 
 
 def _relaying(table: Table, keys: Keys, folder: Path, listen: str | None) -> AbstractContextManager[None]:

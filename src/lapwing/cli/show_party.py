@@ -29,6 +29,12 @@ MOST_SUMS = 12
 SURE = Fraction(95, 100)
 
 
+def clean(text: str) -> str:
+    """What others wrote, without anything that a terminal would obey: files are checked when they are
+    read, and this is in case that something was overlooked."""
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
+
+
 def price(plan: JointPlan) -> str:
     """What one member's ledger is charged."""
     return in_words(describe(plan.loss), (), Fraction(0))
@@ -54,11 +60,11 @@ def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> 
 
 def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
     wish = plan.wish
-    out.print(Text(f"{name}: {title}", style="bold"))
+    out.print(Text(clean(f"{name}: {title}"), style="bold"))
     chosen = "chosen" if wish.protocol == "auto" else "as wished"
     indented(out, f"{wish.members} members. Protocol {plan.protocol} ({plan.footing.name}), {chosen}.")
     heading(out, "What is promised")
-    indented(out, plan.guarantee)
+    indented(out, clean(plan.guarantee))
     points(out, plan.notes)
     heading(out, "What it costs")
     budget = pair_text(wish.epsilon, wish.delta if plan.noise == "gaussian" else Fraction(0))
@@ -78,7 +84,7 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
             errors.add_row(f"… {len(plan.blocks) - MOST_BLOCKS} more", "", "", "")
             break
         within = f"± {widths[place]:,}" if widths else ""
-        errors.add_row(block.label, f"{block.length:,}", f"{deviation:,.4g}", within)
+        errors.add_row(clean(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
     out.print(errors)
     cost = plan.cost
     rounds = f"{cost.rounds} round{'s' if cost.rounds > 1 else ''}"
@@ -111,7 +117,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
             members.add_row(f"{card.name}{you}", signed, card.fingerprint)
         out.print(members)
         lines = [
-            f"Relay: {consortium.host.name}, at {consortium.address}.",
+            clean(f"Relay: {consortium.host.name}, at {consortium.address}."),
             f"Deadlines: {consortium.lobby_seconds} s to begin, {consortium.round_seconds} s a round.",
             f"Fingerprint of all this, to be compared with the others: {consortium.fingerprint}",
         ]
@@ -211,11 +217,11 @@ def show_verified(found: Verified, path: Path) -> None:
             more = f" … ({len(opened.values):,} numbers)" if len(opened.values) > MOST_SUMS else ""
             lines.append(f"{which} follows from the posts of {', '.join(names)}: {sums}{more}.")
         if found.stopped is not None:
-            lines.append(f"It was stopped: {found.stopped}.")
-        lines += [f"Left: {one}." for one in found.left]
+            lines.append(f'The writer of this file says that the run stopped: "{clean(found.stopped)}"')
+        lines += [clean(f"Left, and signed why: {one}.") for one in found.left]
         points(out, lines)
         heading(out, "What is promised about the view")
-        indented(out, found.guarantee)
+        indented(out, clean(found.guarantee))
         heading(out, "What no transcript can show")
         points(out, found.not_checked)
 

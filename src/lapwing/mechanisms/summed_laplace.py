@@ -35,6 +35,7 @@ _FINE = 1 << 16
 # The path is left where e^(-z(w + 1)) has fallen by e^-100 and more; what follows is bounded.
 _LEFT_AT = 100
 _PATIENCE = 8
+MOST_WHOLES = 10_000  # more take seconds and minutes to integrate
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(160)
 
 
@@ -51,6 +52,8 @@ class SummedLaplace:
         settle(self, contributors=whole(self.contributors, "contributors", at_least=1))
         if not 0 < self.scale <= LARGEST_SCALE:
             raise BadParameter("scale", "must lie between 0 and 2^48")
+        if self.contributors > MOST_WHOLES * self.of:
+            raise BadParameter("contributors", f"must be at most {MOST_WHOLES:,} whole noises")
 
     @property
     def wholes(self) -> Fraction:
@@ -166,6 +169,7 @@ def _log_tail(r: float, y: float) -> float:
     path: NDArray[np.float64] = (_NODES + 1) * half
     turn = complex(0.5, math.sqrt(0.75))
     z = x + path * turn
-    values = np.exp(-r * (np.log(1 - z) + np.log(1 + z)) - (z - x) * y) / z * turn
+    at_start = math.log(1 - x) + math.log(1 + x)  # relative to which nothing overflows
+    values = np.exp(-r * (np.log(1 - z) + np.log(1 + z) - at_start) - (z - x) * y) / z * turn
     found = float((values.imag * _WEIGHTS).sum()) * half / math.pi
-    return math.log(max(found, 1e-300)) - x * y
+    return math.log(max(found, 1e-300)) - r * at_start - x * y

@@ -4,7 +4,8 @@ Claim    no row is read for a run that was not durably charged for all of its st
          each stage's noise is drawn once; what is refused is refused before anything is charged.
 Because  the charge is the gate's, under the run's id as key: the same run again finds that key, and ends
          (`Aborted`), since what was drawn before is in the journal of the member or nowhere. Later stages
-         are read only if that key was charged for the same request, the version of the data included.
+         are read only if that key was charged for the same request, the version of the data included; each
+         has an entry of its own, at no cost, under the run's id and its number, before it is read.
 Test     tests/parties/test_contribution.py
 
 The ledger stores that the member contributed, not what: in B, C and D one member's noised numbers are not
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 import numpy as np
@@ -23,25 +24,22 @@ import numpy as np
 from lapwing.errors import (
     Aborted,
     BadParameter,
-    BadValue,
     InProgress,
     KeyReused,
     WorkEnded,
 )
-from lapwing.exact import precision
 from lapwing.gate import Gate, Plan, Spending, State, Target
 from lapwing.ledger import Ledger, Slices, Unit
 from lapwing.ledger.refusal import refusal
 from lapwing.mechanisms import GaussianShares, LaplaceShares, RandomizedResponse
-from lapwing.parties.planning.noises import loss_of
+from lapwing.parties.planning.noises import covers, loss_of
 from lapwing.parties.protocols.field import FIELD
 from lapwing.parties.protocols.protocol import LARGEST_VALUE, Opened
 from lapwing.parties.statistics.statistic import Ints, Statistic
-from lapwing.privacy import Loss, Relation
+from lapwing.privacy import Loss, Pure, Relation
 from lapwing.query.dataset import Dataset
 
 CONTRIBUTED = b"contributed"
-_ORDERS = (Fraction(3, 2), Fraction(8), Fraction(64))
 _AT_ONCE = 1 << 20
 
 
@@ -104,35 +102,48 @@ class _Charged:
     def _later(self, stage: int, earlier: Sequence[Opened]) -> Ints:
         try:
             version = self._version()
-            self._require_charged(self._spending(version))
-            return self._draw(stage, earlier, version)
+            spending = self._spending(version)
+            self._require_charged(spending)
+            return self._once(self._mark(spending, stage), stage, earlier, version)
         except Aborted:
             raise
         except Exception:  # why may be private
             raise Aborted("this member's data changed on the way, or could not be read") from None
 
     def _first(self) -> Ints:
-        version, drawn = self._version(), list[Ints]()
+        version = self._version()
+        return self._once(self._spending(version), 0, (), version)
+
+    def _once(self, spending: Spending, stage: int, earlier: Sequence[Opened], version: int) -> Ints:
+        """A stage's numbers, drawn after its entry in the ledger: whoever comes later finds that entry."""
+        drawn = list[Ints]()
 
         def run() -> bytes:
-            drawn.append(self._draw(0, (), version))
+            drawn.append(self._draw(stage, earlier, version))
             return CONTRIBUTED
 
-        self._release(self._spending(version), run)
+        self._release(spending, run, key=self._key(stage))
         if not drawn:
             raise Aborted("this run was charged before, and what was drawn then is not at hand")
         return drawn[0]
+
+    def _key(self, stage: int) -> str:
+        return f"{self.run.hex()}/{stage}" if stage else self.run.hex()
+
+    def _mark(self, spending: Spending, stage: int) -> Spending:
+        """The entry of a later stage. The run's first entry paid for it, so it costs nothing more."""
+        return replace(spending, loss=Pure(Fraction(0)), parameters={**spending.parameters, "stage": stage})
 
     def _require_charged(self, spending: Spending) -> None:
         """That the first stage paid for this one: the same run, statistic, noise and version of data."""
         found = self._gate().find(self.run.hex())
         if found is None or found.state is not State.ANSWERED:
             raise Aborted("this run was not charged")
-        self._release(spending, _never)
+        self._release(spending, _never, key=self._key(0))
 
-    def _release(self, spending: Spending, run: Callable[[], bytes]) -> None:
+    def _release(self, spending: Spending, run: Callable[[], bytes], *, key: str) -> None:
         try:
-            self._gate().release(Plan(spending, run), key=self.run.hex())
+            self._gate().release(Plan(spending, run), key=key)
         except KeyReused:
             raise Aborted("this run was charged for another request, or for other data") from None
         except InProgress:
@@ -224,7 +235,7 @@ class Contribution(_Charged):
                 fits = share.l2_squared >= block.l2_squared and share.dimension == block.length
             if not fits:
                 raise BadParameter("shares", f'do not cover what one unit can do to "{block.label}"')
-        if not _covers(self.loss, loss_of(self.shares, self.statistic.stages)):
+        if not covers(self.loss, loss_of(self.shares, self.statistic.stages)):
             raise BadParameter("loss", "is less than what the noise shares reveal")
         if not 0 < self.largest <= LARGEST_VALUE:
             raise BadParameter("largest", "must lie between 1 and 2^52")
@@ -251,6 +262,7 @@ class LocalContribution(_Charged):
     Claim    each row's report is purely ε-private for any two values of that row.
     Because  a report is k-ary randomized response on the row's own value, and a count of reports is
              post-processing. How many rows there are is told: neighbours replace a row, never remove it.
+             Fewer than 0 of an option count as 0: what is wrong with rows is told to nobody.
     Test     tests/parties/test_contribution.py
     """
 
@@ -270,8 +282,6 @@ class LocalContribution(_Charged):
                 "protocol L tells how many rows there are: its account must be for data of which a "
                 "person's answers can be replaced, not added or removed",
             )
-        if self.statistic.exact(0, ()).min() < 0:
-            raise BadValue("of every option there must be 0 rows or more")
 
     @property
     def _what(self) -> tuple[str, Relation, Loss, dict[str, str | int]]:
@@ -280,24 +290,11 @@ class LocalContribution(_Charged):
 
     def _noised(self, values: Ints) -> Ints:
         tally = np.zeros(len(values), dtype=np.int64)
-        for option, rows in enumerate(values.tolist()):
+        for option, rows in enumerate(np.maximum(values, 0).tolist()):
             for start in range(0, rows, _AT_ONCE):
                 alike = np.full(min(rows - start, _AT_ONCE), option, dtype=np.int64)
                 tally += np.bincount(self.response.sample(alike), minlength=len(values))
         return tally
-
-
-def _covers(charged: Loss, revealed: Loss) -> bool:
-    """Whether a charge is for at least what is revealed, as far as orders and pure ε tell."""
-    if charged == revealed:
-        return True
-    pure = revealed.pure is None or (charged.pure is not None and charged.pure >= revealed.pure)
-    with precision(256):
-        for order in _ORDERS:
-            most, least = charged.renyi(order), revealed.renyi(order)
-            if least is None or most is None or not most >= least:
-                return False
-    return pure and charged.delta0 >= revealed.delta0
 
 
 def _wrapped(values: Ints) -> Ints:

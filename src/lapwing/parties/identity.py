@@ -3,7 +3,8 @@
 Claim    whoever shows a card's certificate in TLS, signs as it, or opens what was sealed for it, holds the
          private keys that were made together with the card; nobody vouches for anybody else.
 Because  the certificate is signed by its own key, and peers accept exactly the certificates on the cards of
-         their consortium; the box key and the name are signed by the same key.
+         their consortium; the box key and the name are signed by the same key. Certificates have one form,
+         as `Keys.create` writes it: none expires, or passes for that of another name.
 Test     tests/parties/running/test_identity.py
 """
 
@@ -16,13 +17,14 @@ import os
 import re
 import ssl
 import stat
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
@@ -41,6 +43,8 @@ _LARGEST_FILE = 1 << 14
 # A card is pinned in a consortium, which says whom to trust and for what: dates would only add outages.
 _FROM = datetime(2020, 1, 1, tzinfo=UTC)
 _UNTIL = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+# With a key of low order every exchange gives nothing, whoever tries: nobody could seal a box for it.
+_TRIAL = X25519PrivateKey.from_private_bytes(bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +70,19 @@ class Card:
             der = certificate.public_bytes(serialization.Encoding.DER)
             key.verify(self.signature, _bound(self.name, der, self.box))
             box_key = X25519PublicKey.from_public_bytes(self.box)
+            is_usual = _is_usual(certificate, self.name)
         except BadParameter:
             raise
-        except (ValueError, TypeError, InvalidSignature) as error:
+        except _NOT_A_CARD as error:
             raise BadParameter("card", f"{self.name}'s card is not signed by its own key") from error
-        if self.certificate != certificate.public_bytes(serialization.Encoding.PEM).decode():
+        try:
+            _TRIAL.exchange(box_key)
+        except ValueError as error:
+            raise BadParameter("card", f"nothing can be sealed for {self.name}'s box key") from error
+        if (
+            not is_usual
+            or self.certificate != certificate.public_bytes(serialization.Encoding.PEM).decode()
+        ):
             raise BadParameter("card", f"{self.name}'s certificate is not written in the usual form")
         object.__setattr__(self, "der", der)
         object.__setattr__(self, "signing_key", key)
@@ -120,14 +132,14 @@ class Card:
         try:
             raw = Path(path).read_bytes()
         except OSError as error:
-            raise BadFile([f"{path}: cannot be read: {error.strerror}"]) from error
+            raise BadParameter("card", f"{path} cannot be read: {error.strerror}") from error
         try:
             if len(raw) > _LARGEST_FILE:
                 raise BadParameter("card", "is too long")
             return cls.from_json(json.loads(raw))
         except BadParameter as error:
             raise BadFile([f"{path}: {error}"]) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadFile([f"{path}: a card is JSON, as lapwing party init writes it"]) from error
 
 
@@ -171,21 +183,18 @@ class Keys:
         """The keys that `create` wrote there."""
         folder = Path(folder)
         cards = sorted(folder.glob("*.card"))
-        if len(cards) != 1:
-            found = "several cards" if cards else "no card"
-            raise BadFile([f"{folder}: has {found}. Make a member's folder with: lapwing party init NAME"])
-        card = Card.read(cards[0])
+        if not cards:
+            raise BadFile([f"{folder}: has no card. Make a member's folder with: lapwing party init NAME"])
         signing = _private(folder / _SIGNING)
         box = _private(folder / _BOX)
         if not isinstance(signing, Ed25519PrivateKey) or not isinstance(box, X25519PrivateKey):
             raise BadFile([f"{folder}: the keys are not of the kinds that lapwing party init makes"])
-        fits = (
-            signing.public_key().public_bytes_raw() == card.signing_key.public_bytes_raw()
-            and box.public_key().public_bytes_raw() == card.box
-        )
-        if not fits:
-            raise BadFile([f"{folder}: these keys and {cards[0].name} do not belong together"])
-        return cls(card, folder, signing, box)
+        public = signing.public_key().public_bytes_raw(), box.public_key().public_bytes_raw()
+        for card in _readable(cards):  # others' cards may lie there, too
+            if (card.signing_key.public_bytes_raw(), card.box) == public:
+                return cls(card, folder, signing, box)
+        names = ", ".join(path.name for path in cards)
+        raise BadFile([f"{folder}: these keys and {names} do not belong together"])
 
     def sign(self, message: bytes) -> bytes:
         """64 bytes, for `Card.verifies`."""
@@ -198,7 +207,10 @@ class Keys:
         context.check_hostname = False  # the certificate itself is pinned: see `peer`
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata="".join(sorted({card.certificate for card in trusting})))
-        context.load_cert_chain(self.folder / _CERTIFICATE, self.folder / _SIGNING)
+        try:
+            context.load_cert_chain(self.folder / _CERTIFICATE, self.folder / _SIGNING)
+        except OSError as error:
+            raise Unavailable(f"the keys in {self.folder} cannot be used: {error.strerror}") from error
         if server:
             context.num_tickets = 0  # nobody resumes: each connection shows its certificate
         return context
@@ -229,6 +241,31 @@ def _card(name: str, signing: Ed25519PrivateKey, box: X25519PrivateKey) -> Card:
     return Card(name, pem, public, signing.sign(_bound(name, der, public)))
 
 
+_NOT_A_CARD = (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x509.InvalidVersion)
+
+
+def _is_usual(certificate: x509.Certificate, name: str) -> bool:
+    """Whether all but key and serial number is as `_card` writes it."""
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    return (
+        certificate.subject == certificate.issuer == subject
+        and (certificate.not_valid_before_utc, certificate.not_valid_after_utc) == (_FROM, _UNTIL)
+        and certificate.serial_number > 0
+        and not len(certificate.extensions)
+    )
+
+
+def _readable(cards: list[Path]) -> list[Card]:
+    """What a member's folder shows: its only card must be one; of several, those that are."""
+    if len(cards) == 1:
+        return [Card.read(cards[0])]
+    found = []
+    for path in cards:
+        with suppress(BadParameter):
+            found.append(Card.read(path))
+    return found
+
+
 def _bound(name: str, der: bytes, box: bytes) -> bytes:
     return b"lapwing card\n" + json.dumps([name, der.hex(), box.hex()]).encode()
 
@@ -243,7 +280,7 @@ def _private(path: Path) -> Any:
     try:
         mode, content = path.stat().st_mode, path.read_bytes()
     except OSError as error:
-        raise BadFile([f"{path}: cannot be read: {error.strerror}"]) from error
+        raise BadParameter("me", f"{path} cannot be read: {error.strerror}") from error
     if mode & _OTHERS:
         raise BadFile([f"{path}: others may use this key. Make it yours alone: chmod 600 {path}"])
     try:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -120,9 +120,8 @@ class Journal:
         try:
             yield
         except sqlite3.Error as error:
-            raise Unavailable(
-                f"the journal {self.path} cannot be used: {error}. Is the same member running twice?"
-            ) from None
+            hint = ". Is the same member running twice?" if is_locked(error) else ""
+            raise Unavailable(f"the journal {self.path} cannot be used: {error}{hint}") from None
         except OSError as error:
             raise Unavailable(f"the journal {self.path} cannot be used: {error.strerror}") from None
 
@@ -224,7 +223,10 @@ class Journal:
         return Ending(opened, row[0])
 
     def finish(self, heard: Delivery | None, ending: Ending) -> None:
-        """The run is over for this member. What only it knew is no longer needed, and is overwritten."""
+        """The run is over for this member. What only it knew is no longer needed, and is overwritten.
+
+        That is in these files: a disk that never writes in place may keep what they held before.
+        """
         with self._translated():  # the checkpoint below waits for the disk, once for all of this
             self._connection.execute("PRAGMA synchronous = NORMAL")
         with self._transaction() as run:
@@ -239,7 +241,26 @@ class Journal:
             run("DELETE FROM coins")
             run("UPDATE stages SET value = NULL")
         with self._translated():
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            forget_log(self._connection, self.path)
+
+
+def forget_log(connection: sqlite3.Connection, path: Path) -> None:
+    """All that was committed goes to the file itself; the log, with what was deleted, becomes zeros."""
+    connection.execute("PRAGMA wal_checkpoint(FULL)")  # durable: a log of zeros is no log
+    log = path.with_name(path.name + "-wal")
+    with suppress(FileNotFoundError), log.open("r+b") as file:
+        left = log.stat().st_size
+        while left > 0:
+            left -= file.write(bytes(min(left, 1 << 20)))
+        file.flush()
+        os.fsync(file.fileno())
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def is_locked(error: sqlite3.Error) -> bool:
+    """Whether another process uses the file; else something is wrong with it, or with its disk."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def connect(path: Path, *pragmas: str) -> sqlite3.Connection:

@@ -2,6 +2,7 @@
 
 One JSON object per line: the header with the consortium that all members signed; each closed round with its
 posts (of private parts only commitments under secret salts); notices of members who left; the opened sums.
+Nobody signs the last line: why a run stopped is what the writer of the file says.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from lapwing.parties.protocols import PROTOCOLS
 from lapwing.parties.protocols.protocol import Opened, Stop
 
 FORMAT = "lapwing transcript 1"
+LONGEST_STOPPED = 500
+_MALFORMED = (
+    ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError, RecursionError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,12 @@ class Transcript:
         for stage, opened in enumerate(self.opened):
             who = list(opened.contributors)
             yield {"opened": stage, "contributors": who, "sums": opened.values.tolist()}
-        yield {"ended": "stopped", "why": self.stopped} if self.stopped is not None else {"ended": "opened"}
+        yield {"ended": "opened"} if self.stopped is None else {"ended": "stopped", "why": self._why()}
+
+    def _why(self) -> str:
+        """As it can be read again: short, and printable."""
+        why = "".join(letter if letter.isprintable() else " " for letter in self.stopped or "")
+        return why if len(why) <= LONGEST_STOPPED else why[: LONGEST_STOPPED - 1] + "…"
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
@@ -89,9 +99,7 @@ class Transcript:
             raise Tampered([f"{path} is not a transcript"]) from error
         at = 0
         try:
-            header = _fields(lines[0], "format", "run", "digest", "consortium")
-            if header["format"] != FORMAT:
-                raise BadValue("this is not a transcript, or one of another version")
+            header = _header(lines[0])
             rounds: list[Round] = []
             notices: list[Notice] = []
             opened: list[Opened] = []
@@ -104,10 +112,6 @@ class Transcript:
                 else:
                     rounds.append(_round(line, header))
             at = len(lines) - 1
-            last = json.loads(lines[-1])
-            ended = _fields(lines[-1], "ended", "why") if "why" in last else _fields(lines[-1], "ended")
-            if ended["ended"] != ("stopped" if "why" in ended else "opened"):
-                raise BadValue("its last line does not say how the run ended")
             return cls(
                 header["run"],
                 bytes.fromhex(header["digest"]),
@@ -115,11 +119,31 @@ class Transcript:
                 rounds,
                 notices,
                 opened,
-                ended.get("why"),
+                _stopped(lines[-1]),
             )
-        except (ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError) as error:
+        except _MALFORMED as error:
             why = str(error) if isinstance(error, BadValue) else "is not as lapwing writes it"
             raise Tampered([f"{path}, line {at + 1}: {why}"]) from error
+
+
+def _header(line: str) -> dict[str, Any]:
+    header = _fields(line, "format", "run", "digest", "consortium")
+    if header["format"] != FORMAT:
+        raise BadValue("this is not a transcript, or one of another version")
+    if type(header["run"]) is not int or not isinstance(header["consortium"], str):
+        raise BadValue("the run must be a whole number, and the consortium a text")
+    return header
+
+
+def _stopped(line: str) -> str | None:
+    """What the last line says: why the run stopped, or that it did not."""
+    ended = _fields(line, "ended", "why") if "why" in json.loads(line) else _fields(line, "ended")
+    if ended["ended"] != ("stopped" if "why" in ended else "opened"):
+        raise BadValue("its last line does not say how the run ended")
+    why = ended.get("why", "")
+    if not isinstance(why, str) or not why.isprintable() or len(why) > LONGEST_STOPPED:
+        raise BadValue("why the run stopped must be a short text that can be printed")
+    return why if "why" in ended else None
 
 
 def open_publicly(table: Table, rounds: Sequence[Round]) -> tuple[list[Opened], Stop | None]:

@@ -8,7 +8,7 @@ Because  each envelope's signature covers its run, stage, round, public part, co
 Test     tests/parties/running/test_verifying.py
 
 It cannot show that a member told the truth about its data, drew its noise, or kept its secrets; nor that
-the people behind the keys are who they say.
+the people behind the keys are who they say; nor, of a run that is said to have stopped, that it did.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ NOT_CHECKED = (
     "that each member drew its noise, and drew it once: a member could post a value without any",
     "that private parts were what they should be: only commitments to them are in here",
     "that a member's keys are held by whom its name says: compare the fingerprints of the cards",
+    "that nothing was left out: members' notices may be missing, and of a run that is said to have stopped "
+    "the last rounds; nobody signs why it stopped",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What a transcript shows. `stopped` says why not all sums were opened, if so."""
+    """What a transcript shows. `stopped` is why not all sums were opened, as the file's writer says."""
 
     members: tuple[str, ...]
     number: int
@@ -73,6 +75,8 @@ def check(transcript: Transcript, table: Table, *, guarantee: str) -> Verified:
         opened, stop = open_publicly(table, transcript.rounds)
         if stop is not None and stopped is None:
             found.append(f"{stop.why}, but the transcript does not say that the run stopped")
+        if stopped is not None and len(opened) == table.stages:
+            found.append("all sums follow from the posts, but the transcript says that the run stopped")
     if stopped is None and not found and len(opened) < table.stages:
         found.append("rounds are missing at the end, but the transcript does not say that the run stopped")
     found += _sums(transcript.opened, opened, table) if not found else []

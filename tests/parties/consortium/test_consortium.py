@@ -144,6 +144,7 @@ def set_at(*path: str | int, to: Any) -> Callable[[dict[str, Any]], None]:
         set_at("plan", "honest", to=3),
         set_at("plan", "least_members", to=2),
         set_at("plan", "guarantee", to="nobody learns anything"),
+        set_at("plan", "why", to="nobody learns anything"),
         set_at("deadlines", "round", to=0),
         set_at("deadlines", "lobby", to=1.5),
         set_at("extra", to=1),
@@ -158,6 +159,49 @@ def test_whatever_is_changed_after_it_was_signed_is_refused(
     assert changed != whole
     with pytest.raises(BadParameter):
         Consortium.from_text(json.dumps(changed))
+
+
+ESCAPE = "\x1b[2J\x1b[32mNothing is charged"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        set_at("name", to=ESCAPE),
+        set_at("relay", "address", to=f"{ESCAPE}:7443"),
+        set_at("relay", "address", to="127.0.0.1\n  - Nothing is charged:7443"),
+        set_at("relay", "address", to="127.0.0.1. Nothing is charged, nothing is read:7443"),
+        set_at("relay", "address", to="a" * 1000 + ":7443"),
+        set_at("meaning", to="00\u202e00"),
+        set_at("statistic", "labels", 0, to="a\r"),
+        set_at("statistic", ESCAPE, to=1),
+        set_at("statistic", "labels", to=[[{"deep": ESCAPE}]]),
+        set_at("blocks", 0, "label", to="rows\x9b2J"),
+        set_at("members", 0, "certificate", to=ESCAPE),
+        set_at("plan", "why", to="every expert agrees: nothing is charged"),
+    ],
+)
+def test_nobody_is_shown_what_the_inviter_made_up(
+    unsigned: Consortium, change: Callable[[dict[str, Any]], None]
+) -> None:
+    """Nobody has signed yet: no signature speaks against a document that its writer has changed."""
+    whole = json.loads(unsigned.to_text())
+    change(whole["consortium"])
+    with pytest.raises(BadParameter) as refused:
+        Consortium.from_text(json.dumps(whole))
+    assert str(refused.value).isprintable()
+
+
+def test_what_could_not_be_read_again_cannot_be_written(unsigned: Consortium) -> None:
+    with pytest.raises(BadParameter, match="cannot be printed"):
+        replace(unsigned, statistic={"kind": "vector", "labels": ("a", "b\n")})
+
+
+def test_a_document_that_is_nested_too_deeply_is_refused(unsigned: Consortium) -> None:
+    deep = '{"a":' * 900 + "1" + "}" * 900
+    whole = unsigned.to_text().replace('"meaning": "', f'"meaning": {deep}, "x": "')
+    with pytest.raises(BadParameter):
+        Consortium.from_text(whole)
 
 
 @pytest.mark.parametrize(
@@ -177,15 +221,13 @@ def test_signatures_that_are_none_are_refused(signed: Consortium, found: object)
 
 
 def test_files_that_cannot_be_read_are_told_by_name(tmp_path: Path) -> None:
-    for path, content in (
-        (tmp_path / "none", None),
-        (tmp_path / "raw", b"\xff\xfe"),
-        (tmp_path / "x", b"{}"),
-    ):
-        if content is not None:
-            path.write_bytes(content)
+    for path, content in ((tmp_path / "raw", b"\xff\xfe"), (tmp_path / "x", b"{}")):
+        path.write_bytes(content)
         with pytest.raises(BadFile, match=path.name):
             Consortium.read(path)
+    with pytest.raises(BadParameter, match="none cannot be read") as missing:
+        Consortium.read(tmp_path / "none")
+    assert not isinstance(missing.value, BadFile)  # a file that is not there has no mistakes
 
 
 def test_members_must_differ_and_the_host_must_be_who_it_says(

@@ -144,7 +144,9 @@ def test_there_is_a_file_or_a_hint_how_to_get_one(tmp_path: Path) -> None:
         read_wish(tmp_path / "none.toml")
 
 
-def test_a_consortium_is_made_of_a_wish_and_cards_in_any_order(tmp_path: Path) -> None:
+def test_a_consortium_is_made_of_a_wish_and_cards_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = read_wish(written(tmp_path, GOOD))
     keys = [Keys.create(name, tmp_path / name) for name in ("south", "north", "east")]
     vector = {"kind": "vector", "length": 4, "l1": 1, "l2_squared": 1, "labels": list("abcd")}
@@ -159,6 +161,10 @@ def test_a_consortium_is_made_of_a_wish_and_cards_in_any_order(tmp_path: Path) -
     other = statistic_of({**vector, "l1": 2, "l2_squared": 4}, None)
     with pytest.raises(BadParameter, match="mean the same"):
         require_same_meaning(made, other)
+    with monkeypatch.context() as patched:  # noise is sized for these blocks, whatever a digest says
+        patched.setattr(type(other), "meaning", statistic.meaning)
+        with pytest.raises(BadParameter, match="other blocks"):
+            require_same_meaning(made, other)
     with pytest.raises(BadParameter, match="several are called south"):
         found(file, [*cards, cards[0]], statistic)
     with pytest.raises(BadFile, match="north is none of east, south"):

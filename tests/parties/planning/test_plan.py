@@ -15,6 +15,7 @@ from lapwing.parties.messages.box import sealed_size
 from lapwing.parties.messages.envelope import SALT_BYTES, Envelope
 from lapwing.parties.messages.parcel import Parcel
 from lapwing.parties.planning import JointPlan, JointWish, plan_jointly
+from lapwing.parties.planning.local import randomizer_of
 from lapwing.parties.planning.rules import setting_of
 from lapwing.parties.protocols.rehearsal import rehearse
 from lapwing.parties.statistics import Block
@@ -83,8 +84,13 @@ def test_with_all_but_one_against_one_the_plan_says_that_cryptography_buys_nothi
         ("A", "unbounded, over any network"),
         ("B", "unbounded coalition, computational network"),
         ("C", "unbounded coalition, computational network"),
-        ("D", "computational: the masks"),
-        ("L", "unbounded, over any network"),
+        (
+            "D",
+            "computational: the masks hide values as long as nobody can break X25519, HKDF-SHA256 and "
+            "AES-256",
+        ),
+        ("L", "unbounded, over any network: a member randomizes every one of its rows"),
+        ("L", "Neighbours replace a row: what it says is hidden, and how many rows a member has is public"),
     ],
 )
 def test_the_guarantee_says_whom_and_against_whom(letter: str, words: str) -> None:
@@ -107,8 +113,6 @@ def test_the_guarantee_says_whom_and_against_whom(letter: str, words: str) -> No
     [
         (wish(4, 2, protocol="C"), "less than half"),
         (wish(4, 1, protocol="D"), "bounded computing power"),
-        (wish(6, 1, protocol="D", adversary="bounded", losses=3), "losses must be at most"),
-        (wish(6, 1, protocol="B", losses=3), "losses must be at most"),
     ],
 )
 def test_what_does_not_hold_is_refused_and_listed_with_the_reason(asked: JointWish, why: str) -> None:
@@ -117,6 +121,20 @@ def test_what_does_not_hold_is_refused_and_listed_with_the_reason(asked: JointWi
     other = plan_jointly(replace(asked, protocol="A"), COUNT)
     listed = {one.letter: one.why_not for one in other.alternatives()}
     assert why in listed[asked.protocol]
+
+
+@pytest.mark.parametrize("letter", ["auto", "A", "B", "C", "D", "L"])
+def test_losses_that_leave_nobody_to_agree_are_refused_by_every_protocol(letter: str) -> None:
+    asked = wish(6, 1, protocol=letter, adversary="bounded", losses=3)
+    with pytest.raises(BadParameter, match="losses must be at most 2"):
+        plan_jointly(asked, COUNT)
+    assert plan_jointly(replace(asked, losses=2), COUNT).least == 4
+
+
+def test_with_own_noise_more_than_half_must_stay_to_agree() -> None:
+    plan = plan_jointly(wish(5, 4), COUNT)
+    assert (plan.protocol, plan.threshold, plan.footing.survives) == ("A", 3, 2)
+    assert plan.cost.rounds == 2
 
 
 def test_the_local_model_is_for_one_count_of_groups_and_never_chosen_unasked() -> None:
@@ -205,6 +223,15 @@ def test_wishes_that_promise_nothing_do_not_exist(name: str, value: object) -> N
         JointWish(**said)
 
 
+@pytest.mark.parametrize("letter", ["auto", "A", "B", "C", "D", "L"])
+def test_members_are_protected_from_one_another(letter: str) -> None:
+    """With coalition = 0 any member could open what others brought, under a part of a noise each."""
+    with pytest.raises(BadParameter, match=r"protected from one another.*write 1") as refused:
+        wish(3, 0, protocol=letter, adversary="bounded")
+    assert refused.value.name == "coalition"
+    assert plan_jointly(wish(1, 0), COUNT).protocol == "A"  # one member has no others
+
+
 def test_nothing_about_privacy_has_a_default() -> None:
     with pytest.raises(TypeError):
         JointWish(members=3)  # type: ignore[call-arg]
@@ -219,3 +246,9 @@ def test_forms_that_cannot_be_are_refused(blocks: tuple[Block, ...], stages: int
 def test_noise_that_fits_no_number_is_refused_with_the_name_of_the_block() -> None:
     with pytest.raises(BadParameter, match="huge"):
         plan_jointly(wish(3, 1, epsilon=Fraction(1, 10**6)), (Block("huge", 1, 1 << 40, 1 << 80),))
+
+
+def test_a_person_at_several_members_has_weaker_coins_at_each() -> None:
+    asked = wish(3, 1, protocol="L", people_at=2)
+    randomizer = randomizer_of(asked, Block("rows", 4, 1, 1, Fraction(1)))
+    assert 2 * randomizer.loss.pure == asked.epsilon

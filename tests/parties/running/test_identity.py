@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.x509.oid import NameOID
 
-from lapwing.errors import BadFile, BadParameter
-from lapwing.parties.identity import Card, Keys
+from lapwing.errors import BadFile, BadParameter, Unavailable
+from lapwing.parties.identity import Card, Keys, _bound
 
 
 def test_what_was_created_can_be_opened(tmp_path: Path) -> None:
@@ -71,6 +77,53 @@ class TestACard:
         with pytest.raises(BadFile):
             Card.read(tmp_path / "x.card")
 
+    def test_of_a_key_that_nothing_can_be_sealed_for_is_refused(self, tmp_path: Path) -> None:
+        keys = Keys.create("north", tmp_path)
+        for low in (bytes(32), bytes([1]) + bytes(31)):
+            signature = keys.sign(_bound("north", keys.card.der, low))
+            with pytest.raises(BadParameter, match="nothing can be sealed"):
+                Card("north", keys.card.certificate, low, signature)
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"subject": "south"},
+            {"issuer": "south"},
+            {"until": datetime(2021, 1, 1, tzinfo=UTC)},
+            {"begin": datetime(2998, 1, 1, tzinfo=UTC)},
+            {"extension": x509.BasicConstraints(ca=True, path_length=None)},
+        ],
+    )
+    def test_has_a_certificate_as_init_writes_it(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
+        """Else a member could show an outage to TLS, or pass for another name in it."""
+        keys = Keys.create("north", tmp_path)
+        assert _card_with(keys) is not None
+        with pytest.raises(BadParameter, match="not written in the usual form"):
+            _card_with(keys, **wrong)
+
+    @pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+    def test_changed_anywhere_is_refused_in_the_same_way(self, cards: tuple[Card, Card]) -> None:
+        """Unknown kinds of keys and versions, too: a card comes from another."""
+        north, _ = cards
+        for at in range(len(north.der)):
+            for bit in (0x01, 0x80, 0xFF):
+                changed = north.der[:at] + bytes([north.der[at] ^ bit]) + north.der[at + 1 :]
+                text = base64.b64encode(changed).decode()
+                lines = "\n".join(text[i : i + 64] for i in range(0, len(text), 64))
+                pem = f"-----BEGIN CERTIFICATE-----\n{lines}\n-----END CERTIFICATE-----\n"
+                with pytest.raises(BadParameter):
+                    replace(north, certificate=pem)
+
+    def test_nested_without_end_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "x.card").write_text("[" * 16_000)
+        with pytest.raises(BadFile, match="a card is JSON"):
+            Card.read(tmp_path / "x.card")
+
+    def test_that_is_not_there_has_no_mistakes(self, tmp_path: Path) -> None:
+        with pytest.raises(BadParameter, match="cannot be read: No such file") as refused:
+            Card.read(tmp_path / "x.card")
+        assert not isinstance(refused.value, BadFile)
+
     def test_has_nothing_else_in_its_file(self, cards: tuple[Card, Card]) -> None:
         with pytest.raises(BadParameter, match="nothing else"):
             Card.from_json(cards[0].to_json() | {"more": "x"})
@@ -82,6 +135,45 @@ def test_keys_of_another_card_are_refused(tmp_path: Path) -> None:
     (tmp_path / "north" / "north.card").write_text(json.dumps(other.card.to_json()))
     with pytest.raises(BadFile, match="do not belong together"):
         Keys.open(tmp_path / "north")
+
+
+def test_others_cards_may_lie_in_a_folder(tmp_path: Path) -> None:
+    made = Keys.create("north", tmp_path / "north")
+    for name in ("a", "south"):
+        other = Keys.create(name, tmp_path / name)
+        (tmp_path / "north" / f"{name}.card").write_text(json.dumps(other.card.to_json()))
+    (tmp_path / "north" / "broken.card").write_text("{")
+    assert Keys.open(tmp_path / "north").card == made.card
+    (tmp_path / "north" / "north.card").unlink()
+    with pytest.raises(BadFile, match="do not belong together"):
+        Keys.open(tmp_path / "north")
+
+
+def test_keys_that_cannot_be_read_are_said(tmp_path: Path) -> None:
+    keys = Keys.create("north", tmp_path)
+    (tmp_path / "certificate.pem").unlink()
+    with pytest.raises(Unavailable, match="cannot be used"):
+        keys.tls(trusting=(keys.card,), server=False)
+
+
+def _card_with(
+    keys: Keys,
+    *,
+    subject: str = "north",
+    issuer: str = "north",
+    begin: datetime = datetime(2020, 1, 1, tzinfo=UTC),
+    until: datetime = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC),
+    extension: x509.BasicConstraints | None = None,
+) -> Card:
+    """North's card, properly signed, with another certificate."""
+    of, by = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in (subject, issuer))
+    builder = x509.CertificateBuilder(by, of, keys.signing.public_key(), 7, begin, until)
+    if extension is not None:
+        builder = builder.add_extension(extension, critical=True)
+    certificate = builder.sign(keys.signing, None)
+    der = certificate.public_bytes(serialization.Encoding.DER)
+    pem = certificate.public_bytes(serialization.Encoding.PEM).decode()
+    return Card("north", pem, keys.card.box, keys.sign(_bound("north", der, keys.card.box)))
 
 
 def test_a_folder_without_keys_says_how_to_make_them(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from pathlib import Path
 
@@ -105,6 +106,41 @@ def test_secrets_are_gone_when_the_run_is_over_and_the_sums_are_not(three: Flock
     assert ending.stopped == "why"
     assert ending.opened[0].contributors == (0, 2)
     assert ending.opened[0].values.tolist() == opened.values.tolist()
+
+
+def test_secrets_are_overwritten_before_the_log_is_cut(
+    three: Flock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cut file gives its blocks back as they are: what they held must be gone before."""
+    cut: list[bytes] = []
+    fsync = os.fsync
+
+    def seen(handle: int) -> None:
+        fsync(handle)
+        cut.append(Path(f"{three.journal(1)}-wal").read_bytes())
+
+    coins = RecordedCoins()
+    with open_journal(three) as journal:
+        journal.drawing(0, None)
+        journal.posting((0, 0), b"parcel", coins=coins, value=VALUE, heard=None)
+        assert VALUE.astype("<i8").tobytes() in Path(f"{three.journal(1)}-wal").read_bytes()
+        monkeypatch.setattr(os, "fsync", seen)
+        journal.finish(HEARD, Ending([], "why"))
+        assert cut
+        assert len(cut[-1]) > 4096
+        assert not any(cut[-1])
+    with open_journal(three) as journal:
+        ending = journal.outcome()
+        assert ending is not None
+        assert ending.stopped == "why"
+
+
+def test_a_full_disk_is_not_taken_for_a_second_process(three: Flock) -> None:
+    with open_journal(three) as journal:
+        journal._connection.execute("PRAGMA max_page_count = 1")
+        with pytest.raises(Unavailable, match="full") as failed:
+            journal.posting((0, 0), bytes(1 << 20), coins=RecordedCoins(), value=None, heard=None)
+    assert "twice" not in str(failed.value)
 
 
 def test_coins_that_do_not_fit_end_the_run() -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter, BadValue
+from lapwing.errors import Aborted, BadParameter, BadValue
 from lapwing.parties.identity import Keys
 from lapwing.parties.messages.box import Place, seal, sealed_size, unseal
 from lapwing.parties.messages.envelope import Envelope, commit, commitment, round_digest
 from lapwing.parties.messages.frames import Kind, frame, parcel_size, read_header, read_words
+from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
 from lapwing.parties.messages.table import where
@@ -175,6 +178,24 @@ class TestFrames:
             read_words(wrong)
 
 
+class TestAGreeting:
+    def test_is_read_as_it_was_written(self, keys: Keys) -> None:
+        greeting = Greeting.fresh(RUN, 2, keys)
+        again = Greeting.from_json(RUN, json.loads(json.dumps(greeting.to_json())))
+        assert again == greeting
+        assert again.is_signed_by(keys.card)
+        assert greeting != Greeting.fresh(RUN, 2, keys)
+
+    @pytest.mark.parametrize("wrong", [{"run": bytes(32)}, {"sender": 1}, {"nonce": bytes(16)}])
+    def test_is_signed_as_a_whole(self, keys: Keys, wrong: dict[str, Any]) -> None:
+        assert not replace(Greeting.fresh(RUN, 2, keys), **wrong).is_signed_by(keys.card)
+
+    @pytest.mark.parametrize("wrong", [None, [], [0, "", 1], [0, "?", ""], ["0", "", ""], [0, "", "", ""]])
+    def test_is_read_strictly(self, wrong: object) -> None:
+        with pytest.raises(BadValue):
+            Greeting.from_json(RUN, wrong)
+
+
 class TestANotice:
     def test_is_read_as_it_was_written(self, keys: Keys) -> None:
         notice = Notice(RUN, 0, 1, 2, "why").signed(keys)
@@ -221,6 +242,11 @@ class TestATable:
         with pytest.raises(BadParameter, match="different names"):
             replace(three.table, cards=three.table.cards[:1] * 3)
 
+    def test_has_no_host_with_a_members_name_and_another_card(self, three: Flock, tmp_path: Path) -> None:
+        other = Keys.create("south", tmp_path).card
+        with pytest.raises(BadParameter, match="not with this card"):
+            replace(three.table, host=other)
+
     def test_runs_and_stages_have_ids_of_their_own(self, three: Flock) -> None:
         table = three.table
         ids = [table.run_id, replace(table, number=2).run_id, replace(table, digest=bytes(32)).run_id]
@@ -239,3 +265,15 @@ def test_every_protocols_posts_have_a_planned_size(tmp_path: Path) -> None:
     for kind in PROTOCOLS.values():
         for traffic in kind.traffic(table.setting(0)):
             assert parcel_size(traffic.public, traffic.private, traffic.recipients) > traffic.public
+
+
+@pytest.mark.parametrize(
+    ("aborted", "words"),
+    [
+        (Aborted("why", ("a",)), "why (a). Nothing was opened; what was charged stays charged"),
+        (Aborted("why", was_charged=False), "why. Nothing was opened, and nothing was charged"),
+        (Aborted("why", opened=2), "why. Sums that were opened before: 2; what was charged stays charged"),
+    ],
+)
+def test_an_abort_says_what_is_true(aborted: Aborted, words: str) -> None:
+    assert str(aborted) == words

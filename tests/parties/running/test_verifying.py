@@ -14,7 +14,7 @@ from lapwing.errors import Tampered, Unavailable
 from lapwing.parties.messages.envelope import Envelope
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.protocols import PROTOCOLS
-from lapwing.parties.transcript import Round, Transcript
+from lapwing.parties.transcript import Round, Transcript, open_publicly
 from lapwing.parties.verifying import Verified, check, verify
 from support.parties import Flock, flock
 from support.parties_seats import play
@@ -116,6 +116,29 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "no end": (lambda ls: ls.pop(), "line"),
     "a sum that is no number": (lambda ls: ls[7]["sums"].__setitem__(0, 1.5), "whole numbers"),
     "a huge member": (lambda ls: _post(ls, 1, 0).__setitem__("member", 1 << 80), "out of range"),
+    "a run as a text": (lambda ls: ls[0].__setitem__("run", "1"), "must be a whole number"),
+    "a run as a truth": (lambda ls: ls[0].__setitem__("run", True), "must be a whole number"),
+    "a run as a fraction": (lambda ls: ls[0].__setitem__("run", 1.0), "must be a whole number"),
+    "no run": (lambda ls: ls[0].__setitem__("run", None), "must be a whole number"),
+    "a run below 0": (lambda ls: ls[0].__setitem__("run", -1), "is not as lapwing writes it"),
+    "no consortium": (lambda ls: ls[0].__setitem__("consortium", None), "a text"),
+    "a table as consortium": (lambda ls: ls[0].__setitem__("consortium", {}), "a text"),
+    "called stopped": (
+        lambda ls: ls.__setitem__(-1, {"ended": "stopped", "why": "south cheated"}),
+        "all sums follow",
+    ),
+    "a long story": (
+        lambda ls: ls.__setitem__(-1, {"ended": "stopped", "why": "x" * 501}),
+        "short text that can be printed",
+    ),
+    "a story in colours": (
+        lambda ls: ls.__setitem__(-1, {"ended": "stopped", "why": "\x1b[2J\x1b[32mall good"}),
+        "short text that can be printed",
+    ),
+    "no reason": (
+        lambda ls: ls.__setitem__(-1, {"ended": "stopped", "why": None}),
+        "short text that can be printed",
+    ),
     "not even a post": (lambda ls: ls[1].__setitem__("posts", 5), "is not as lapwing writes it"),
 }
 
@@ -142,6 +165,51 @@ def test_a_run_that_stopped_shows_how_far_it_came(three: Flock, good: Transcript
     found = checked(stopped, three)
     assert found.stopped == "too few (east)"
     assert len(found.opened) == 1
+
+
+@pytest.mark.parametrize("why", ["a\nb \x1b[2J", "x" * 2000])
+def test_why_it_stopped_is_written_so_that_it_can_be_read(
+    three: Flock, good: Transcript, tmp_path: Path, why: str
+) -> None:
+    replace(good, rounds=good.rounds[:4], opened=good.opened[:1], stopped=why).write(
+        tmp_path / "t", durably=False
+    )
+    found = checked(Transcript.read(tmp_path / "t"), three)
+    assert found.stopped is not None
+    assert found.stopped.isprintable()
+    assert any("nobody signs why it stopped" in line for line in found.not_checked)
+
+
+@pytest.mark.parametrize("letter", ["A", "L"])
+@pytest.mark.parametrize("left_out", range(3))
+def test_the_sum_of_own_noise_cannot_be_made_of_fewer_posts(
+    tmp_path: Path, three: Flock, letter: str, left_out: int
+) -> None:
+    """Enough would be left; but the members have signed whose posts are in the sum."""
+    table = replace(three.table, protocol=letter, losses=1, stages=1)
+    group = Flock(three.root, table, three.keys)
+    good = transcript_of(group)
+    assert len(checked(good, group).opened) == 1
+    post, agree = good.rounds
+
+    def without(whole: Round) -> Round:
+        return replace(whole, envelopes=tuple(e for e in whole.envelopes if e.sender != left_out))
+
+    for rounds in ([without(post), agree], [without(post), without(agree)]):
+        opened, _ = open_publicly(table, rounds)
+        for stopped in (None, "x"):
+            with pytest.raises(Tampered, match=r"had heard other rounds|no longer, in the run"):
+                checked(replace(good, rounds=rounds, opened=opened, stopped=stopped), group)
+    for rounds in ([without(post)], [post]):
+        with pytest.raises(Tampered, match="rounds are missing"):
+            checked(replace(good, rounds=rounds, opened=[]), group)
+    with pytest.raises(Tampered, match="sums that were not opened"):
+        checked(replace(good, rounds=[without(post)], stopped="x"), group)
+    fewer = replace(agree, envelopes=agree.envelopes[:1])
+    with pytest.raises(Tampered, match="too few members agreed"):
+        checked(replace(good, rounds=[post, fewer]), group)
+    enough = replace(agree, envelopes=agree.envelopes[1:])  # a minority may fail to agree
+    assert checked(replace(good, rounds=[post, enough]), group).contributors == (table.names,)
 
 
 def test_a_run_cannot_be_called_stopped_to_show_other_sums(three: Flock, good: Transcript) -> None:
@@ -181,6 +249,10 @@ def test_a_file_that_is_none_is_said_to_be(tmp_path: Path) -> None:
         verify(tmp_path / "none")
     (tmp_path / "t").write_bytes(b"\xff\xfe")
     with pytest.raises(Tampered, match="not a transcript"):
+        verify(tmp_path / "t")
+    header = '{"format": "lapwing transcript 1", "run": 1, "digest": "00", "consortium": ""}'
+    (tmp_path / "t").write_text(f'{header}\n{"[" * 100_000}\n{{"ended": "opened"}}\n')
+    with pytest.raises(Tampered, match="is not as lapwing writes it"):
         verify(tmp_path / "t")
     (tmp_path / "t").write_text("")
     with pytest.raises(Tampered):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lapwing.mechanisms import GaussianShares
 from lapwing.parties.protocols.protocol import Opened
 from lapwing.parties.statistics.regression import LOST, NOISE_ONLY, SAMPLING, Regression
+from lapwing.query.joint_built import moments as sums_of
 from support.joint import gaussian, laplace, member, opened, plain, totals
 
 LEVEL = Fraction(19, 20)
@@ -104,3 +105,12 @@ def test_where_noise_is_all_there_is_nothing_is_told(tmp_path: Path) -> None:
     assert list(answer.column("coefficient").values) == [None, None]
     assert answer.notes == (LOST,)
     assert "·" in str(answer)
+
+
+@pytest.mark.parametrize("high", [1, 2, 21, 40])
+def test_no_code_is_further_from_the_middle_than_its_reach(high: int, tmp_path: Path) -> None:
+    """Sensitivities are multiples of the reach: of an odd span, too."""
+    declared = f"[tables.visits.columns.age]\nlow = 0\nhigh = {high}\n"
+    with member(tmp_path, range(2), more=declared) as dataset:
+        age, _ = sums_of(dataset.policy, "visits", ["age", "stay"]).variables
+    assert max(abs(code - age.middle) for code in range(high + 1)) == age.reach

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.parties.consortium.document import document_of, parts_of
+from lapwing.parties.consortium.document import document_of, parts_of, require_printable
 from lapwing.parties.identity import Card, Keys
 from lapwing.parties.messages.table import Table, where
 from lapwing.parties.planning import JointPlan
@@ -26,6 +26,7 @@ from lapwing.toml.text import quoted
 
 LARGEST_FILE = 1 << 24
 LONGEST_WAIT = 86_400
+LONGEST_ADDRESS = 300
 SEPARATED = b"lapwing consortium\n"
 
 
@@ -58,13 +59,19 @@ class Consortium:
         known = {card.name: card for card in self.cards}
         if self.host.name in known and known[self.host.name] != self.host:
             raise BadParameter("host", "has a member's name, but not its card")
-        where(self.address)
+        self._check_texts()
         for name, signature in self.signatures.items():
             if name not in known:
                 raise BadParameter("signatures", f"{quoted(name, at_most=40)} is not a member")
             if not known[name].verifies(signature, self._to_sign):
                 raise BadParameter("signatures", f"{name} has signed something else")
         self.table(0)
+
+    def _check_texts(self) -> None:
+        where(self.address)
+        if len(self.address) > LONGEST_ADDRESS or len(self.address.split()) != 1:
+            raise BadParameter("address", f"must be without spaces, and at most {LONGEST_ADDRESS} long")
+        require_printable(self.document)
 
     # The document
 
@@ -186,7 +193,7 @@ class Consortium:
             with Path(path).open("rb") as file:
                 raw = file.read(LARGEST_FILE + 1)
         except OSError as error:
-            raise BadFile([f"{path}: cannot be read ({error.strerror})"]) from None
+            raise BadParameter("consortium", f"{path} cannot be read ({error.strerror})") from None
         if len(raw) > LARGEST_FILE:
             raise BadFile([f"{path}: is too large to be a consortium"])
         try:
@@ -202,7 +209,7 @@ def canonical(value: object) -> bytes:
     try:
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         return text.encode()
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise BadParameter("consortium", "has values that cannot be written as JSON") from None
 
 

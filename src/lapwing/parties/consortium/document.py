@@ -1,4 +1,10 @@
-"""The plain values of a consortium, written and read. Whatever is not exactly of this form is refused."""
+"""The plain values of a consortium, written and read. Whatever is not exactly of this form is refused.
+
+Claim    nothing in a document can write to a terminal as it likes, and no words about privacy are its
+         writer's: they are what `JointPlan` says.
+Because  every text in it is printable, and the guarantee is compared with that of the plan.
+Test     tests/parties/consortium/test_consortium.py
+"""
 
 from __future__ import annotations
 
@@ -11,6 +17,7 @@ from lapwing.exact import exact
 from lapwing.parties.identity import Card
 from lapwing.parties.planning import JointPlan, JointWish
 from lapwing.parties.statistics import Block
+from lapwing.toml.text import quoted
 
 FORMAT = 1
 LONGEST_NAME = 80
@@ -42,7 +49,6 @@ def document_of(
         "plan": {
             "protocol": plan.protocol,
             "noise": plan.noise,
-            "why": plan.why,
             "parts": [str(part) for part in plan.parts],
             "honest": plan.honest,
             "threshold": plan.threshold,
@@ -55,6 +61,7 @@ def document_of(
 
 def parts_of(found: object) -> dict[str, Any]:
     """The fields of a consortium. What follows from others (the guarantee) is compared by the caller."""
+    require_printable(found)
     top = _table(
         found,
         "consortium",
@@ -63,8 +70,8 @@ def parts_of(found: object) -> dict[str, Any]:
     if top["format"] != FORMAT:
         raise BadParameter("format", f"must be {FORMAT}: this file was written by another version")
     name, meaning = _text(top, "name"), _text(top, "meaning")
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise BadParameter("name", f"must be printable, and at most {LONGEST_NAME} long")
+    if not name or len(name) > LONGEST_NAME:
+        raise BadParameter("name", f"must be a text, and at most {LONGEST_NAME} long")
     relay = _table(top["relay"], "relay", "host address")
     deadlines = _table(top["deadlines"], "deadlines", "lobby round")
     if not isinstance(top["statistic"], dict):
@@ -82,8 +89,27 @@ def parts_of(found: object) -> dict[str, Any]:
     }
 
 
+def require_printable(document: object) -> None:
+    """Every text in it, keys among them: members read it on their terminals before they sign.
+
+    A certificate is in lines. It is never shown.
+    """
+    left = [document]
+    while left:  # however deeply it is nested
+        one = left.pop()
+        if isinstance(one, dict):
+            left += [*one, *(value for key, value in one.items() if key != "certificate")]
+            left += str(one.get("certificate", "")).split("\n")
+        elif isinstance(one, list | tuple):
+            left += one
+        elif isinstance(one, str) and not one.isprintable():
+            raise BadParameter(
+                "consortium", f"has a text that cannot be printed: {quoted(one, at_most=40)}"
+            )
+
+
 def _plan(top: Mapping[str, Any]) -> JointPlan:
-    said = _table(top["plan"], "plan", "protocol noise why parts honest threshold least_members guarantee")
+    said = _table(top["plan"], "plan", "protocol noise parts honest threshold least_members guarantee")
     wish = _table(
         top["wish"],
         "wish",
@@ -108,7 +134,6 @@ def _plan(top: Mapping[str, Any]) -> JointPlan:
         _text(said, "protocol"),
         _text(said, "noise"),
         parts,
-        _text(said, "why"),
     )
 
 

@@ -61,3 +61,5 @@ def require_same_meaning(consortium: Consortium, statistic: Statistic) -> None:
         )
     if statistic.blocks != consortium.plan.blocks or statistic.stages != consortium.plan.stages:
         raise BadParameter("consortium", "has other blocks than this statistic: it was changed or is old")
+    if consortium.plan.is_local and statistic.why_not_local:  # blocks alone do not tell everything
+        raise BadParameter("protocol", f"local model: {statistic.why_not_local}")

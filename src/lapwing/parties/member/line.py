@@ -1,4 +1,8 @@
-"""A member's line to the relay: mutual TLS, and again after every cut until the deadline."""
+"""A member's line to the relay: mutual TLS, and again after every cut until the deadline.
+
+Claim    the run has begun for a member only if as many members as the run needs have signed that they came.
+Test     tests/faults/test_parties_lies.py
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from lapwing.parties.messages.frames import (
     read_words,
     words,
 )
+from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery
 from lapwing.parties.messages.progress import Progress, Watch
@@ -33,7 +38,7 @@ Place = tuple[int, int]
 
 
 class Ended(Exception):
-    """The relay says that it is over for this member. `missing` are names."""
+    """It is over for this member, as the relay says or by what it sent. `missing` are names."""
 
     def __init__(self, why: str, missing: tuple[str, ...]) -> None:
         super().__init__(why)
@@ -44,7 +49,7 @@ class Ended(Exception):
 class Line:
     """Blocking. `has_begun` once the lobby was over."""
 
-    def __init__(self, table: Table, keys: Keys, watch: Watch | None) -> None:
+    def __init__(self, table: Table, me: int, keys: Keys, watch: Watch | None) -> None:
         self.notices: dict[int, Notice] = {}
         self.has_begun = False
         self._table = table
@@ -53,6 +58,9 @@ class Line:
         self._context = keys.tls(trusting=(table.host,), server=False)
         self._rounds = PROTOCOLS[table.protocol].rounds
         self._socket: ssl.SSLSocket | None = None
+        self._greeting = Greeting.fresh(table.run_id, me, keys)
+        self._me = me
+        self._pause = 0.0  # before the next try: longer after every cut, until something is achieved
 
     def enter(self, place: Place) -> None:
         """Wait in the lobby until the run begins. Raises `Ended`, `Unavailable`."""
@@ -61,6 +69,7 @@ class Line:
             with self._trying_again():
                 self._connect(place, deadline)
                 self._take(place, *self._receive(deadline))
+        self._pause = 0.0
 
     def exchange(self, place: Place, parcel: bytes) -> Delivery:
         """Post, and wait for the round to be closed. Raises `Ended`, `Unavailable`."""
@@ -75,6 +84,7 @@ class Line:
                     sent_over = self._socket
                 delivery = self._take(place, *self._receive(deadline))
                 if delivery is not None:
+                    self._pause = 0.0
                     return delivery
 
     def leave(self, notice: Notice) -> None:
@@ -126,18 +136,18 @@ class Line:
     def _connect(self, place: Place, deadline: float) -> None:
         if self._socket is not None:
             return
-        pause = _FIRST_PAUSE
         while True:
+            time.sleep(min(self._pause, _left(deadline)))
+            is_first = not self._pause
+            self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
             try:
                 plain = socket.create_connection(where(self._table.address), timeout=_left(deadline))
                 break
-            except OSError as error:
-                if pause == _FIRST_PAUSE:
+            except OSError as error:  # nobody listens there yet
+                if is_first:
                     self._tell(Progress("away"))
-                if time.monotonic() + pause >= deadline:
+                if time.monotonic() + self._pause >= deadline:
                     raise Unavailable(self._nobody()) from error
-                time.sleep(pause)  # nobody listens there yet
-                pause = min(2 * pause, _LONGEST_PAUSE)
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = self._context.wrap_socket(plain)
@@ -146,7 +156,23 @@ class Line:
             raise
         stage, number = place
         hello = {"run": self._table.run_id.hex(), "stage": stage, "round": number, "begun": self.has_begun}
-        self._send(words(Kind.HELLO, **hello, watch=self._watch is not None))
+        watches = self._watch is not None
+        self._send(words(Kind.HELLO, **hello, watch=watches, greeting=self._greeting.to_json()))
+
+    def _begin(self, greetings: object) -> None:
+        """Only if enough members have come: without them nothing may be charged."""
+        here = {self._me}
+        for said in greetings if isinstance(greetings, list) else ():
+            greeting = Greeting.from_json(self._table.run_id, said)
+            if not 0 <= greeting.sender < len(self._table.cards) or not greeting.is_signed_by(
+                self._table.cards[greeting.sender]
+            ):
+                raise BadValue("a greeting that no member has signed")
+            here.add(greeting.sender)
+        if len(here) < self._table.setting(0).least:
+            raise BadValue("that the run has begun, but not that enough members have come")
+        self.has_begun = True
+        self._tell(Progress("begun", tuple(self._table.names[i] for i in sorted(here))))
 
     def _take(self, place: Place, kind: Kind, payload: bytes) -> Delivery | None:
         match kind:
@@ -155,8 +181,7 @@ class Line:
                 return delivery if (delivery.stage, delivery.round) == place else None
             case Kind.BEGIN:
                 if not self.has_begun:
-                    self.has_begun = True
-                    self._tell(Progress("begun", self._names(read_words(payload).get("members"))))
+                    self._begin(read_words(payload).get("greetings"))
             case Kind.NEWS:
                 self._tell_news(read_words(payload))
             case Kind.NOTICE:
@@ -170,7 +195,7 @@ class Line:
                 said = read_words(payload)
                 missing = said.get("missing")
                 known = tuple(n for n in self._table.names if isinstance(missing, list) and n in missing)
-                raise Ended(_printable(said.get("why")), known)
+                raise Ended(f"the relay says: {_printable(said.get('why'))}", known)
             case _:
                 raise BadValue("a message that relays do not send")
         return None
@@ -187,11 +212,6 @@ class Line:
         ):
             stages, rounds = self._table.stages, len(self._rounds)
             self._tell(Progress(str(kind), known, stage, stages, self._rounds[number], number, rounds))
-
-    def _names(self, members: object) -> tuple[str, ...]:
-        return tuple(
-            n for i, n in enumerate(self._table.names) if isinstance(members, list) and i in members
-        )
 
     def _send(self, parts: list[bytes]) -> None:
         if self._socket is None:
@@ -229,7 +249,8 @@ class Line:
     def _nobody(self) -> str:
         return (
             f"{self._table.host.name}'s relay at {self._table.address} cannot be reached, or does not "
-            "answer. The same command goes on where this stopped"
+            "answer. The same command goes on where this stopped, once the relay serves run "
+            f"{self._table.number}: also after its end, if {self._table.host.name} runs it again"
         )
 
 
@@ -242,4 +263,4 @@ def _left(deadline: float) -> float:
 
 def _printable(why: object) -> str:
     text = why if isinstance(why, str) and why.isprintable() else ""
-    return text[:500] or "the relay ended the run"
+    return text[:200] or "it is over"

@@ -2,24 +2,28 @@
 
 Claim    noise is drawn, and a charge made, only after the run has begun, once per stage; every post is on
          disk before it leaves; after a crash the same bytes leave again, or the run ends for this member.
+         Whatever goes wrong after the charge, the others are told, and the journal has the end; what this
+         member signs then is what it found itself, and never what a relay said.
 Because  this follows the order that `journal` needs: mark, contribute, post with all it was made of, send.
 Test     tests/parties/running/test_runs.py, tests/faults/test_parties_crashes.py
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lapwing.errors import Aborted, BadParameter
+from lapwing.errors import Aborted, BadParameter, Unavailable
 from lapwing.parties.identity import Keys
 from lapwing.parties.journal import Ending, Journal, RecordedCoins
 from lapwing.parties.member.line import Ended, Line
 from lapwing.parties.messages.envelope import Envelope
 from lapwing.parties.messages.notice import LONGEST_WHY, Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
-from lapwing.parties.messages.progress import Progress, Watch
+from lapwing.parties.messages.progress import Progress, Watch, harmless
 from lapwing.parties.messages.table import Table
 from lapwing.parties.protocols.protocol import Ints, Opened, Stop
 from lapwing.parties.seat import Seat
@@ -55,7 +59,13 @@ def take_part(
         raise BadParameter("keys", f"these are {keys.name}'s, but member {me} is {table.names[me]}")
     with Journal(folder / f"{table.label}.journal", table, me) as journal:
         return _Part(
-            table, me, keys, folder=folder, journal=journal, contribute=contribute, watch=watch
+            table,
+            me,
+            keys,
+            folder=folder,
+            journal=journal,
+            contribute=contribute,
+            watch=None if watch is None else harmless(watch),
         ).play()
 
 
@@ -93,25 +103,36 @@ class _Part:
         self._heard: list[Delivery] = []
         self._shown: Delivery | None = None  # last; heard only if nothing is wrong with it
         self._parcel: Parcel | None = None  # of the open round, if it was posted before a crash
+        self._took = 0.0  # seconds, for the slowest contribution
 
     def play(self) -> Outcome:
         ending = self._journal.outcome()
         if ending is not None:
             if ending.stopped is not None:
-                raise Aborted(ending.stopped)
+                raise Aborted(ending.stopped, opened=len(ending.opened))
             self._heard = self._journal.heard()
             self._write(ending, {})
             return Outcome(list(ending.opened), self._transcript)
-        line = Line(self._table, self._keys, self._watch)
+        line = Line(self._table, self._me, self._keys, self._watch)
         try:
             line.has_begun = self._journal.has_begun()
             self._replay()
             return self._go_on(line)
         except CouldNotContribute as error:
-            self._give_up(Aborted("could not contribute"), line)
+            self._give_up(Stop("could not contribute"), line)
             raise error.why from error.why.__cause__
-        except (Stop, Ended, Aborted) as error:
+        except (Stop, Ended) as error:
             raise self._give_up(error, line) from error
+        except Aborted as error:
+            raise self._give_up(Stop(error.why), line) from error
+        except Unavailable:
+            raise  # the same command goes on
+        except Exception as error:
+            if not self._journal.has_begun():
+                raise
+            aborted = self._give_up(Stop("stopped on an error of its own"), line)
+            why = f"{aborted.why}, {type(error).__name__}: {error}"  # for this member alone
+            raise Aborted(why, opened=aborted.opened) from error
         finally:
             line.close()
 
@@ -166,11 +187,14 @@ class _Part:
         self._journal.drawing(seat.stage, self._unstored)
         self._unstored = None
         self._coins = RecordedCoins()
+        began = time.monotonic()
         try:
             self._value = self._contribute(seat.stage, tuple(seat.opened))
             seat.sit(self._value, self._coins)
         except Exception as error:  # why may be private: the others hear only that
             raise CouldNotContribute(error) from error
+        finally:
+            self._took = max(self._took, time.monotonic() - began)
 
     def _posted(self) -> bytes:
         """This round's post: the stored one if there is one, else a new one, stored."""
@@ -186,39 +210,48 @@ class _Part:
         self._value = self._unstored = None
         return raw
 
-    def _give_up(self, error: Stop | Ended | Aborted, line: Line) -> Aborted:
-        """Tell the others, note it, and say it with names."""
-        match error:
-            case Stop():
-                names = tuple(self._table.names[i] for i in error.members)
-                aborted = Aborted(error.why + self._reasons(error.members, line), names)
-            case Ended():
-                aborted = Aborted(error.why, error.missing)
-            case _:
-                aborted = error
+    def _give_up(self, error: Stop | Ended, line: Line) -> Aborted:
+        """Tell the others, note it, and say it with names. What fails on the way does not hide why."""
+        seat = self._seat
+        if isinstance(error, Stop):
+            names = tuple(self._table.names[i] for i in error.members)
+            found, reasons = error.why, self._reasons(error.members, line)
+        else:
+            names, found, reasons = error.missing, error.why, ""
         if isinstance(error, Ended) and not line.has_begun:
-            return aborted  # in the lobby: nothing was drawn, and the same run may be tried again
-        seat, notices = self._seat, dict(line.notices)
-        why = f"{aborted.why} ({', '.join(aborted.missing)})" if aborted.missing else aborted.why
-        if not isinstance(error, Ended):
-            said = why[:LONGEST_WHY]
+            return Aborted(found, names, was_charged=False)  # in the lobby: the same run may be tried again
+        notices = dict(line.notices)
+        listed = f" ({', '.join(names)})" if names else ""
+        if isinstance(error, Stop):
+            said = _cut_to(found + listed, LONGEST_WHY)  # own findings: what others said, they must sign
             notice = Notice(self._table.run_id, seat.stage, seat.round, self._me, said).signed(self._keys)
             line.leave(notice)
             notices[self._me] = notice
-        ending = Ending(seat.opened, why)
-        self._journal.finish(self._unstored, ending)
-        self._write(ending, notices)
-        return aborted
+        ending = Ending(seat.opened, _cut_to(found + listed + reasons, LONGEST_WHY))
+        with suppress(Unavailable):
+            self._journal.finish(self._unstored, ending)
+            self._write(ending, notices)
+        return Aborted(found + reasons + self._hint(), names, opened=len(seat.opened))
 
     def _reasons(self, members: Sequence[int], line: Line) -> str:
-        """What is known of those who are missing."""
-        said = dict(self._shown.missing) if self._shown is not None else {}
-        said.update({i: f"left: {notice.why}" for i, notice in line.notices.items()})
-        # What the relay says is shown, but cannot write to a terminal as it likes.
-        texts = [
-            f"{self._table.names[i]} {said[i][:200]}" for i in members if said.get(i, "\n").isprintable()
-        ]
+        """What is said of those who are missing: by themselves, else by the relay."""
+        texts = []
+        for i in members:
+            name, notice = self._table.names[i], line.notices.get(i)
+            said = "" if self._shown is None else self._shown.missing.get(i, "")
+            if notice is not None:
+                texts.append(f"{name} left: {notice.why}")
+            elif said and said.isprintable():  # it cannot write to a terminal as it likes
+                texts.append(f"the relay says: {name} {said[:200]}")
         return f": {'; '.join(texts)}" if texts else ""
+
+    def _hint(self) -> str:
+        if self._took <= self._table.round_seconds:
+            return ""
+        return (
+            f". To contribute took this member {self._took:.0f} seconds, and a round has "
+            f"{self._table.round_seconds:g}: a consortium with a longer deadline would wait for it"
+        )
 
     def _in(self) -> list[int]:
         return [Envelope.from_bytes(raw).sender for raw, _ in self._heard[-1].items]
@@ -255,3 +288,7 @@ class _Part:
             list(ending.opened),
             ending.stopped,
         ).write(self._transcript, durably=False)
+
+
+def _cut_to(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

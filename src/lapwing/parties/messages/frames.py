@@ -15,7 +15,7 @@ from lapwing.parties.messages.table import Table
 from lapwing.parties.protocols import PROTOCOLS
 
 HEADER = struct.Struct(">IB")
-SMALL = 1 << 16  # of everything but posts and deliveries
+SMALL = 1 << 16  # of everything but posts, deliveries and the greetings of all members
 
 
 class Kind(IntEnum):
@@ -25,7 +25,7 @@ class Kind(IntEnum):
     POST = 2  # member: a parcel
     NOTICE = 3  # member: it leaves
     DONE = 4  # member: it has all it needs
-    BEGIN = 5  # relay: who has come
+    BEGIN = 5  # relay: the greetings of all who have come
     CLOSED = 6  # relay: a delivery
     NEWS = 7  # relay: who has posted
     END = 8  # relay: why it is over for this member
@@ -48,7 +48,7 @@ def read_header(raw: bytes, *, largest: int) -> tuple[Kind, int]:
         kind = Kind(number)
     except ValueError as error:
         raise BadValue("a frame is of no known kind") from error
-    bound = largest if kind in (Kind.POST, Kind.CLOSED) else SMALL
+    bound = largest if kind in (Kind.POST, Kind.BEGIN, Kind.CLOSED) else SMALL
     if length > bound:
         raise BadValue(f"a frame of {length:,} bytes came, where at most {bound:,} can")
     return kind, length

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 
@@ -34,3 +35,13 @@ Watch = Callable[[Progress], None]
 
 def nobody_watches(_: Progress) -> None:
     """The default."""
+
+
+def harmless(watch: Watch) -> Watch:
+    """The same, but what goes wrong in watching, such as a closed terminal, never reaches the run."""
+
+    def tell(progress: Progress) -> None:
+        with suppress(Exception):
+            watch(progress)
+
+    return tell

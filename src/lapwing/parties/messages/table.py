@@ -47,6 +47,13 @@ class Table:
         for name in ("lobby_seconds", "round_seconds"):
             if not 0 < getattr(self, name) <= 7 * 86_400:
                 raise BadParameter(name, "must be above 0, and at most a week")
+        self._check_cards()
+        where(self.address)
+        refusal = PROTOCOLS[self.protocol].refusal(self.setting(0))
+        if refusal is not None:
+            raise BadParameter("protocol", refusal)
+
+    def _check_cards(self) -> None:
         for what, distinct in (
             ("names", {card.name for card in self.cards}),
             ("certificates", {card.der for card in self.cards}),
@@ -54,10 +61,9 @@ class Table:
         ):
             if len(distinct) != len(self.cards):
                 raise BadParameter("cards", f"members must have different {what}")
-        where(self.address)
-        refusal = PROTOCOLS[self.protocol].refusal(self.setting(0))
-        if refusal is not None:
-            raise BadParameter("protocol", refusal)
+        # Certificates carry their card's name and nothing else, so TLS tells different names apart.
+        if self.host not in self.cards and self.host.name in self.names:
+            raise BadParameter("host", f"{self.host.name} is a member's name, but not with this card")
 
     @property
     def run_id(self) -> bytes:

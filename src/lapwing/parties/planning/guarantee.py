@@ -15,9 +15,11 @@ AGAINST = {
     OWN_NOISE: "unbounded, over any network: nothing that is sent needs to be kept secret",
     ADDITIVE: _SHARED,
     SHAMIR: _SHARED,
-    MASKED: "computational: the masks hide values as long as nobody can break X25519 and ChaCha20",
-    LOCAL: "unbounded, over any network: every row is randomized before it is counted, so that not even "
-    "its own member's relay, or the other members together, have to be trusted",
+    MASKED: "computational: the masks hide values as long as nobody can break X25519, HKDF-SHA256 and "
+    "AES-256-CTR",
+    LOCAL: "unbounded, over any network: a member randomizes every one of its rows before it counts them, "
+    "so that neither the relay nor all other members together have to be trusted. Neighbours replace a "
+    "row: what it says is hidden, and how many rows a member has is public",
 }
 NOT_PROMISED = (
     "Members follow the protocol and draw their noise (passive adversary); nobody can check that they did."

@@ -16,14 +16,16 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from lapwing.errors import BadParameter
+from lapwing.exact import precision
 from lapwing.mechanisms import GaussianShares, LaplaceShares
 from lapwing.noise import LARGEST_SCALE
 from lapwing.parties.planning.wish import JointWish
 from lapwing.parties.statistics import Block
-from lapwing.privacy import Loss, Repeated, Sum
+from lapwing.privacy import Concentrated, Loss, Repeated, Sum
 from lapwing.query.answering.shares import most_rho, proportions
 
 Shares = LaplaceShares | GaussianShares
+_ORDERS = (Fraction(3, 2), Fraction(8), Fraction(64))
 
 
 def split(wish: JointWish, blocks: Sequence[Block], stages: int, noise: str) -> tuple[Fraction, ...]:
@@ -73,6 +75,41 @@ def loss_of(shares: Sequence[Shares], stages: int) -> Loss:
     losses = tuple(share.loss for share in shares)
     once = losses[0] if len(losses) == 1 else Sum(losses)
     return once if stages == 1 else Repeated(once, stages)
+
+
+def covers(charged: Loss, revealed: Loss) -> bool:
+    """Whether a charge is for at least what is revealed: by ρ for Gaussian noise, else by ε and orders.
+
+    No ε covers Gaussian noise, which is not purely private, however large ε is.
+    """
+    if charged == revealed:
+        return True
+    if revealed.pure is None:
+        most_rho, least_rho = _rho(charged), _rho(revealed)
+        return most_rho is not None and least_rho is not None and most_rho >= least_rho
+    if charged.pure is None or charged.pure < revealed.pure:
+        return False
+    with precision(256):
+        for order in _ORDERS:
+            most, least = charged.renyi(order), revealed.renyi(order)
+            if least is None or most is None or not most >= least:
+                return False
+    return charged.delta0 >= revealed.delta0
+
+
+def _rho(loss: Loss) -> Fraction | None:
+    """The ρ of a loss that is made of ρs."""
+    match loss:
+        case Concentrated(rho):
+            return rho
+        case Sum(parts):
+            found = [_rho(part) for part in parts]
+            return None if None in found else sum((one for one in found if one is not None), Fraction(0))
+        case Repeated(each, count):
+            once = _rho(each)
+            return None if once is None else count * once
+        case _:
+            return None
 
 
 def relative_error(blocks: Sequence[Block], deviations: Sequence[float]) -> float:

@@ -45,7 +45,8 @@ class JointPlan:
     """What will be run, what it promises, how far off it will be and what travels.
 
     `parts` is what a person may lose by each block of one stage: ε with Laplace noise, ρ with Gaussian.
-    A plan that exists keeps to its wish: anybody who reads one from a file has checked it.
+    A plan that exists keeps to its wish: anybody who reads one from a file has checked it. All that is said
+    about it in words follows from these fields: whoever writes a plan cannot write what is shown of it.
     """
 
     wish: JointWish
@@ -54,7 +55,6 @@ class JointPlan:
     protocol: str
     noise: str
     parts: tuple[Fraction, ...]
-    why: str = ""
 
     def __post_init__(self) -> None:
         _check_form(self.blocks, self.stages)
@@ -125,6 +125,22 @@ class JointPlan:
         return local_loss(self.wish) if self.is_local else loss_of(self.shares, self.stages)
 
     @property
+    def why(self) -> str:
+        """What speaks for this noise."""
+        if self.is_local:
+            return "every row randomizes itself"
+        if self.wish.noise != "auto":
+            return "as asked"
+        if not self.wish.delta:
+            return "Gaussian noise needs δ"
+        other = "laplace" if self.noise == "gaussian" else "gaussian"
+        try:
+            theirs = _made(self.wish, self.blocks, self.stages, self.protocol, other).relative_error
+        except BadParameter:  # shares so narrow that their sum is no Gaussian any more
+            return f"{other.capitalize()} shares would be too narrow"
+        return f"expected error {self.relative_error:.3g} against {theirs:.3g} with {other.capitalize()}"
+
+    @property
     def guarantee(self) -> str:
         """What the adversary's view is promised to hide."""
         return guarantee_of(self.wish, self.protocol, is_pure=self.noise == "laplace")
@@ -135,6 +151,11 @@ class JointPlan:
         if self.is_local:
             return (local_deviation(self.wish, self.blocks[0]),)
         return tuple(share.total(self.wish.members).deviation for share in self.shares)
+
+    @property
+    def relative_error(self) -> float:
+        """Of all blocks together, by which plans are compared."""
+        return relative_error(self.blocks, self.deviations)
 
     def widths(self, confidence: Fraction) -> tuple[int, ...]:
         """Within which every number of a block lies at this confidence, noise alone."""
@@ -167,10 +188,7 @@ class JointPlan:
 
         `why_not_local` is what the statistic says; blocks alone do not tell everything about rows.
         """
-        mine = relative_error(self.blocks, self.deviations)
-        found = [
-            _alternative(letter, self, mine) for letter in NAMES if letter != LOCAL or not why_not_local
-        ]
+        found = [_alternative(letter, self) for letter in NAMES if letter != LOCAL or not why_not_local]
         return (*found, Alternative(LOCAL, why_not_local)) if why_not_local else tuple(found)
 
     def to_json(self, *, why_not_local: str = "") -> dict[str, Any]:
@@ -219,43 +237,37 @@ def plan_jointly(wish: JointWish, blocks: Sequence[Block], stages: int = 1) -> J
         return _with_noise(wish, cells, stages, wish.protocol)
     found = [letter for letter in NAMES if letter != LOCAL]
     serving = [letter for letter in found if not footing(letter, wish, cells, stages).why_not]
+    if not serving:
+        raise BadParameter("losses", footing(OWN_NOISE, wish, cells, stages).why_not)
     plans = [_with_noise(wish, cells, stages, letter) for letter in serving]
     return min(plans, key=_merit)
 
 
 def _merit(plan: JointPlan) -> tuple[float, int, int, str]:
-    error = float(f"{relative_error(plan.blocks, plan.deviations):.9g}")  # equal laws give equal digits
+    error = float(f"{plan.relative_error:.9g}")  # equal laws give equal digits
     return error, -plan.footing.survives, plan.cost.in_all, plan.protocol
 
 
 def _with_noise(wish: JointWish, blocks: tuple[Block, ...], stages: int, letter: str) -> JointPlan:
     """Gaussian noise where it is wished for, or where it is smaller by at least 5 %."""
-
-    def made(noise: str, why: str = "") -> JointPlan:
-        parts = split(wish, blocks, stages, noise)
-        return JointPlan(wish, blocks, stages, letter, noise, parts, why)
-
-    if letter == LOCAL:
-        return made("laplace", "every row randomizes itself")
-    if wish.noise != "auto":
-        return made(wish.noise, "as asked")
-    if not wish.delta:
-        return made("laplace", "Gaussian noise needs δ")
-    laplace = made("laplace")
-    with_laplace = relative_error(blocks, laplace.deviations)
+    if letter != LOCAL and wish.noise != "auto":
+        return _made(wish, blocks, stages, letter, wish.noise)
+    laplace = _made(wish, blocks, stages, letter, "laplace")
+    if letter == LOCAL or not wish.delta:
+        return laplace
     try:
-        gaussian = made("gaussian")
-        with_gaussian = relative_error(blocks, gaussian.deviations)
+        gaussian = _made(wish, blocks, stages, letter, "gaussian")
+        is_smaller = gaussian.relative_error <= GAIN * laplace.relative_error
     except BadParameter:  # shares so narrow that their sum is no Gaussian any more
-        return made("laplace", "Gaussian shares would be too narrow")
-    if with_gaussian <= GAIN * with_laplace:
-        return made(
-            "gaussian", f"expected error {with_gaussian:.3g} against {with_laplace:.3g} with Laplace"
-        )
-    return made("laplace", f"expected error {with_laplace:.3g} against {with_gaussian:.3g} with Gaussian")
+        return laplace
+    return gaussian if is_smaller else laplace
 
 
-def _alternative(letter: str, plan: JointPlan, mine: float) -> Alternative:
+def _made(wish: JointWish, blocks: tuple[Block, ...], stages: int, letter: str, noise: str) -> JointPlan:
+    return JointPlan(wish, blocks, stages, letter, noise, split(wish, blocks, stages, noise))
+
+
+def _alternative(letter: str, plan: JointPlan) -> Alternative:
     wish, blocks, stages = plan.wish, plan.blocks, plan.stages
     found = footing(letter, wish, blocks, stages)
     if found.why_not:
@@ -265,7 +277,7 @@ def _alternative(letter: str, plan: JointPlan, mine: float) -> Alternative:
     parts = split(wish, blocks, stages, "laplace" if letter == LOCAL else plan.noise)
     try:
         other = JointPlan(replace(wish, protocol=letter), blocks, stages, letter, plan.noise, parts)
-        error = relative_error(blocks, other.deviations) / mine
+        error = other.relative_error / plan.relative_error
     except BadParameter as refusal:
         return Alternative(letter, refusal.why)
     return Alternative(letter, "", error, found.survives, other.cost)

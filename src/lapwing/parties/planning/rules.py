@@ -18,8 +18,9 @@ OWN_NOISE, ADDITIVE, SHAMIR, MASKED, LOCAL = "ABCDL"
 class Footing:
     """On what a protocol stands for a wish.
 
-    Noise shares are 1/`honest` of a whole noise. `threshold` members can open the sum, fewer cannot; so
-    many as `survives` may fail once all have shared. `why_not` is empty where the protocol serves.
+    Noise shares are 1/`honest` of a whole noise. `threshold` members can open the sum, fewer do not (with
+    own noise, more than half: they sign whose values are in it); so many as `survives` may fail once all
+    have shared. `why_not` is empty where the protocol serves.
     """
 
     letter: str
@@ -41,11 +42,10 @@ def footing(letter: str, wish: JointWish, blocks: Sequence[Block], stages: int) 
     kind = PROTOCOLS[letter]
     why = kind.refusal(setting) or ""
     match letter:
-        case "A":
-            threshold, survives = 1, m - 1
-        case "L":
-            threshold, survives = 1, m - 1
-            why = _why_not_local(blocks, stages)
+        case "A" | "L":
+            threshold, survives = setting.quorum, m - setting.quorum
+            if letter == LOCAL:
+                why = _why_not_local(blocks, stages) or why
         case "B":
             threshold, survives = setting.least, 0
         case "C":

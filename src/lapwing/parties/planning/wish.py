@@ -9,6 +9,7 @@ from typing import Any
 from lapwing.errors import BadParameter
 from lapwing.exact import settle, whole
 from lapwing.parties.protocols import NAMES
+from lapwing.parties.protocols.protocol import NOBODY_AGAINST
 from lapwing.privacy.loss import checked_delta, checked_epsilon
 from lapwing.query.answering.shares import NOISES
 
@@ -22,7 +23,8 @@ class JointWish:
     """Everything that decides who may learn what. Nothing here has a default.
 
     A person's rows may be at `people_at` of the members; ε and δ are for all of them together. The
-    adversary may hold `coalition` members, and `losses` more may fail before they have shared.
+    adversary may hold `coalition` members (at least one, where there are several), and `losses` more may
+    fail before they have shared.
     """
 
     members: int
@@ -42,6 +44,8 @@ class JointWish:
         settle(self, epsilon=checked_epsilon(self.epsilon), delta=checked_delta(self.delta))
         if self.members > MOST_MEMBERS:
             raise BadParameter("members", f"must be at most {MOST_MEMBERS:,}")
+        if self.members > 1 and not self.coalition:
+            raise BadParameter("coalition", NOBODY_AGAINST)
         if self.coalition >= self.members:
             raise BadParameter(
                 "coalition", f"must be below {self.members}, the number of members: one must be honest"

@@ -29,6 +29,7 @@ from lapwing.parties.protocols.protocol import (
     need,
     need_all,
     need_empty,
+    not_from_one_another,
     read,
 )
 from lapwing.parties.protocols.sharing import additive_pieces
@@ -46,7 +47,7 @@ class Additive(Protocol):
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return agreed_by_half(setting)
+        return not_from_one_another(setting) or agreed_by_half(setting)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:

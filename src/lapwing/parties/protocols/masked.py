@@ -36,6 +36,7 @@ from lapwing.parties.protocols.protocol import (
     Traffic,
     need,
     need_empty,
+    not_from_one_another,
     read,
 )
 from lapwing.parties.protocols.sharing import off_the_polynomial, recombine, shamir_pieces
@@ -69,7 +70,7 @@ class Masked(Protocol):
                 "seeds are given back by more members than the coalition has and by more than half, "
                 f"so losses must be at most {setting.members - cls.threshold(setting)}"
             )
-        return None
+        return not_from_one_another(setting)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:

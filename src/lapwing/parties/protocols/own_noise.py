@@ -1,13 +1,15 @@
 """Protocol A: every member posts its own noised value, and whoever likes adds them up.
 
-Claim    for the rows of a member, everything that all others together see is as private as its one post.
+Claim    for the rows of a member, everything that all others together see is as private as its one post;
+         and all who open a sum, a stranger with the transcript among them, open the same one.
 Because  a post depends on nothing but the member's own value, which carries a whole noise (honest = 1), and
-         on what was released before. So it is post-processing, whoever collects it and when.
+         on what was released before. So it is post-processing, whoever collects it and when. To post in
+         "agree" is to sign the set that was heard; more than half must, and no two sets have that.
 Test     parties/test_views.py::test_no_view_tells_more_than_epsilon
+         parties/protocols/test_protocols.py::test_no_two_sets_are_opened
 
-Needs no private channel and no agreement: a relay that lies changes who is in the sum, not what anybody
-learns. The local model (L) sends the same messages: there the value is a tally of rows that have randomized
-themselves.
+Needs no private channel. Agreement is not for privacy, but so that there is one sum. The local model (L)
+sends the same messages: there the value is a tally of rows that have randomized themselves.
 """
 
 from __future__ import annotations
@@ -24,20 +26,24 @@ from lapwing.parties.protocols.protocol import (
     Publics,
     Setting,
     Traffic,
+    agreed_by_half,
     need,
+    need_empty,
     read,
 )
 
+POST, AGREE = range(2)
+
 
 class OwnNoise(Protocol):
-    """One round, in which noised values are posted for all to see."""
+    """Noised values are posted for all to see; then members sign whose they have seen."""
 
     name: ClassVar[str] = "own noise"
-    rounds: ClassVar[tuple[str, ...]] = ("post",)
+    rounds: ClassVar[tuple[str, ...]] = ("post", "agree")
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return None
+        return agreed_by_half(setting)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
@@ -45,16 +51,21 @@ class OwnNoise(Protocol):
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
-        return (Traffic(WORD * setting.length),)
+        return Traffic(WORD * setting.length), Traffic(0)
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        need(setting, rounds[0], least=setting.least, why="too few members posted their value")
-        for i, public in rounds[0].items():
-            read(setting, public, setting.length, sender=i)
+        last = rounds[-1]
+        if len(rounds) - 1 == POST:
+            need(setting, last, least=setting.least, why="too few members posted their value")
+            for i, public in last.items():
+                read(setting, public, setting.length, sender=i)
+        else:
+            need_empty(last)
+            need(setting, last, least=setting.quorum, why="too few members agreed on who is in the sum")
 
     def _post(self, number: int) -> Post:
-        return Post(self.field.to_bytes(self.value))
+        return Post(self.field.to_bytes(self.value)) if number == POST else Post()
 
     def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
         """Nothing is private."""
@@ -62,8 +73,8 @@ class OwnNoise(Protocol):
     @classmethod
     def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
         field = Field(setting.modulus)
-        values = (field.from_bytes(public, setting.length) for public in rounds[0].values())
-        return Opened(field.to_signed(field.total(values, setting.length)), tuple(sorted(rounds[0])))
+        values = (field.from_bytes(public, setting.length) for public in rounds[POST].values())
+        return Opened(field.to_signed(field.total(values, setting.length)), tuple(sorted(rounds[POST])))
 
 
 class LocalModel(OwnNoise):

@@ -22,6 +22,10 @@ from lapwing.parties.protocols.coins import Coins, Elements
 from lapwing.parties.protocols.field import FIELD, Field
 
 LARGEST_VALUE = 1 << 52  # of one member's number before noise; beyond, it is clamped
+NOBODY_AGAINST = (
+    "must be at least 1: members are protected from one another only if at least one of them may be the "
+    "adversary's: write 1"
+)
 Ints = NDArray[np.int64]
 Publics = Mapping[int, bytes]  # the public parts of a closed round, by the number of the member
 
@@ -259,6 +263,13 @@ def read(setting: Setting, data: bytes | None, length: int, *, sender: int) -> E
         return Field(setting.modulus).from_bytes(data, length)
     except BadValue as bad:
         raise Stop(f"a member's part {bad}", (sender,)) from None
+
+
+def not_from_one_another(setting: Setting) -> str | None:
+    """Why members would read one another's numbers, if so: noise and threshold are then sized for the relay
+    alone, and one member's number has only a part of a noise."""
+    is_open = setting.members > 1 and not setting.coalition
+    return f"the coalition {NOBODY_AGAINST}" if is_open else None
 
 
 def agreed_by_half(setting: Setting) -> str | None:

@@ -30,6 +30,7 @@ from lapwing.parties.protocols.protocol import (
     agreed_by_half,
     need,
     need_empty,
+    not_from_one_another,
     read,
 )
 from lapwing.parties.protocols.sharing import off_the_polynomial, recombine, shamir_pieces
@@ -51,7 +52,7 @@ class Shamir(Protocol):
             return "the coalition must be less than half of the members"
         if setting.members >= setting.modulus:
             return "there must be fewer members than the modulus"
-        return agreed_by_half(setting)
+        return not_from_one_another(setting) or agreed_by_half(setting)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:

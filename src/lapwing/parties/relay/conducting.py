@@ -1,8 +1,9 @@
 """One run as the relay sees it: a lobby, rounds with deadlines, and the same closed rounds for everybody.
 
-Claim    a member's place is taken only over TLS with the certificate on its card, and what it posts is
-         passed on only if it is signed, of this run and of the open round, and the first of it. What comes
-         after a round was closed is discarded. Members do not have to believe any of it: see `seat`.
+Claim    a member's place is taken only over TLS with the certificate on its card, and by a greeting that
+         it has signed; those of all who have come are shown to everybody. What a member posts is passed on
+         only if it is signed, of this run and of the open round, and the first of it. What comes after a
+         round was closed is discarded. Members do not have to believe any of it: see `seat`.
 Test     tests/parties/running/test_relay.py
 """
 
@@ -16,9 +17,10 @@ from pathlib import Path
 from lapwing.errors import BadValue
 from lapwing.parties.messages.envelope import Envelope, round_digest, start_digest
 from lapwing.parties.messages.frames import Kind, frame, largest_post, read_words, words
+from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
-from lapwing.parties.messages.progress import Progress, Watch, nobody_watches
+from lapwing.parties.messages.progress import Progress, Watch, harmless, nobody_watches
 from lapwing.parties.messages.table import Table
 from lapwing.parties.protocols import PROTOCOLS
 from lapwing.parties.relay.memory import Closed, Memory
@@ -37,19 +39,20 @@ class Relay:
         self.transcript = folder / f"{table.label}.relay.transcript"
         self._names = table.names
         self._rounds = PROTOCOLS[table.protocol].rounds
-        self._watch = watch
+        self._watch = harmless(watch)
         self._peers: dict[int, Peer] = {}
         self._posts: dict[int, Parcel] = {}
         self._left: dict[int, str] = {}  # who will post no more, and why
-        self._done: set[int] = set()
         self._notices: list[Notice] = []
         self._has_given_up = False
         self._changed = asyncio.Event()
         self.memory = Memory(folder, table)
         begun = self.memory.begun()
+        self._greetings = begun or {}
         self._closed = self.memory.rounds()
+        self._done = self.memory.served()
         self._has_begun = begun is not None
-        self._in = set(begun or ())
+        self._in = set(self._greetings)
         self._seen = start_digest(table.run_id)
         if self._closed:
             self._in = set(self._closed[-1].parcels)
@@ -64,14 +67,19 @@ class Relay:
     def _is_over(self) -> bool:
         return self.place[0] == self.table.stages
 
+    @property
+    def is_through(self) -> bool:
+        """Whether the run has ended, and nobody is known to have missed its end."""
+        return self.memory.has_ended() and (not self._is_over or self._in <= self._done)
+
     async def conduct(self) -> None:
-        """The whole run."""
+        """The whole run; or, for those who missed the end, the end."""
         if not self._has_begun and not await self._lobby():
             return
         while not self._is_over and self._in - set(self._left):
             await self._round()
         await self._until(lambda: self._in <= self._done | set(self._left), self.table.round_seconds)
-        self.memory.end()
+        self.memory.end(self._done | set(self._left), self._closed[:-1] if self._is_over else self._closed)
         self._write()
 
     async def _lobby(self) -> bool:
@@ -82,24 +90,25 @@ class Relay:
         missing = [name for i, name in enumerate(self._names) if i not in self._peers]
         why = ""
         if len(self._peers) < self.table.setting(0).least:
-            why = "not all members came, and nothing was charged"
+            why = "not all members came"
         if self._has_given_up:
-            why, missing = (
-                "the host left before the run began, and nothing was charged",
-                [self.table.host.name],
-            )
+            why, missing = "the host left before the run began", [self.table.host.name]
         if why:
             for peer in list(self._peers.values()):
                 peer.send(words(Kind.END, why=why, missing=missing))
             await self._drain()
             return False
         self._in = set(self._peers)
-        self.memory.begin(sorted(self._in))
+        self._greetings = {i: self._greetings[i] for i in sorted(self._in)}
+        self.memory.begin(self._greetings)
         self._has_begun = True
         self._tell("begun", self._in)
         for peer in self._peers.values():
-            peer.send(words(Kind.BEGIN, members=sorted(self._in)))
+            peer.send(self._beginning())
         return True
+
+    def _beginning(self) -> list[bytes]:
+        return words(Kind.BEGIN, greetings=[each.to_json() for each in self._greetings.values()])
 
     async def _round(self) -> None:
         self._tell("round", self._in)
@@ -145,6 +154,7 @@ class Relay:
                 raise BadValue("a greeting is not of the right form")
         if run != self.table.run_id.hex():
             raise BadValue(f"this relay serves run {self.table.number} of another consortium or number")
+        greeting = self._greeting(i, rest.get("greeting"))
         if i in self._left:
             raise BadValue(f"{self._names[i]} is out: {self._left[i]}")
         if not self._has_begun and begun:
@@ -156,15 +166,22 @@ class Relay:
             before.close()
         self._peers[i] = peer
         if self._has_begun:
-            peer.send(words(Kind.BEGIN, members=sorted(self._in)))
+            peer.send(self._beginning())
             last = self._closed and (self._closed[-1].stage, self._closed[-1].round)
             if (stage, number) == last:
                 peer.send(frame(Kind.CLOSED, *self.delivery(i).to_parts()))
             elif (stage, number) != self.place:
                 raise BadValue("this member and the relay are at different rounds")
         else:
+            self._greetings[i] = greeting
             self._tell("arrived", self._peers)
         self._changed.set()
+
+    def _greeting(self, i: int, said: object) -> Greeting:
+        greeting = Greeting.from_json(self.table.run_id, said)
+        if greeting.sender != i or not greeting.is_signed_by(self.table.cards[i]):
+            raise BadValue("a greeting is not signed by its sender")
+        return greeting
 
     def hear(self, peer: Peer, kind: Kind, payload: bytes) -> None:
         """A frame from a member who has arrived. Raises `BadValue`."""

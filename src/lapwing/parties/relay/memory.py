@@ -1,15 +1,21 @@
-"""What a relay remembers, so that a host that restarts goes on with the run. It holds no secrets."""
+"""What a relay remembers, so that a host that restarts goes on with the run, or shows its end again.
+
+It holds no secrets, but sealed boxes, which a member's box key would open: they are gone after the end.
+"""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lapwing.errors import Unavailable
-from lapwing.parties.journal import connect, touch
+from lapwing.parties.journal import connect, forget_log, is_locked, touch
+from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.parcel import Parcel
 from lapwing.parties.messages.table import Table
 
@@ -19,6 +25,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS posts (place INTEGER, member INTEGER, parcel BLOB, "
     "PRIMARY KEY (place, member)) STRICT",
     "CREATE TABLE IF NOT EXISTS ended (one INTEGER PRIMARY KEY CHECK (one = 1)) STRICT",
+    "CREATE TABLE IF NOT EXISTS served (member INTEGER PRIMARY KEY) STRICT",
 )
 # A crash of the process loses nothing; after a power loss the last rounds may be gone, and members who
 # are further than their relay end the run: no reason to wait for the disk in every round.
@@ -26,8 +33,10 @@ _PRAGMAS = (
     "locking_mode = EXCLUSIVE",
     "journal_mode = WAL",
     "synchronous = NORMAL",
+    "secure_delete = ON",
     "trusted_schema = OFF",
 )
+Run = Callable[..., sqlite3.Cursor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +50,71 @@ class Closed:
 
 
 class Memory:
-    """In one file, which one process at a time can use."""
+    """In one file, which one process at a time can use. Raises `Unavailable` if it cannot be used."""
 
     def __init__(self, folder: Path, table: Table) -> None:
-        path = folder / f"{table.label}.relay"
-        try:
-            touch(path)
-            self._connection = connect(path, *_PRAGMAS)
-        except (sqlite3.Error, OSError) as error:
-            raise Unavailable(f"the relay's file {path} cannot be used. Is it running twice?") from error
-        try:
-            for statement in _TABLES:
-                self._connection.execute(statement)
-        except sqlite3.Error as error:
-            self._connection.close()
-            raise Unavailable(f"the relay's file {path} cannot be used. Is it running twice?") from error
+        self._path = folder / f"{table.label}.relay"
+        self._run = table.run_id
+        with self._translated():
+            touch(self._path)
+            self._connection = connect(self._path, *_PRAGMAS)
+            try:
+                for statement in _TABLES:
+                    self._connection.execute(statement)
+            except BaseException:
+                self._connection.close()
+                raise
 
     def close(self) -> None:
         """Nothing is lost."""
         self._connection.close()
 
-    def begun(self) -> list[int] | None:
-        """Who began, if the run has."""
-        row = self._connection.execute("SELECT members FROM begun").fetchone()
-        return None if row is None else list(json.loads(row[0]))
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            hint = ". Is it running twice?" if is_locked(error) else ""
+            raise Unavailable(f"the relay's file {self._path} cannot be used: {error}{hint}") from error
+        except OSError as error:
+            raise Unavailable(f"the relay's file {self._path} cannot be used: {error.strerror}") from error
 
-    def begin(self, members: list[int]) -> None:
+    @contextmanager
+    def _transaction(self) -> Iterator[Run]:
+        with self._translated():
+            run = self._connection.execute
+            run("BEGIN IMMEDIATE")
+            try:
+                yield run
+                run("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    run("ROLLBACK")
+                raise
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
+        with self._translated():
+            return self._connection.execute(query, values).fetchall()
+
+    def begun(self) -> dict[int, Greeting] | None:
+        """The greetings of those who began, if the run has."""
+        rows = self._rows("SELECT members FROM begun")
+        if not rows:
+            return None
+        greetings = [Greeting.from_json(self._run, each) for each in json.loads(rows[0][0])]
+        return {greeting.sender: greeting for greeting in greetings}
+
+    def begin(self, greetings: Mapping[int, Greeting]) -> None:
         """The lobby is over."""
-        self._connection.execute("INSERT INTO begun VALUES (1, ?)", (json.dumps(members),))
+        said = json.dumps([greeting.to_json() for greeting in greetings.values()])
+        with self._transaction() as run:
+            run("INSERT INTO begun VALUES (1, ?)", (said,))
 
     def rounds(self) -> list[Closed]:
         """All that were closed, in order."""
         closed = []
-        for place, missing in self._connection.execute("SELECT * FROM closed ORDER BY place").fetchall():
-            rows = self._connection.execute(
-                "SELECT member, parcel FROM posts WHERE place = ? ORDER BY member", (place,)
-            )
+        for place, missing in self._rows("SELECT * FROM closed ORDER BY place"):
+            rows = self._rows("SELECT member, parcel FROM posts WHERE place = ? ORDER BY member", place)
             parcels = {member: Parcel.from_bytes(raw) for member, raw in rows}
             said = {int(member): why for member, why in json.loads(missing).items()}
             closed.append(Closed(place >> 16, place & 0xFFFF, parcels, said))
@@ -84,20 +122,36 @@ class Memory:
 
     def close_round(self, closed: Closed) -> None:
         """Before anybody is shown it."""
-        place = closed.stage << 16 | closed.round
-        run = self._connection.execute
-        run("BEGIN IMMEDIATE")
-        run("INSERT INTO closed VALUES (?, ?)", (place, json.dumps(dict(closed.missing))))
-        self._connection.executemany(
-            "INSERT INTO posts VALUES (?, ?, ?)",
-            [(place, member, parcel.to_bytes()) for member, parcel in closed.parcels.items()],
-        )
-        run("COMMIT")
+        place = _number(closed)
+        with self._transaction() as run:
+            run("INSERT INTO closed VALUES (?, ?)", (place, json.dumps(dict(closed.missing))))
+            for member, parcel in closed.parcels.items():
+                run("INSERT INTO posts VALUES (?, ?, ?)", (place, member, parcel.to_bytes()))
 
     def has_ended(self) -> bool:
-        """Whether everybody has what it needs."""
-        return self._connection.execute("SELECT 1 FROM ended").fetchone() is not None
+        """Whether the run is over. Who missed the end may still come for it: see `served`."""
+        return bool(self._rows("SELECT 1 FROM ended"))
 
-    def end(self) -> None:
-        """Everybody has what it needs."""
-        self._connection.execute("INSERT OR IGNORE INTO ended VALUES (1)")
+    def served(self) -> set[int]:
+        """Who has all that it needs, or left, as far as the relay knew when the run ended."""
+        return {member for (member,) in self._rows("SELECT member FROM served")}
+
+    def end(self, served: Iterable[int], heard: Sequence[Closed]) -> None:
+        """The run is over. The sealed boxes of rounds that nobody needs to hear again are dropped."""
+        with self._transaction() as run:
+            run("INSERT OR IGNORE INTO ended VALUES (1)")
+            for member in served:
+                run("INSERT OR IGNORE INTO served VALUES (?)", (member,))
+            for closed in heard:
+                for member, parcel in closed.parcels.items():
+                    if parcel.boxes:
+                        run(
+                            "UPDATE posts SET parcel = ? WHERE place = ? AND member = ?",
+                            (Parcel(parcel.envelope, {}).to_bytes(), _number(closed), member),
+                        )
+        with self._translated():
+            forget_log(self._connection, self._path)
+
+
+def _number(closed: Closed) -> int:
+    return closed.stage << 16 | closed.round

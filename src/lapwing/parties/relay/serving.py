@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,12 @@ from lapwing.errors import BadParameter, BadValue, Unavailable
 from lapwing.parties.identity import Keys
 from lapwing.parties.messages.frames import Kind
 from lapwing.parties.messages.progress import Watch, nobody_watches
-from lapwing.parties.messages.table import Table, where
+from lapwing.parties.messages.table import Table
 from lapwing.parties.relay.conducting import Relay
+from lapwing.parties.relay.door import Door
 from lapwing.parties.relay.peer import Peer
 
-_HANDSHAKE_SECONDS = 10.0
-_BUFFER = 1 << 20
-_SHUTDOWN_SECONDS = 1.0
 Make = Callable[..., Relay]
-Meet = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 def serve(
@@ -35,7 +31,11 @@ def serve(
     ready: Callable[[], None] = lambda: None,
     make: Make = Relay,
 ) -> None:
-    """Be the relay of one run, until it is over. `listen` is for hosts behind another address."""
+    """Be the relay of one run, until it is over. `listen` is for hosts behind another address.
+
+    After the end, it shows the end again to those who missed it, for as long as a round; if all have it, it
+    does nothing.
+    """
     if keys.card.der != table.host.der:
         raise BadParameter("host", f"these are {keys.name}'s keys, but {table.host.name} is the host")
     with asyncio.Runner() as runner:
@@ -86,67 +86,60 @@ def serving(
         yield
     except (KeyboardInterrupt, SystemExit):
         raise  # at once; the thread ends with the process
-    except BaseException:
+    except BaseException as error:
         for loop, relay in conducted:
             with suppress(RuntimeError):  # its loop is closed: it is over
                 loop.call_soon_threadsafe(relay.give_up)
         thread.join()
+        _blame(failed, error)
         raise
     thread.join()
     if failed:
         raise failed[0]
 
 
+def _blame(failed: list[BaseException], error: BaseException) -> None:
+    """A relay that failed is why it could not be reached."""
+    if failed and isinstance(error, Unavailable):
+        raise failed[0] from error
+
+
 async def _serve(relay: Relay, keys: Keys, listen: str, ready: Callable[[], None]) -> None:
-    meetings: set[asyncio.Task[None]] = set()
     members = {card.der: i for i, card in enumerate(relay.table.cards)}
 
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        meetings.add(task)
-        try:
-            await _meet(relay, members, reader, writer)
-        finally:
-            meetings.discard(task)
+    async def meet(
+        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_known: Callable[[], None]
+    ) -> None:
+        await _meet(relay, members, reader, writer, is_known)
 
+    asyncio.get_running_loop().set_exception_handler(_quietly)
     try:
-        if relay.memory.has_ended():
+        if relay.is_through:
             ready()
             return
-        server = await _listening(meet, listen, keys.tls(trusting=relay.table.cards, server=True))
+        door = Door(keys.tls(trusting=relay.table.cards, server=True), meet)
+        await door.open(listen)
         try:
             ready()
             await relay.conduct()
         finally:
-            server.close()
-            if meetings:  # members close their side when they have read the end; who hangs is cut off
-                await asyncio.wait(meetings, timeout=_SHUTDOWN_SECONDS)
-            for task in list(meetings):
-                task.cancel()
-            await asyncio.gather(*meetings, return_exceptions=True)
+            await door.close()
     finally:
         relay.memory.close()
 
 
-async def _listening(meet: Meet, listen: str, context: ssl.SSLContext) -> asyncio.Server:
-    host, port = where(listen)
-    try:
-        return await asyncio.start_server(
-            meet,
-            host,
-            port,
-            ssl=context,
-            limit=_BUFFER,
-            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
-            ssl_shutdown_timeout=_SHUTDOWN_SECONDS,
-        )
-    except OSError as error:
-        raise Unavailable(f"the relay cannot listen at {listen}: {error.strerror}") from error
+def _quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What goes wrong on a connection is nothing to fill a terminal with; anybody can make it happen."""
+    if not isinstance(context.get("exception"), OSError):
+        loop.default_exception_handler(context)
 
 
 async def _meet(
-    relay: Relay, members: dict[bytes, int], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    relay: Relay,
+    members: dict[bytes, int],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    is_known: Callable[[], None],
 ) -> None:
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
     try:
@@ -154,26 +147,24 @@ async def _meet(
             return
         peer = Peer(members[shown], reader, writer)
         try:
-            await _talk(relay, peer)
+            await _talk(relay, peer, is_known)
         except (OSError, EOFError):
             relay.depart(peer)
         await peer.drain()
-    except asyncio.CancelledError:
-        writer.transport.abort()
-        raise
     finally:
         writer.close()
         with suppress(OSError, asyncio.CancelledError):
             await writer.wait_closed()
 
 
-async def _talk(relay: Relay, peer: Peer) -> None:
+async def _talk(relay: Relay, peer: Peer, is_known: Callable[[], None]) -> None:
     """Until the connection ends, or what cannot be is sent over it."""
     try:
         kind, payload = await peer.receive(largest=relay.largest)
         if kind is not Kind.HELLO:
             raise BadValue("a connection must begin with a greeting")
         relay.arrive(peer, payload)
+        is_known()
     except BadValue as error:  # such as a wrong number of the run: nothing that the run has to know of
         relay.turn_away(peer, str(error))
         return

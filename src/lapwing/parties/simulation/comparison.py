@@ -59,7 +59,7 @@ def compare(
             jobs.append(("size", "local", n, partial(local_model_error, e, n, repetitions=runs)))
     for m in members:
         jobs += [
-            ("members", "shared", m, partial(shared, people, m, (m - 1) // 2)),
+            ("members", "shared", m, partial(shared, people, m, max((m - 1) // 2, 1))),
             ("members", "alone", m, partial(shared, people, m, m - 1)),
         ]
     found: dict[str, dict[str, list[tuple[int, float]]]] = {"size": {}, "members": {}}

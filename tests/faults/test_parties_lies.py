@@ -1,0 +1,316 @@
+"""A relay with the right certificate that lies, slams the door or fails; and members with odd cards."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lapwing.errors import Aborted, Unavailable
+from lapwing.parties.journal import Journal
+from lapwing.parties.member import playing, take_part
+from lapwing.parties.member.line import Line
+from lapwing.parties.messages.frames import HEADER, Kind, frame, read_header, words
+from lapwing.parties.messages.greeting import Greeting
+from lapwing.parties.messages.notice import Notice
+from lapwing.parties.messages.parcel import Delivery, Parcel
+from lapwing.parties.messages.progress import Progress
+from lapwing.parties.messages.table import where
+from lapwing.parties.protocols import Opened
+from lapwing.parties.seat import Seat
+from lapwing.parties.transcript import Transcript
+from support.parties import Flock, flock
+
+
+class Talk:
+    """The lying relay's side of one connection."""
+
+    def __init__(self, line: ssl.SSLSocket) -> None:
+        self._line = line
+
+    def read(self) -> tuple[Kind, bytes]:
+        kind, length = read_header(self._exactly(HEADER.size), largest=1 << 30)
+        return kind, self._exactly(length)
+
+    def _exactly(self, length: int) -> bytes:
+        got = b""
+        while len(got) < length:
+            piece = self._line.recv(length - len(got))
+            if not piece:
+                raise EOFError
+            got += piece
+        return got
+
+    def say(self, parts: list[bytes]) -> None:
+        self._line.sendall(b"".join(parts))
+
+
+Lie = Callable[[Talk], None]
+
+
+@contextmanager
+def lying(group: Flock, lie: Lie) -> Iterator[list[float]]:
+    """Shows the host's certificate, then does as it is told; gives the times of all connections."""
+    context = group.keys[0].tls(trusting=group.table.cards, server=True)
+    server = socket.create_server(where(group.table.address))
+    times: list[float] = []
+
+    def go() -> None:
+        while True:
+            try:
+                plain, _ = server.accept()
+            except OSError:
+                return
+            times.append(time.monotonic())
+            plain.settimeout(5)
+            with suppress(OSError, EOFError), context.wrap_socket(plain, server_side=True) as line:
+                lie(Talk(line))
+
+    thread = threading.Thread(target=go, daemon=True)
+    thread.start()
+    try:
+        yield times
+    finally:
+        with suppress(OSError):
+            server.shutdown(socket.SHUT_RDWR)
+        server.close()
+        thread.join(5)
+
+
+class South:
+    """An honest member, and whether it was charged."""
+
+    def __init__(self, group: Flock, watch: Callable[[Progress], None] | None = None) -> None:
+        self.group = group
+        self.watch = watch
+        self.charged: list[int] = []
+        self.takes = 0.0
+
+    def contribute(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+        del earlier
+        self.charged.append(stage)
+        time.sleep(self.takes)
+        return np.full(self.group.table.length, 5, dtype=np.int64)
+
+    def play(self) -> None:
+        group = self.group
+        take_part(
+            group.table,
+            1,
+            group.keys[1],
+            folder=group.folder(1),
+            contribute=self.contribute,
+            watch=self.watch,
+        )
+
+    def shown(self) -> Transcript:
+        return Transcript.read(self.group.transcript(1))
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Flock:
+    return flock(tmp_path, lobby=1.0, deadline=1.0)
+
+
+def greetings(group: Flock, *members: int) -> list[list[object]]:
+    return [Greeting.fresh(group.table.run_id, i, group.keys[i]).to_json() for i in members]
+
+
+def open_run(group: Flock, talk: Talk) -> None:
+    """As an honest relay begins."""
+    talk.read()
+    talk.say(words(Kind.BEGIN, greetings=greetings(group, 0, 1, 2)))
+
+
+def begin(group: Flock, talk: Talk) -> Parcel:
+    """The same, and the member's first post."""
+    open_run(group, talk)
+    _, post = talk.read()
+    return Parcel.from_bytes(post)
+
+
+class TestTheBeginning:
+    """No relay can say alone that a run has begun: that would cost a member its charge."""
+
+    def begun_with(self, group: Flock, said: object) -> str:
+        def lie(talk: Talk) -> None:
+            talk.read()
+            talk.say(words(Kind.BEGIN, members=[0, 1, 2], greetings=said))
+            talk.read()
+
+        south = South(group)
+        with lying(group, lie), pytest.raises(Aborted, match="nothing was charged") as aborted:
+            south.play()
+        assert south.charged == []
+        assert not aborted.value.was_charged
+        return str(aborted.value)
+
+    def test_needs_greetings_of_enough_members(self, group: Flock) -> None:
+        assert "not that enough members have come" in self.begun_with(group, greetings(group, 0, 1))
+
+    @pytest.mark.parametrize("said", [None, [], {}, "all"])
+    def test_needs_greetings(self, group: Flock, said: object) -> None:
+        self.begun_with(group, said)
+
+    def test_needs_greetings_of_this_run(self, group: Flock) -> None:
+        assert "no member has signed" in self.begun_with(group, greetings(group.run(2), 0, 1, 2))
+
+    def test_needs_greetings_that_are_signed(self, group: Flock) -> None:
+        forged = [[0, *greetings(group, 2)[0][1:]], *greetings(group, 1, 2)]
+        assert "no member has signed" in self.begun_with(group, forged)
+        assert "not of the right form" in self.begun_with(group, [["0", 1]])
+
+    def test_a_member_counts_once(self, group: Flock) -> None:
+        assert "enough" in self.begun_with(group, greetings(group, 0, 0, 0))
+
+
+def test_what_a_relay_says_of_others_is_never_signed_by_a_member(group: Flock) -> None:
+    lies = {0: "left: its director admits that it sold the rows", 2: "is bankrupt"}
+    signed: list[bytes] = []
+
+    def lie(talk: Talk) -> None:
+        parcel = begin(group, talk)
+        talk.say(frame(Kind.CLOSED, *Delivery(0, 0, [(parcel.envelope, None)], lies).to_parts()))
+        signed.append(talk.read()[1])
+
+    south = South(group)
+    with lying(group, lie), pytest.raises(Aborted) as aborted:
+        south.play()
+    assert "the relay says: east is bankrupt" in str(aborted.value)
+    [notice] = south.shown().notices
+    assert notice.is_signed_by(group.table.cards[1])
+    assert b"bankrupt" not in signed[0]
+    assert "director" not in notice.why
+    assert "north, east" in notice.why  # names are its own finding: they were not in the round
+
+
+def test_whether_it_was_charged_a_member_says_itself(group: Flock) -> None:
+    def lie(talk: Talk) -> None:
+        begin(group, talk)
+        talk.say(words(Kind.END, why="nothing was charged", missing=["east"]))
+        talk.read()
+
+    south = South(group)
+    with lying(group, lie), pytest.raises(Aborted) as aborted:
+        south.play()
+    assert south.charged == [0]
+    assert aborted.value.was_charged
+    assert str(aborted.value).startswith("the relay says: nothing was charged (east). Nothing was opened;")
+
+
+def test_after_a_cut_a_member_waits_longer_each_time(group: Flock) -> None:
+    short = replace(group, table=replace(group.table, lobby_seconds=0.5))
+    with lying(group, lambda talk: None) as times, pytest.raises(Unavailable):
+        South(short).play()
+    assert 3 <= len(times) <= 12
+
+
+def test_a_relay_that_begins_and_cuts_again_and_again_is_not_flooded(group: Flock) -> None:
+    south = South(replace(group, table=replace(group.table, round_seconds=0.5)))
+    with lying(group, lambda talk: open_run(group, talk)) as times, pytest.raises(Unavailable):
+        south.play()
+    assert south.charged == [0]
+    assert 3 <= len(times) <= 12
+
+
+@pytest.mark.parametrize("error", [OSError(32, "Broken pipe"), ValueError("I/O operation on closed file")])
+def test_whoever_watches_cannot_end_a_run(group: Flock, error: Exception) -> None:
+    events: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        events.append(progress.kind)
+        raise error
+
+    def lie(talk: Talk) -> None:
+        begin(group, talk)
+        talk.say(words(Kind.END, why="enough", missing=[]))
+        talk.read()
+
+    with lying(group, lie), pytest.raises(Aborted, match="enough"):
+        South(group, watch).play()
+    assert "begun" in events
+    assert "round" in events
+
+
+class TestAnUnexpectedError:
+    """After the charge: the others hear of it, the journal has the end, the member is told plainly."""
+
+    def test_is_an_end_like_others(self, group: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
+        heard: list[Kind] = []
+
+        def lie(talk: Talk) -> None:
+            open_run(group, talk)
+            while True:
+                heard.append(talk.read()[0])
+
+        def post(_: object) -> Parcel:
+            raise TypeError("SECRET")
+
+        south = South(group)
+        with monkeypatch.context() as patch, lying(group, lie):
+            patch.setattr(Seat, "post", post)
+            with pytest.raises(Aborted, match="an error of its own, TypeError") as aborted:
+                south.play()
+            assert "stays charged" in str(aborted.value)
+        assert heard == [Kind.NOTICE]
+        assert "SECRET" not in group.transcript(1).read_text()
+        with pytest.raises(Aborted, match="an error of its own"):  # by the journal: nobody is asked
+            south.play()
+        assert south.charged == [0]
+
+    def test_before_the_charge_ends_nothing(self, group: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
+        def broken(*_: object) -> None:
+            raise TypeError
+
+        monkeypatch.setattr(Line, "enter", broken)
+        with pytest.raises(TypeError):
+            South(group).play()
+        with Journal(group.journal(1), group.table, 1) as journal:
+            assert journal.outcome() is None
+
+
+@pytest.mark.parametrize("broken", [(Journal, "finish"), (Transcript, "write")])
+def test_what_fails_while_giving_up_does_not_hide_why(
+    group: Flock, monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise Unavailable("no space left")
+
+    def contribute(*_: object) -> NDArray[np.int64]:
+        raise OSError(24, "Too many open files")
+
+    south = South(group)
+    monkeypatch.setattr(south, "contribute", contribute)
+    monkeypatch.setattr(*broken, full)
+    with lying(group, lambda talk: open_run(group, talk)), pytest.raises(OSError, match="Too many open"):
+        south.play()
+
+
+def test_who_was_slower_than_a_round_is_told_so(tmp_path: Path) -> None:
+    group = flock(tmp_path, lobby=1.0, deadline=0.1)
+
+    def lie(talk: Talk) -> None:
+        open_run(group, talk)
+        talk.say(words(Kind.END, why="south was late", missing=["south"]))
+        talk.read()
+
+    south = South(group)
+    south.takes = 0.2
+    with lying(group, lie), pytest.raises(Aborted, match="a longer deadline"):
+        south.play()
+    assert "deadline" not in (south.shown().stopped or "")
+
+
+def test_a_notice_is_within_its_length(group: Flock) -> None:
+    """Also with the names of many members: what is signed can be read again."""
+    many = Notice(group.table.run_id, 0, 0, 1, playing._cut_to("x" * 1000, 300)).signed(group.keys[1])
+    assert Notice.from_json(many.to_json()) == many

@@ -18,11 +18,13 @@ from lapwing.cli import ledger as ledger_commands
 from lapwing.cli import party as party_commands
 from lapwing.cli import party_run, party_simulate, survey_answer, survey_serving
 from lapwing.cli import query as query_commands
+from lapwing.cli import stream as stream_commands
 from lapwing.cli import survey as survey_commands
 from lapwing.cli.budget import budget
 from lapwing.cli.example import example
 from lapwing.cli.init import init
-from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
+from lapwing.cli.train import train
+from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, MissingExtra, OverBudget, Tampered
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
 NOT_WHAT_IT_WAS = "this is not what it was:"
@@ -79,7 +81,7 @@ def explain(
 
 @app.command()
 def demo() -> None:
-    """Show private SQL, a survey, a joint count and mechanisms on invented data, with lifetime budgets."""
+    """Show private SQL, a survey, a joint count, models and mechanisms, with lifetime budgets."""
     from lapwing.cli import demo as demo_story  # noqa: PLC0415
     from lapwing.cli.demo_party import tell_party  # noqa: PLC0415
     from lapwing.cli.demo_query import tell_query  # noqa: PLC0415
@@ -90,6 +92,12 @@ def demo() -> None:
     print()
     tell_survey()
     tell_party()
+    try:
+        from lapwing.cli.demo_train import tell_train  # noqa: PLC0415
+
+        tell_train()
+    except MissingExtra as missing:
+        print(f"\n{missing}")
     print()
     show_demo(demo_story.tell())
 
@@ -104,9 +112,11 @@ for command in (
     query_commands.dropped,
     query_commands.looked,
     budget,
+    train,
 ):
     app.command()(command)
 app.add_typer(ledger_commands.app, name="ledger")
+app.add_typer(stream_commands.app, name="stream")
 for of_survey in (
     survey_serving.invite,
     survey_serving.serve,

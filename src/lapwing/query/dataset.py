@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import getpass
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -243,12 +243,12 @@ class Dataset:
             self._reader.close()
             self._reader = None
 
-    def prepare(self, progress: Progress | None = None) -> None:
+    def prepare(self, progress: Progress | None = None, *, today: date | None = None) -> None:
         """Store the rank of every row, so that answers are fast, and register who is in that copy.
 
         Between the two nothing is answered: the copy is not the one that was registered.
         """
-        today = datetime.now(UTC).date()  # one day for both: who arrives now is in a block that is open
+        today = today or datetime.now(UTC).date()  # one day for both: who arrives is in an open block
         custody.open_arrivals(self.ledger, self.policy, today)
         self._close_reader()
         key = row_key(self.ledger)

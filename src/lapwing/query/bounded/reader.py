@@ -28,11 +28,11 @@ from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.exact_rows import lay_out
 from lapwing.query.bounded.names import bounded_name, rows_name, shipped_name, with_bounded
 from lapwing.query.bounded.prepared import Prepared
-from lapwing.query.bounded.render import Statements, render, rows_where
+from lapwing.query.bounded.render import Statements, render, render_rows, rows_where
 from lapwing.query.bounded.sources import FILES, open_server, open_sources, private_tables, spelling_of
 from lapwing.query.language.kinds import Kind
 from lapwing.query.language.question import Question
-from lapwing.query.language.relation import RANK, UNIT, Scan, public_scans_of, scans_of
+from lapwing.query.language.relation import RANK, UNIT, Relation, Scan, public_scans_of, scans_of
 from lapwing.query.policies.policy import Policy, Table
 
 
@@ -93,8 +93,7 @@ class Reader:
 
     def exact(self, question: Question) -> list[Exact]:
         """What the mechanisms get. Private: charge first."""
-        for scan in public_scans_of(question.source):
-            self.engine.ship(shipped_name(scan), self.public[scan.table].shipped(scan))
+        self._ship(question.source)
         statements = self.statements(question)
         own = dict(self._of_its_own(scan) for scan in scans_of(question.source) if scan.where is not None)
         found = []
@@ -104,6 +103,19 @@ class Reader:
             needed = bool(question.sums) or not is_declared(question, grouping)
             found.append(lay_out(question, grouping, self._run(sums, own) if needed else None, spectra))
         return found
+
+    def rows(self, relation: Relation) -> pa.Table:
+        """Bounded rows themselves (see `render_rows`), with blocks if there are any. Private: charge first.
+
+        That a unit's rows meet within one block only changes nothing where a unit is in one block.
+        """
+        self._ship(relation)
+        sliced = self.policy.blocks is not None
+        return self._run(render_rows(relation, self.scans, self.engine.spelling, by_row=sliced), {})
+
+    def _ship(self, relation: Relation) -> None:
+        for scan in public_scans_of(relation):
+            self.engine.ship(shipped_name(scan), self.public[scan.table].shipped(scan))
 
     def _of_its_own(self, scan: Scan) -> tuple[str, str]:
         """A bounded table for one question alone: its WHERE comes before its ranks."""

@@ -64,6 +64,12 @@ def render(question: Question, scans: Mapping[str, str], spelling: Spelling, *, 
     )
 
 
+def render_rows(relation: Relation, scans: Mapping[str, str], spelling: Spelling, *, by_row: bool) -> str:
+    """The rows of a private relation: units as u, columns as c0, c1, …, and with `by_row` blocks as b."""
+    own = _Renderer(scans, spelling, by_row=by_row, aliases=count())
+    return own._flat(own._select(relation, frozenset(name for name, _ in relation.columns)))
+
+
 def rows_where(scan: Scan, rows: str, spelling: Spelling) -> str:
     """The coded rows of a table (a SELECT) that a scan's own WHERE lets through."""
     assert scan.where is not None

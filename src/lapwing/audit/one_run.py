@@ -1,0 +1,132 @@
+"""A membership audit that needs one training run: who of the canaries was in it?
+
+Claim    if training is (ε, δ)-private for adding or removing a unit, `at_least` is above ε with probability
+         at most `error`.
+Because  each canary is in the data on its own fair coin. Guesses are made of the released model alone;
+         given the earlier coins, a guess is right with probability at most e^ε / (1 + e^ε), up to δ. So the
+         number of right guesses is hardly above that binomial law (Steinke, Nasr and Jagielski 2023,
+         theorem 5.2; docs/arguments/selection.md has the statement).
+Test     tests/audit/test_one_run.py, with trainers that are broken on purpose and must be caught
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import NDArray
+
+from lapwing.audit.attack import BITS
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, ball, exact, precision, settle, whole
+from lapwing.noise import bernoulli, permutation
+from lapwing.privacy.loss import checked_delta, checked_epsilon
+
+Included = NDArray[np.bool_]
+# Trains with the canaries that are included, and says of each how much the model looks as if it was.
+Train = Callable[[Included], NDArray[np.float64]]
+_FINEST = 1 << 20  # ε is found in such steps
+_LARGEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OneRun:
+    """How many guesses were right, and what ε that shows.
+
+    `error` must be above about 2 δ · canaries / guesses: with less, nothing can be shown.
+    """
+
+    claimed: Fraction
+    delta: Fraction
+    error: Fraction
+    canaries: int
+    guesses: int
+    right: int
+
+    def __post_init__(self) -> None:
+        settle(self, claimed=checked_epsilon(self.claimed, "claimed"), delta=checked_delta(self.delta))
+        settle(self, error=_checked_error(self.error))
+        canaries = whole(self.canaries, "canaries", at_least=1)
+        guesses = whole(self.guesses, "guesses", at_least=1)
+        if not 0 <= whole(self.right, "right") <= guesses <= canaries:
+            raise BadParameter("guesses", "must be at most as many as canaries, and right ones fewer still")
+
+    @property
+    def at_least(self) -> float:
+        """The true ε is at least so large, up to the stated error."""
+        if self._plausible(Fraction(0)):
+            return 0.0
+        low, high = 0, _LARGEST * _FINEST  # in steps; at `low` it is implausible
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._plausible(Fraction(middle, _FINEST)) else (middle, high)
+        return low / _FINEST
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing contradicts the claim."""
+        return self._plausible(self.claimed)
+
+    def _plausible(self, epsilon: Fraction) -> bool:
+        with precision(BITS):
+            tail = tail_of_right(self.canaries, self.guesses, self.right, epsilon, self.delta)
+            return not tail <= ball(self.error)
+
+
+def tail_of_right(canaries: int, guesses: int, right: int, epsilon: Fraction, delta: Fraction) -> arb:
+    """An upper bound on P[so many guesses or more are right] under (ε, δ), at the current precision.
+
+    β + δ · m · α with β = P[B >= v], α = max over i = 1 .. m of 2 (P[B >= v - i] - β) / i, where B is
+    binomial(guesses, e^ε / (1 + e^ε)) and v = right.
+    """
+    p = 1 / (1 + ball(-epsilon).exp())
+    beta = _at_least(guesses, p, right)
+    if not delta:
+        return beta
+    against = ball(-epsilon).exp()  # (1 - p) / p
+    term = arb.bin_uiui(guesses, right) * p**right * (1 - p) ** (guesses - right)
+    worst, sums = arb(0), arb(0)
+    for i in range(1, right + 1):  # beyond v - i = 0 the sum grows no more, and i does
+        hits = right - i + 1
+        term *= against * hits / (guesses - hits + 1)
+        sums += term
+        worst = worst.max(2 * sums / i)
+    return (beta + ball(delta) * canaries * worst).min(arb(1))
+
+
+def _at_least(trials: int, p: arb, hits: int) -> arb:
+    if not hits:
+        return arb(1)
+    return p.beta_lower(hits, trials - hits + 1, regularized=True)
+
+
+def audit_one_run(
+    train: Train, *, canaries: int, guesses: int, claimed: Number, delta: Number, error: Number
+) -> OneRun:
+    """Throw the coins, train once, and guess: the highest scores were in, the lowest were out.
+
+    Half of `guesses` are of either kind; how many is fixed beforehand. Ties are broken by chance.
+    """
+    count, number = whole(canaries, "canaries", at_least=2), whole(guesses, "guesses", at_least=2)
+    if number > count:
+        raise BadParameter("guesses", "must be at most as many as canaries")
+    settings = checked_epsilon(claimed, "claimed"), checked_delta(delta), _checked_error(error)
+    included = bernoulli(Fraction(1, 2), count)
+    scores = np.asarray(train(included.copy()), dtype=np.float64)
+    if scores.shape != (count,):
+        raise BadValue("train must give one score for each canary")
+    mixed = permutation(count)
+    order = mixed[np.argsort(np.nan_to_num(scores, nan=0.0)[mixed], kind="stable")]
+    out, into = order[: number // 2], order[count - (number - number // 2) :]
+    right = int((~included[out]).sum()) + int(included[into].sum())
+    return OneRun(*settings, count, number, right)
+
+
+def _checked_error(error: Number) -> Fraction:
+    chosen = exact(error, "error")
+    if not 0 < chosen < 1:
+        raise BadParameter("error", "must lie strictly between 0 and 1")
+    return chosen

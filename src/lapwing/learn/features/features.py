@@ -1,0 +1,265 @@
+"""All features of a training run: a public description, and what it makes of rows.
+
+Claim    everything in the description (names, bounds, classes, lengths) is known before a row is read.
+Because  it is made of a bound question's kinds and of what the caller declares.
+Test     tests/learn/features/test_features.py
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter
+from lapwing.learn.features.feature import Feature, Floats, code_of, ends_of
+from lapwing.learn.trainers.columns import Column
+from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Truth
+from lapwing.query.rows import Coded, RowQuestion, Rows
+
+_FORM = "lapwing features 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Columns to learn from, in order, and the one to be learned (none: `label` is "").
+
+    With `bias`, the matrix has one more feature that is always 1.
+    """
+
+    columns: tuple[Feature, ...]
+    label: str = ""
+    label_kind: Kind | None = None
+    bias: bool = False
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        if not names or len(set(names)) < len(names):
+            raise BadParameter("features", "must be one or more different columns")
+        if self.label in names or bool(self.label) is (self.label_kind is None):
+            raise BadParameter("label", "must be a column of its own, with its kind")
+        if self.label_kind is not None:
+            ends_of(self.label, self.label_kind)
+
+    @classmethod
+    def of(
+        cls,
+        question: RowQuestion,
+        *,
+        label: str | None,
+        missing: Mapping[str, Any] | None = None,
+        indicators: bool = True,
+        as_codes: Collection[str] = (),
+        bias: bool = False,
+    ) -> Features:
+        """Features of a question's columns.
+
+        `missing` says, by name, what a missing value counts as; None: 0, the middle. Other numbers get an
+        indicator beside them, unless `indicators` is False. (A declared value is missing where none of its
+        features is 1.) `as_codes` are columns of declared values in a natural order: one number each.
+        """
+        kinds = dict(question.columns)
+        declared = dict(missing or {})
+        unknown = ({label} if label else set()) | set(declared) | set(as_codes)
+        for name in unknown - set(kinds):
+            raise BadParameter("features", f"the question has no column {name[:60]!r}")
+        label_kind = kinds.pop(label) if label else None
+        columns = []
+        for name, kind in kinds.items():
+            as_code = name in as_codes
+            one_hot = isinstance(kind, Choice) and not as_code
+            columns.append(
+                Feature(
+                    name,
+                    kind,
+                    missing=_code(name, kind, declared.get(name)),
+                    indicator=indicators and name not in declared and not one_hot,
+                    as_code=as_code,
+                )
+            )
+        return cls(tuple(columns), label or "", label_kind, bias)
+
+    # The matrix: numbers between -1 and 1
+
+    @property
+    def names(self) -> list[str]:
+        """What the features of the matrix are called."""
+        named = [name for column in self.columns for name in column.names]
+        return [*named, "1"] if self.bias else named
+
+    @property
+    def width(self) -> int:
+        """How many features the matrix has."""
+        return len(self.names)
+
+    @property
+    def norm(self) -> float:
+        """No row of the matrix is longer (rounded up): each column's features have length at most 1."""
+        return math.nextafter(math.sqrt(len(self.columns) + self.bias), math.inf)
+
+    def matrix(self, rows: Rows) -> Floats:
+        """The features of all rows. Private."""
+        parts = [column.matrix(rows.columns[column.name]) for column in self.columns]
+        if self.bias:
+            parts.append(np.ones((len(rows), 1)))
+        return np.hstack(parts)
+
+    # The table: for trainers of ours, with what they are told about its columns
+
+    @property
+    def declared(self) -> tuple[Column, ...]:
+        """The trainers' `columns`."""
+        return tuple(one for column in self.columns for one in column.declared)
+
+    def table(self, rows: Rows) -> Floats:
+        """What trainers learn from: numbers as they are, declared values by position. Private."""
+        return np.hstack([column.table(rows.columns[column.name]) for column in self.columns])
+
+    # What is to be learned
+
+    @property
+    def class_values(self) -> tuple[str | int | bool, ...]:
+        """The classes as people call them."""
+        match self.label_kind:
+            case Choice(values):
+                return values
+            case Truth():
+                return (False, True)
+            case _:
+                raise BadParameter("label", "is a number: it has bounds, and no classes")
+
+    @property
+    def has_classes(self) -> bool:
+        """Whether the label is one of declared values."""
+        return isinstance(self.label_kind, Choice | Truth)
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """The classes as `target` gives them: positions among the declared values."""
+        return tuple(range(len(self.class_values)))
+
+    @property
+    def target_bounds(self) -> tuple[float, float]:
+        """Between which a number to be learned lies."""
+        if self.label_kind is None or self.has_classes:
+            raise BadParameter("label", "is no number: it has no bounds")
+        low, high = (float(code * _step(self.label_kind)) for code in ends_of(self.label, self.label_kind))
+        return low, high
+
+    def learnable(self, rows: Rows) -> NDArray[np.bool_]:
+        """The rows whose label is known: the others teach nothing. Private."""
+        return rows.columns[self._labelled].known
+
+    def target(self, rows: Rows) -> NDArray[Any]:
+        """Positions of classes, or numbers. Where it is unknown it is -1, or NaN. Private."""
+        column = rows.columns[self._labelled]
+        assert self.label_kind is not None
+        codes = np.clip(column.codes, *ends_of(self.label, self.label_kind))
+        if self.has_classes:
+            return np.where(column.known, codes, -1)
+        return np.where(column.known, codes * float(_step(self.label_kind)), np.nan)
+
+    @property
+    def _labelled(self) -> str:
+        if not self.label:
+            raise BadParameter("label", "is missing: nothing is to be learned")
+        return self.label
+
+    # Plain values, and the description as text
+
+    def coded(self, values: Mapping[str, Sequence[Any]]) -> Rows:
+        """Rows from plain values by column, to predict for. Each row is a unit; the label may be there."""
+        kinds = {column.name: column for column in self.columns}
+        if self.label and self.label in values:
+            assert self.label_kind is not None
+            kinds[self.label] = Feature(self.label, self.label_kind)
+        absent = [name for name in kinds if name not in values]
+        if absent or len({len(values[name]) for name in kinds}) > 1:
+            raise BadParameter("values", "must be one column for each feature, all of one length")
+        columns: dict[str, Coded] = {name: column.coded(values[name]) for name, column in kinds.items()}
+        count = len(next(iter(columns.values())).codes)
+        numbers = np.arange(count, dtype=np.int64)
+        return Rows(numbers, np.zeros(count, np.int64), columns, numbers, numbers)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values. It is public."""
+        return {
+            "form": _FORM,
+            "label": None if self.label_kind is None else [self.label, _kind_to(self.label_kind)],
+            "bias": self.bias,
+            "columns": [
+                {
+                    "name": column.name,
+                    "kind": _kind_to(column.kind),
+                    "missing": column.missing,
+                    "indicator": column.indicator,
+                    "as_code": column.as_code,
+                }
+                for column in self.columns
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, found: Any) -> Features:
+        """What `to_json` gave."""
+        try:
+            if found["form"] != _FORM:
+                raise BadParameter("features", "are of another form")
+            columns = tuple(
+                Feature(
+                    one["name"], _kind_of(one["kind"]), one["missing"], one["indicator"], one["as_code"]
+                )
+                for one in found["columns"]
+            )
+            label, kind = found["label"] or ("", None)
+            return cls(columns, label, None if kind is None else _kind_of(kind), found["bias"])
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise BadParameter("features", "cannot be read") from None
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json(), ensure_ascii=False)
+
+
+def _step(kind: Kind) -> Fraction:
+    return kind.step if isinstance(kind, Number) else Fraction(1)
+
+
+def _code(name: str, kind: Kind, value: Any) -> int | None:
+    if value is None:
+        return None
+    code = code_of(kind, value)
+    if code is None:
+        raise BadParameter("missing", f"{name[:60]!r} cannot have the value that is to stand for it")
+    return code
+
+
+def _kind_to(kind: Kind) -> list[Any]:
+    match kind:
+        case Number(step, first, last):
+            return ["number", str(step), first, last]
+        case Choice(values):
+            return ["choice", *values]
+        case Moment(seconds, first, last, start):
+            return ["moment", seconds, first, last, start]
+        case Period(months, first, last):
+            return ["period", months, first, last]
+        case Truth():
+            return ["truth"]
+        case _:
+            raise BadParameter("features", "have neither bounds nor declared values")
+
+
+def _kind_of(found: Sequence[Any]) -> Kind:
+    word, *rest = found
+    if word == "number":
+        return Number(Fraction(rest[0]), *map(int, rest[1:]))
+    if word == "choice":
+        return Choice(tuple(rest))
+    made: dict[str, type[Moment | Period | Truth]] = {"moment": Moment, "period": Period, "truth": Truth}
+    return made[word](*map(int, rest))

@@ -1,0 +1,158 @@
+"""Who may spend what of a stream's blocks, among several pipelines: the curator's file beside the policy.
+
+```toml
+# rides.stream.toml, beside rides.toml
+[sharing]
+rule = "equal shares"
+pipelines = ["durations", "tips"]
+```
+
+first come    whoever asks first spends. So it is without a file.
+equal shares  each pipeline has an account of its own with the stream's blocks and 1/n of ε and δ, charged
+              beside the stream's.
+unlock        of a block's budget, one part more of n may be spent with each version of the data.
+
+Claim    no rule can make the stream lose more than its own account allows.
+Because  the stream's account is charged for everything under every rule; rules only refuse more.
+Test     tests/learn/growing/test_sharing.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from lapwing.errors import BadParameter
+from lapwing.ledger import Ledger
+from lapwing.ledger.entry import checked_label
+from lapwing.privacy import Relation
+from lapwing.query import custody
+from lapwing.query.policies.policy import Policy
+from lapwing.toml.section import Section
+from lapwing.toml.text import read
+
+FIRST_COME, EQUAL_SHARES, UNLOCK = "first come", "equal shares", "unlock"
+MOST_PIPELINES, MOST_VERSIONS = 1000, 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """A rule. `pipelines` share equally; `versions` is over how many a block's budget unlocks."""
+
+    rule: str = FIRST_COME
+    pipelines: tuple[str, ...] = ()
+    versions: int = 0
+
+    def __post_init__(self) -> None:
+        if self.rule not in (FIRST_COME, EQUAL_SHARES, UNLOCK):
+            raise BadParameter("rule", f'must be "{FIRST_COME}", "{EQUAL_SHARES}" or "{UNLOCK}"')
+        if (self.rule == EQUAL_SHARES) is not bool(self.pipelines):
+            raise BadParameter("pipelines", f'are named where the rule is "{EQUAL_SHARES}"')
+        if len(set(self.pipelines)) < len(self.pipelines) or len(self.pipelines) > MOST_PIPELINES:
+            raise BadParameter("pipelines", f"must be at most {MOST_PIPELINES:,} different names")
+        if (self.rule == UNLOCK) is not bool(self.versions) or not 0 <= self.versions <= MOST_VERSIONS:
+            raise BadParameter("versions", f'1 to {MOST_VERSIONS:,}, where the rule is "{UNLOCK}"')
+
+    def unlocked(self, version: int, born: int) -> Fraction:
+        """How much of a block's budget may be spent by now: of one that arrived with version `born`."""
+        if self.rule != UNLOCK:
+            return Fraction(1)
+        return Fraction(min(max(version - born + 1, 1), self.versions), self.versions)
+
+    def __str__(self) -> str:
+        if self.rule == EQUAL_SHARES:
+            return f"{self.rule} of {', '.join(self.pipelines)}"
+        return f"{self.rule} over {self.versions} versions" if self.rule == UNLOCK else self.rule
+
+
+def sharing_file(policy: Policy) -> Path:
+    """Where the rule stands, if there is one."""
+    return policy.path.with_name(f"{policy.path.stem}.stream.toml")
+
+
+def load_sharing(policy: Policy) -> Sharing:
+    """The curator's rule; without a file, first come."""
+    path = sharing_file(policy)
+    if not path.exists():
+        return Sharing()
+    values, mistakes = read(path, what="stream file", example=path.name, draft="a text editor")
+    root = Section.of(mistakes, (), values, ("sharing",))
+    section = None if root is None else root.below("sharing", ("rule", "pipelines", "versions"))
+    if root is not None and section is None and not root.has("sharing"):
+        root.missing("sharing", f'[sharing] with rule = "{FIRST_COME}"')
+    rule, pipelines, versions = None, None, None
+    if section is not None:
+        if not section.has("rule"):
+            section.missing("rule", f'rule = "{FIRST_COME}"')
+        rule = section.one_of("rule", (FIRST_COME, EQUAL_SHARES, UNLOCK))
+        pipelines = _pipelines(section)
+        versions = section.whole("versions", least=1, most=MOST_VERSIONS)
+        if rule == EQUAL_SHARES and not section.has("pipelines"):
+            section.missing("pipelines", 'pipelines = ["durations", "tips"]')
+        if rule == UNLOCK and not section.has("versions"):
+            section.missing("versions", "versions = 10: over how many a block's budget unlocks")
+    mistakes.complain()
+    assert rule is not None
+    try:
+        return Sharing(rule, pipelines or (), versions or 0)
+    except BadParameter as error:
+        assert section is not None
+        section.wrong(error.name, error.why)
+        mistakes.complain()
+        raise
+
+
+def _pipelines(section: Section) -> tuple[str, ...] | None:
+    found = section.values.get("pipelines")
+    if found is None:
+        return None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found) or not found:
+        section.wrong("pipelines", 'must be a list of names, such as ["durations", "tips"]')
+        return None
+    checked = [section.checked("pipelines", checked_label, one) for one in found]
+    return tuple(one for one in checked if one is not None)
+
+
+def share_label(policy: Policy, pipeline: str) -> str:
+    """The account of one pipeline's share."""
+    return f"{custody.account_label(policy)}: share of {pipeline}"
+
+
+def share_of(ledger: Ledger, policy: Policy, sharing: Sharing, pipeline: str) -> str | None:
+    """The account that a pipeline's charges go to as well, opened at its first use; None: there is none.
+
+    It has the blocks that the stream's account has now.
+    """
+    if sharing.rule != EQUAL_SHARES:
+        return None
+    if pipeline not in sharing.pipelines:
+        raise BadParameter("pipeline", "has no share of this stream: ask the curator for one")
+    label, parts = share_label(policy, pipeline), len(sharing.pipelines)
+    whole = ledger.account(custody.account_label(policy))
+    epsilon, delta = whole.terms.epsilon / parts, whole.terms.delta / parts
+    if label not in {account.label for account in ledger.accounts()}:
+        ledger.open_account(
+            label,
+            epsilon=epsilon,
+            delta=delta,
+            unit=whole.unit,
+            relation=Relation.ADD_REMOVE,
+            slices=whole.slices,
+            rule=whole.rule,
+        )
+    own = ledger.account(label)
+    if (own.terms.epsilon, own.terms.delta) != (epsilon, delta):
+        raise BadParameter(
+            "pipelines", f"a share was opened as ε {float(own.terms.epsilon):g} for life: it cannot change"
+        )
+    _open_missing(ledger, label, [block.label for block in ledger.blocks(whole.label)])
+    return label
+
+
+def _open_missing(ledger: Ledger, label: str, wanted: Sequence[str]) -> None:
+    there = {block.label for block in ledger.blocks(label)}
+    missing = [name for name in wanted if name not in there and name != custody.EVERYBODY_ELSE]
+    if missing:
+        ledger.open_blocks(label, missing)

@@ -1,0 +1,239 @@
+"""Trains a torch module privately: noisy sums of clipped gradients on Poisson samples of units.
+
+Claim    what `fit` gives is private at the loss that it charges, before it reads a row.
+Because  each step adds exact discrete Gaussian noise to whole numbers that one unit moves by at most
+         `Sensitivity.distance`; the steps are fixed before the first, so that they end at the target ε; and
+         what is divided by is a public number, never the size of the sample.
+Test     tests/learn/sgd/test_trainer.py, tests/learn/sgd/test_neighbours.py, tests/learn/sgd/test_broken.py
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, whole
+from lapwing.learn.purse import Purse
+from lapwing.learn.sgd.clipped import ClippedGradients
+from lapwing.learn.sgd.iterate import Iterate, load_bytes, to_bytes
+from lapwing.learn.sgd.noise_ahead import NoiseAhead
+from lapwing.learn.sgd.price import Schedule, schedule
+from lapwing.learn.sgd.sampling import Units, pages
+from lapwing.learn.sgd.sensitivity import Sensitivity
+from lapwing.learn.sgd.tracing import LossFunction
+from lapwing.ledger import Receipt
+from lapwing.privacy import Relation
+
+Data = Tensor | NDArray[Any]
+Whole = NDArray[np.int64]
+_AT_ONCE = 1 << 20
+
+
+class PrivateTrainer:
+    """DP-SGD. Neighbours add or remove one unit.
+
+    `epsilon` and `delta` are the target; of `steps` and `noise` (in multiples of what one unit can move)
+    one is given, and the other follows. `rate` is each unit's chance to be in a step, `expected_batch` the
+    public number that sums are divided by: about rate times the units that you expect, not those there are.
+    Of a unit's rows, up to `unit_rows` are drawn in each step and added up before clipping.
+
+    `loss_fn(outputs, targets)` gives one loss for each row. `page` and `save_*` are about speed and safety:
+    units that are worked on at once, where iterates are kept, and how often.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        loss_fn: LossFunction,
+        *,
+        epsilon: Number,
+        delta: Number,
+        clip: Number,
+        rate: Number,
+        expected_batch: int,
+        purse: Purse,
+        learning_rate: float,
+        steps: int | None = None,
+        noise: Number | None = None,
+        unit_rows: int = 1,
+        optimizer: Literal["sgd", "adam"] = "sgd",
+        momentum: float = 0.0,
+        page: int = 64,
+        save_to: Path | None = None,
+        save_every: int = 0,
+    ) -> None:
+        if purse.relation is not Relation.ADD_REMOVE:
+            raise BadParameter("purse", "must pay for adding or removing a unit: so are samples priced")
+        self.module, self._loss_fn, self._purse = module, loss_fn, purse
+        self._clip, self._page, self._unit_rows = clip, page, unit_rows
+        gradients = self._gradients(module)
+        self.sensitivity = Sensitivity.of(
+            clip, parameters=gradients.size, page=page, expected_batch=expected_batch
+        )
+        self.schedule: Schedule = schedule(
+            self.sensitivity, epsilon=epsilon, delta=delta, rate=rate, steps=steps, noise=noise
+        )
+        self._batch = whole(expected_batch, "expected_batch", at_least=1)
+        self._optimizer = (optimizer, float(learning_rate), float(momentum))
+        if optimizer not in ("sgd", "adam"):
+            raise BadParameter("optimizer", "must be sgd or adam")
+        self._save_to, self._save_every = save_to, whole(save_every, "save_every")
+        if save_to is None and save_every:
+            raise BadParameter("save_to", "must say where iterates are kept")
+        self.receipt: Receipt | None = None
+
+    def fit(
+        self,
+        X: Data,  # noqa: N803 (scikit-learn's name)
+        y: Data,
+        units: NDArray[np.int64] | None = None,
+        *,
+        resume: bool = False,
+    ) -> PrivateTrainer:
+        """Charge the steps, then do them. With `resume`, from the last saved iterate: they are paid anew.
+
+        The module holds the new numbers afterwards. What fails after the charge stays charged: going on is
+        other work, under another key.
+        """
+        rows, targets = _tensor(X, "X"), _tensor(y, "y")
+        if len(rows) != len(targets):
+            raise BadValue("X and y must have as many rows")
+        people = Units(len(rows), units)
+        first = next(self.module.parameters())
+        self._gradients(self.module).rehearse(
+            rows[:0].to(first.device), targets[:0].to(first.device)
+        )  # only their form is looked at
+        begun = None
+        if resume:
+            if self._save_to is None:
+                raise BadParameter("save_to", "must say where the iterate is")
+            begun = Iterate.load(self._save_to, run=self._public())
+        done = begun.step if begun else 0
+        if done >= self.schedule.steps:
+            raise BadParameter("resume", "all steps were done: there is nothing to go on with")
+        paid = self._purse.pay(
+            self.schedule.loss(done=done),
+            lambda: self._train(rows, targets, people, begun),
+            mechanism="dp-sgd",
+            parameters={**self._public(), "from step": done},
+        )
+        load_bytes(self.module, paid.result)
+        self.receipt = paid.receipt
+        return self
+
+    def _train(self, rows: Tensor, targets: Tensor, people: Units, begun: Iterate | None) -> bytes:
+        module = copy.deepcopy(self.module)
+        if begun is not None:
+            load_bytes(module, begun.model)
+        optimizer = self._make_optimizer(module)
+        if begun is not None:
+            optimizer.load_state_dict(begun.optimizer)
+        gradients = self._gradients(module)
+        gradients.rehearse(rows[:0].to(_device(module)), targets[:0].to(_device(module)))
+        mechanism = self.schedule.sensitivity.mechanism(self.schedule.noise)
+        first = begun.step if begun else 0
+        with NoiseAhead(mechanism, self.schedule.steps - first) as noise:
+            for step in range(first, self.schedule.steps):
+                whole_sum = self._sum(gradients, rows, targets, people)
+                self._update(module, optimizer, noise.added_to(whole_sum))
+                if self._save_every and (step + 1) % self._save_every == 0:
+                    assert self._save_to is not None
+                    now = Iterate(step + 1, self._public(), to_bytes(module), optimizer.state_dict())
+                    now.save(self._save_to)
+        return to_bytes(module)
+
+    def _sum(self, gradients: ClippedGradients, rows: Tensor, targets: Tensor, people: Units) -> Whole:
+        """One step's sum on the public grid, of a fresh sample. Private: it gets noise next."""
+        sampled = people.sample(self.schedule.rate, self._unit_rows)
+        single = len(sampled) <= self.sensitivity.single_up_to
+        sums = gradients.empty(single=single)
+        for number, page in enumerate(pages(sampled, self._page)):
+            places = torch.from_numpy(page.reshape(-1))
+            present = places >= 0
+            x, y = _gathered(rows, places, present), _gathered(targets, places, present)
+            device = sums.device
+            gradients.add_page(x.to(device), y.to(device), present.to(device), sums, is_first=not number)
+        return on_grid(sums, self.sensitivity)
+
+    def _update(self, module: nn.Module, optimizer: torch.optim.Optimizer, noisy: Whole) -> None:
+        # From here on everything is made of released numbers.
+        numbers, share = torch.from_numpy(noisy), float(self.sensitivity.step) / self._batch
+        trained = [value for value in module.parameters() if value.requires_grad]
+        parts = torch.split(numbers, [value.numel() for value in trained])
+        for value, part in zip(trained, parts, strict=True):
+            value.grad = part.view_as(value).to(device=value.device, dtype=value.dtype).mul_(share)
+        optimizer.step()
+
+    def _gradients(self, module: nn.Module) -> ClippedGradients:
+        return ClippedGradients(
+            module, self._loss_fn, clip=self._clip, page=self._page, unit_rows=self._unit_rows
+        )
+
+    def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
+        name, rate, momentum = self._optimizer
+        trained = [value for value in module.parameters() if value.requires_grad]
+        if name == "adam":
+            return torch.optim.Adam(trained, lr=rate)
+        return torch.optim.SGD(trained, lr=rate, momentum=momentum)
+
+    def _public(self) -> dict[str, str]:
+        """What the run is, in words: nothing in here depends on data."""
+        plan, name = self.schedule, type(self.module).__name__
+        optimizer, learning_rate, momentum = self._optimizer
+        return {
+            "module": f"{name} of {plan.sensitivity.parameters} numbers",
+            "clip": str(plan.sensitivity.clip),
+            "rate": str(plan.rate),
+            "noise": str(plan.noise),
+            "steps": str(plan.steps),
+            "expected batch": str(self._batch),
+            "unit rows": str(self._unit_rows),
+            "page": str(self._page),
+            "optimizer": f"{optimizer}, rate {learning_rate}, momentum {momentum}",
+        }
+
+    def __repr__(self) -> str:
+        plan = self.schedule
+        return f"PrivateTrainer({plan.steps} steps, rate {plan.rate}, noise {plan.noise})"
+
+
+def on_grid(sums: Tensor, sensitivity: Sensitivity) -> Whole:
+    """A float sum as whole numbers of steps. The step is a power of two: only `round` rounds."""
+    found = torch.empty(sums.shape, dtype=torch.int64)
+    for lot, into in zip(torch.split(sums, _AT_ONCE), torch.split(found, _AT_ONCE), strict=True):
+        into.copy_(lot.double().mul_(float(1 / sensitivity.step)).round_())
+    return found.numpy()
+
+
+def _gathered(values: Tensor, places: Tensor, present: Tensor) -> Tensor:
+    """The rows at these places; zeros where nobody is."""
+    found = values.new_zeros((len(places), *values.shape[1:]))
+    found[present] = values[places[present]]
+    return found
+
+
+def _device(module: nn.Module) -> torch.device:
+    return next(module.parameters()).device
+
+
+def _tensor(data: Data, name: str) -> Tensor:
+    if isinstance(data, Tensor):
+        found = data.detach()
+    elif isinstance(data, np.ndarray) and data.dtype.kind in "iufb":
+        found = torch.from_numpy(data)
+    else:
+        raise BadParameter(
+            name,
+            "must be an array or a tensor of all rows. Batches are drawn here, each unit on its own coin: "
+            "shuffled batches of a loader have another price",
+        )
+    if not found.ndim:
+        raise BadParameter(name, "must have a row for each row of a unit")
+    return found

@@ -1,0 +1,223 @@
+"""What the columns of a table hold, as declared: bounds, categories and edges never come from data.
+
+Claim    a row becomes whole numbers by itself: no other row, and no order of rows, can change them.
+Because  every step is one rounded operation on one element, or a look into a public table.
+Test     tests/learn/trainers/test_columns.py
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter, BadValue
+from lapwing.exact import Number, exact, positive, settle
+
+Wholes = NDArray[np.int64]
+ONE = 1 << 12  # steps from 0 to 1
+UNKNOWN = -1
+_MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Real:
+    """A number between declared bounds. What lies outside is moved to the nearer one; NaN to the middle."""
+
+    low: Fraction
+    high: Fraction
+
+    def __init__(self, low: Number, high: Number) -> None:
+        settle(self, low=exact(low, "low"), high=exact(high, "high"))
+        if not self.low < self.high or not math.isfinite(float(self.high) - float(self.low)):
+            raise BadParameter("low", "must be below high")
+
+    @property
+    def width(self) -> int:
+        """How many features it becomes."""
+        return 1
+
+    def features(self, values: NDArray[Any]) -> Wholes:
+        """From -1 to 1, in steps of 1 / ONE."""
+        low, high = float(self.low), float(self.high)
+        middle, half = (low + high) / 2, (high - low) / 2
+        at = (np.clip(_numbers(values), low, high) - middle) / half
+        placed = np.rint(np.where(np.isnan(at), 0.0, at) * ONE).astype(np.int64)
+        bounded: Wholes = np.clip(placed, -ONE, ONE)
+        return bounded[:, None]
+
+    def value(self, feature: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Back from -1 … 1 to the column's own scale."""
+        low, high = float(self.low), float(self.high)
+        return (low + high) / 2 + feature * ((high - low) / 2)
+
+
+class _Coded:
+    """A column with finitely many values: one feature each, of which one is 1."""
+
+    __slots__ = ()
+    width: int
+
+    def codes(self, values: NDArray[Any]) -> Wholes:
+        """The number of each value; `UNKNOWN` if it was not declared."""
+        raise NotImplementedError
+
+    def features(self, values: NDArray[Any]) -> Wholes:
+        """One column for each value, in steps of 1 / ONE. An unknown value is 0 in all."""
+        codes = self.codes(values)
+        return np.where(codes[:, None] == np.arange(self.width), ONE, 0).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Category(_Coded):
+    """One of the declared values (texts or numbers). Any other counts as missing."""
+
+    values: tuple[Hashable, ...]
+
+    def __init__(self, values: Sequence[Hashable]) -> None:
+        if isinstance(values, str) or not 1 <= len(tuple(values)) <= _MOST_VALUES:
+            raise BadParameter("values", f"must be 1 to {_MOST_VALUES} values")
+        plain = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
+        if len(set(plain)) < len(plain):
+            raise BadParameter("values", "must name each value once")
+        object.__setattr__(self, "values", plain)
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """How many features it becomes."""
+        return len(self.values)
+
+    def codes(self, values: NDArray[Any]) -> Wholes:
+        """The position of each value among the declared ones."""
+        place = {value: at for at, value in enumerate(self.values)}
+        return np.array([_found(place, value) for value in values.tolist()], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Binned(_Coded):
+    """A number by the interval it lies in: below the first edge, from there to the second, ..."""
+
+    edges: tuple[float, ...]
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        rising = tuple(float(exact(edge, "edges")) for edge in edges)
+        if not rising or len(rising) >= _MOST_VALUES or any(a >= b for a, b in pairwise(rising)):
+            raise BadParameter("edges", "must rise: one or more numbers, each above the one before")
+        object.__setattr__(self, "edges", rising)
+
+    @property
+    def width(self) -> int:  # type: ignore[override]
+        """How many features it becomes."""
+        return len(self.edges) + 1
+
+    def codes(self, values: NDArray[Any]) -> Wholes:
+        """The number of the interval."""
+        numbers = _numbers(values)
+        placed = np.searchsorted(np.array(self.edges), numbers, side="right").astype(np.int64)
+        return np.where(np.isnan(numbers), UNKNOWN, placed)
+
+
+Column = Real | Category | Binned
+
+
+def _found(place: dict[Hashable, int], value: object) -> int:
+    try:
+        return place.get(value, UNKNOWN)
+    except TypeError:  # a list in a cell
+        return UNKNOWN
+
+
+def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
+    """As floats, each by itself. What is no number is NaN: an error would tell that it is there."""
+    if values.dtype.kind in "iufb":
+        return values.astype(np.float64)
+    return np.array([_number(value) for value in values.tolist()], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return math.nan
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def table_of(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
+    """A table with one row for each record. Only its form is looked at."""
+    if hasattr(X, "toarray"):
+        raise TypeError("sparse input is not supported: give a dense table")
+    table = np.asarray(X)
+    if table.dtype.kind == "c":
+        raise BadValue("Complex data not supported: X must hold numbers or texts")
+    if table.ndim != 2:
+        raise BadValue("X must have two dimensions, rows and columns. Reshape your data")
+    return table
+
+
+def columns_of(columns: Column | Sequence[Column], count: int) -> tuple[Column, ...]:
+    """One description for each column; a single one stands for all."""
+    given = (columns,) * count if isinstance(columns, Column) else tuple(columns)
+    if not given or not all(isinstance(column, Column) for column in given):
+        raise BadParameter("columns", "must be Real, Category or Binned, one for each column of X")
+    if len(given) != count:
+        raise BadParameter("columns", f"X has {count} features, but {len(given)} are described as input")
+    return given
+
+
+def coded_of(columns: Column | Sequence[Column], count: int) -> tuple[Category | Binned, ...]:
+    """The same where only finitely many values make sense."""
+    given = columns_of(columns, count)
+    coded = tuple(column for column in given if not isinstance(column, Real))
+    if len(coded) < len(given):
+        raise BadParameter("columns", "must be Category or Binned here: give edges for a Real column")
+    return coded
+
+
+def features(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
+    """All features of all rows. A column gives at most ONE² to a row's squared length."""
+    if not len(table):
+        return np.zeros((0, sum(column.width for column in columns)), dtype=np.int64)
+    return np.hstack([column.features(table[:, at]) for at, column in enumerate(columns)])
+
+
+def codes(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:
+    """The codes of all rows, one for each column."""
+    if not len(table):
+        return np.zeros((0, len(columns)), dtype=np.int64)
+    return np.column_stack([column.codes(table[:, at]) for at, column in enumerate(columns)])
+
+
+def radius_of(radius: Number) -> int:
+    """A length that people give for columns scaled to -1 … 1, in steps."""
+    return max(1, math.floor(positive(radius, "radius") * ONE))
+
+
+def classes_of(classes: Sequence[Hashable]) -> NDArray[Any]:
+    """The declared classes."""
+    if isinstance(classes, str) or len(classes) < 2 or len(set(classes)) < len(classes):
+        raise BadParameter("classes", "must be two or more different values")
+    return np.array(list(classes))
+
+
+def target_of(y: Any, rows: int) -> NDArray[Any]:
+    """What is to be learned, one value for each row. Only its form is looked at."""
+    if y is None:
+        raise BadParameter("y", "requires y to be passed, but the target y is None")
+    given = np.asarray(y)
+    if given.ndim == 2 and given.shape[1] == 1:
+        given = given[:, 0]
+    if given.shape != (rows,):
+        raise BadValue("y must have one value for each row of X")
+    return given
+
+
+def labels(classes: NDArray[Any], target: NDArray[Any]) -> Wholes:
+    """The number of each row's class. Rows of undeclared classes are `UNKNOWN`, and teach nothing."""
+    return Category(classes.tolist()).codes(target)

@@ -1,0 +1,134 @@
+"""k-means: noisy counts and sums of each cluster, a few times.
+
+Claim    without one unit, what one round releases moves by at most √(b + w²) in L2, where b bounds a
+         row's squared length and w is the weight of a count.
+Because  a unit has one row, in one cluster, which is found in whole numbers from that row alone.
+Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.exact import Number, whole
+from lapwing.learn.purse import Purse
+from lapwing.learn.trainers.columns import ONE, Column, Wholes, columns_of, features
+from lapwing.learn.trainers.pricing import Part, Run, priced
+from lapwing.learn.trainers.shape import Floats, squared
+from lapwing.learn.trainers.trainer import ClusterMixin, Model, Trainer, TransformerMixin
+from lapwing.noise import uniform_int
+
+_TRIES = 50
+
+
+class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
+    """Centres of clusters, in columns scaled to -1 … 1."""
+
+    mechanism: ClassVar[str] = "k-means"
+    learns_from_y: ClassVar[bool] = False
+    centres_: Wholes
+
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number,
+        columns: Column | Sequence[Column],
+        n_clusters: int,
+        purse: Purse,
+        rounds: int = 6,
+    ) -> None:
+        self.epsilon, self.delta, self.columns = epsilon, delta, columns
+        self.n_clusters, self.purse, self.rounds = n_clusters, purse, rounds
+
+    def fit(self, X: Any, y: Any = None, units: Any = None) -> Self:  # noqa: N803
+        """Find the centres. One row of each unit is drawn; without `units`, each row is one."""
+        return self._fit(X, None, units)
+
+    def fit_predict(self, X: Any, y: Any = None, **more: Any) -> Wholes:  # noqa: N803
+        """Fit, then the cluster of each row."""
+        return self.fit(X, **more).predict(X)
+
+    def predict(self, X: Any) -> Wholes:  # noqa: N803
+        """The number of the nearest centre of each row."""
+        return nearest(self._rows(X), self.centres_)
+
+    def transform(self, X: Any) -> Floats:  # noqa: N803
+        """Distances from all centres."""
+        away = self._rows(X)[:, None, :] - self.centres_
+        distances: Floats = np.sqrt((away * away).sum(axis=2)) / ONE
+        return distances
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Minus the sum of squared distances from the nearest centres. Not private."""
+        return -float((self.transform(X).min(axis=1) ** 2).sum())
+
+    @property
+    def cluster_centers_(self) -> Floats:
+        """The centres, in columns scaled to -1 … 1."""
+        return self.centres_ / ONE
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.centres_.shape[0])
+
+    def _rows(self, X: Any) -> Wholes:  # noqa: N803
+        table = self._table(X)
+        return features(columns_of(self.columns, table.shape[1]), table)
+
+    def _price(self, columns: int) -> Run:
+        wide = sum(column.width for column in columns_of(self.columns, columns))
+        clusters = whole(self.n_clusters, "n_clusters", at_least=1)
+        rounds = whole(self.rounds, "rounds", at_least=1)
+        reach = columns * ONE * ONE + weight_of(columns) ** 2
+        return priced(self.epsilon, self.delta, (Part(reach, clusters * (wide + 1), rounds),))
+
+    def _train(self, run: Run, table: NDArray[Any], target: Any) -> Model:
+        rows, weight = features(columns_of(self.columns, table.shape[1]), table), weight_of(table.shape[1])
+        centres = beginning(self.n_clusters, rows.shape[1])
+        for _ in range(run.parts[0].count):
+            sums = gathered(rows, centres, weight)
+            noisy = run.release(0, sums.ravel()).reshape(sums.shape)
+            counts = noisy[:, -1:] / weight
+            moved = np.rint(noisy[:, :-1] / np.maximum(counts, 1.0)).astype(np.int64)
+            # A cluster that is lost in the noise stays where it is.
+            seen = counts > 2 * float(run.sigmas[0]) / weight
+            centres = np.where(seen, np.clip(moved, -ONE, ONE), centres)
+        return {"centres": centres.tolist()}
+
+
+def weight_of(columns: int) -> int:
+    """How heavy a count is beside a row, in steps."""
+    return ONE * max(1, math.isqrt(columns)) // 2
+
+
+def beginning(clusters: int, wide: int) -> Wholes:
+    """Centres drawn in the middle half of the box, each far from the others: no row is looked at."""
+    centres = uniform_int(-ONE // 2, ONE // 2 + 1, wide)[None, :]
+    while len(centres) < clusters:
+        tried = uniform_int(-ONE // 2, ONE // 2 + 1, _TRIES * wide).reshape(_TRIES, wide)
+        apart = np.min([squared(tried - centre) for centre in centres], axis=0)
+        centres = np.vstack([centres, tried[int(apart.argmax())]])
+    return centres
+
+
+def nearest(rows: Wholes, centres: Wholes) -> Wholes:
+    """The nearest centre, exactly; of equally near ones, the first."""
+    # Whole numbers below 2^53: |c|² - 2 x·c is exact in floats.
+    distance = squared(centres) - 2 * (rows.astype(np.float64) @ centres.T.astype(np.float64))
+    found: Wholes = distance.argmin(axis=1).astype(np.int64)
+    return found
+
+
+def gathered(rows: Wholes, centres: Wholes, weight: int) -> Wholes:
+    """Of each cluster, the sum of its rows, and `weight` times their number."""
+    which = nearest(rows, centres)
+    total = np.zeros((len(centres), rows.shape[1] + 1), dtype=np.int64)
+    np.add.at(total[:, :-1], which, rows)
+    total[:, -1] = weight * np.bincount(which, minlength=len(centres))
+    return total

@@ -1,0 +1,151 @@
+"""What all trainers share: check in public, pay, train, and load the stored model.
+
+Claim    `fit` gives what is stored under its charge, and nothing else: a replay gives the same model.
+Because  training happens inside `Purse.pay`, gives canonical bytes, and the fitted attributes are read
+         from the bytes that `pay` returns.
+Test     tests/learn/trainers/test_trainer.py
+
+The scores that scikit-learn's tools show (`score`, cross-validation) are computed from rows and are not
+private: show them only for public data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter, MissingExtra
+from lapwing.exact import whole
+from lapwing.learn.purse import Paid, PublicData, Purse
+from lapwing.learn.trainers.columns import Column, table_of, target_of
+from lapwing.learn.trainers.pricing import Run
+from lapwing.learn.trainers.shape import one_row_each, units_of
+from lapwing.privacy import Loss, Relation
+
+try:
+    from sklearn.base import (  # type: ignore[import-untyped]
+        BaseEstimator,
+        ClassifierMixin,
+        ClusterMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
+except ImportError:  # pragma: no cover (an extra)
+    raise MissingExtra("learn", "Training a model") from None
+
+__all__ = [
+    "ClassifierMixin",
+    "ClusterMixin",
+    "Model",
+    "NoPurse",
+    "RegressorMixin",
+    "Trainer",
+    "TransformerMixin",
+]
+
+Model = dict[str, Any]
+
+
+class NoPurse(Purse):
+    """What is in a pickle instead of a purse: a copy elsewhere must not pay."""
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.ADD_REMOVE
+
+    def pay(
+        self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
+    ) -> Paid:
+        raise BadParameter("purse", "was left behind when this trainer was pickled: set a new one")
+
+
+class Trainer(BaseEstimator, ABC):  # type: ignore[misc]
+    """A private trainer. Parameters are only stored when it is made, and checked by `fit`."""
+
+    mechanism: ClassVar[str]
+    learns_from_y: ClassVar[bool] = True
+    epsilon: Any
+    delta: Any
+    columns: Column | Sequence[Column]
+    purse: Purse
+    n_features_in_: int
+
+    def _fit(self, X: Any, y: Any, units: Any) -> Self:  # noqa: N803
+        if not isinstance(self.purse, Purse):
+            raise BadParameter("purse", "must be a Purse: PublicData() where nobody has to pay")
+        if self.purse.relation is not Relation.ADD_REMOVE:
+            raise BadParameter("purse", "must be of accounts where neighbours add or remove a unit")
+        table = table_of(X)
+        target = target_of(y, len(table)) if self.learns_from_y else None
+        whose = units_of(units, len(table))
+        run = self._price(table.shape[1])
+
+        def work() -> bytes:
+            chosen = one_row_each(whose, len(table))
+            return _stored(self._train(run, table[chosen], None if target is None else target[chosen]))
+
+        paid = self.purse.pay(run.loss, work, mechanism=self.mechanism, parameters=self._settings(table))
+        self._load(paid.result)
+        validate_data(self, X, reset=True, skip_check_array=True)
+        self.receipt_ = paid.receipt
+        return self
+
+    def price(self, n_features: int) -> Loss:
+        """What `fit` would cost for a table of so many columns. Looking is free."""
+        return self._price(whole(n_features, "n_features", at_least=1)).loss
+
+    @abstractmethod
+    def _price(self, columns: int) -> Run:
+        """The releases of a fit, from public parameters alone. Raises `BadParameter`."""
+
+    @abstractmethod
+    def _train(self, run: Run, table: NDArray[Any], target: Any) -> Model:
+        """The model as plain numbers, made of releases of the run. One row is one unit. Must not fail."""
+
+    def _load(self, stored: bytes) -> None:
+        """Set the fitted attributes."""
+        for name, value in json.loads(stored).items():
+            setattr(self, f"{name}_", np.array(value) if isinstance(value, list) else value)
+
+    def _settings(self, table: NDArray[Any]) -> dict[str, str | int]:
+        """Public parameters, for the receipt: the same request has the same ones."""
+        chosen = {name: value for name, value in self.get_params(deep=False).items() if name != "purse"}
+        text = repr(sorted((name, repr(value)) for name, value in chosen.items()))
+        return {
+            "epsilon": str(self.epsilon),
+            "delta": str(self.delta),
+            "columns": int(table.shape[1]),
+            "settings": hashlib.sha256(text.encode()).hexdigest(),
+        }
+
+    def _table(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """Rows to predict for."""
+        check_is_fitted(self)
+        table = table_of(X)
+        validate_data(self, X, reset=False, skip_check_array=True)
+        return table
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = dict(super().__getstate__())
+        if not isinstance(state.get("purse"), PublicData):
+            state["purse"] = NoPurse()
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        tags.non_deterministic = True
+        return tags
+
+
+def _stored(model: Model) -> bytes:
+    """One text for one model: Python writes floats so that they come back exactly."""
+    return json.dumps(model, sort_keys=True, allow_nan=False, separators=(",", ":")).encode()

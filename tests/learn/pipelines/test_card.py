@@ -1,0 +1,115 @@
+"""What a run leaves behind: a card that says what holds and what does not, a model only if accepted."""
+
+from __future__ import annotations
+
+import builtins
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lapwing.errors import BadParameter, MissingExtra
+from lapwing.learn.growing import Stream
+from lapwing.learn.pipelines import train
+from lapwing.learn.pipelines.attempt import Attempted
+from lapwing.learn.pipelines.card import card_of, card_text, listed, worst_block
+from lapwing.learn.pipelines.file import load_pipeline
+from lapwing.learn.pipelines.model import load_model, model_text
+from lapwing.learn.pipelines.outputs import log_to_mlflow, write_outputs
+from lapwing.ledger import Receipt
+
+
+def test_an_accepted_model_has_a_file_that_predicts(full: Stream, folder: Path) -> None:
+    outcome = train(full, load_pipeline(folder / "durations.toml"), folder / "runs")
+    files = write_outputs(outcome, full.policy, folder / "runs")
+    assert set(files) == {"card", "card_text", "receipts", "model", "picture"}
+    model = load_model(files["model"])
+    near, far, nothing = model.predict({"distance": [2, 12, None]})
+    assert 6 < near < 12
+    assert 25 < far < 33
+    assert near < nothing < 60
+    assert model.predict({"distance": []}) == []
+    receipts = json.loads(files["receipts"].read_text())
+    assert [one["mechanism"] for one in receipts] == ["pipeline attempt"] * len(outcome.attempts)
+
+
+def test_a_card_says_what_was_shown_and_what_was_not(full: Stream, folder: Path) -> None:
+    outcome = train(full, load_pipeline(folder / "durations.toml"), folder / "runs")
+    card = card_of(outcome, full.policy)
+    assert json.loads(json.dumps(card)) == card
+    assert card["verdict"] == "accepted"
+    assert card["data"]["unit"] == "one person in one month, with all rows of that month"
+    assert card["data"]["blocks"] == list(outcome.attempts[-1].blocks)
+    last = card["attempts"][-1]
+    assert last["bound"] <= card["validated"]["target"]
+    assert last["holds_with_probability"] > 1 - 0.05
+    text = card_text(card)
+    for part in ("ACCEPTED", "in several of them", "counts as that", "drawn anew", "ε 8", "2026-04"):
+        assert part in text
+
+
+def test_a_rejected_model_has_no_file_and_its_card_says_what_was_rejected(
+    full: Stream, folder: Path
+) -> None:
+    outcome = train(full, load_pipeline(folder / "hopeless.toml"), folder / "runs")
+    files = write_outputs(outcome, full.policy, folder / "runs")
+    assert "model" not in files
+    assert not list(folder.glob("runs/run-*/model.json"))
+    assert "lines with weights within" in files["card_text"].read_text()
+    with pytest.raises(BadParameter, match="not accepted"):
+        model_text(outcome)
+
+
+def test_where_each_person_has_one_block_the_card_says_that_this_is_all(folder: Path) -> None:
+    policy = folder / "rides.toml"
+    text = policy.read_text().replace('"person-period"', '"person"')
+    text = text.replace('by = "row"\ncolumn = "day"\nevery = "month"', 'by = "unit"\ncohorts = 4')
+    policy.write_text(text)
+    with Stream.open(policy, analyst="trainer") as stream:
+        stream.append()
+        outcome = train(stream, load_pipeline(folder / "durations.toml"), folder / "runs")
+        card = card_of(outcome, stream.policy)
+    assert outcome.attempts[0].blocks == ("3",)
+    assert outcome.attempts[-1].blocks == ("0", "1", "2", "3")
+    assert card["data"]["unit"] == "one person, with all rows"
+    assert "Each person is in one block for ever" in card_text(card)
+    assert "several of them" not in card_text(card)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"form": "lapwing model 1"}', '{"form": "other"}'])
+def test_what_is_no_model_is_said(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(BadParameter, match="model"):
+        load_model(path)
+
+
+def attempt(blocks: tuple[str, ...], epsilon: int) -> Attempted:
+    receipt = Receipt("", 0, "", b"{}")
+    return Attempted(1, blocks, Fraction(epsilon), Fraction(1, 10), None, None, receipt, False)
+
+
+def test_the_worst_block_pays_for_all_attempts_that_reach_it() -> None:
+    made = [attempt(("a",), 1), attempt(("a", "b"), 2), attempt(("b", "c"), 4)]
+    assert worst_block(made) == (Fraction(6), Fraction(1, 5))
+    assert worst_block([]) == (Fraction(0), Fraction(0))
+
+
+def test_many_blocks_are_named_by_their_ends() -> None:
+    assert listed(["a", "b"]) == "a, b"
+    assert listed([str(n) for n in range(100)]) == "0 … 99 (100)"
+
+
+def test_mlflow_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = builtins.__import__
+
+    def without(name: str, *rest: Any) -> Any:
+        if name == "mlflow":
+            raise ImportError
+        return imported(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(MissingExtra, match="mlflow"):
+        log_to_mlflow({}, {}, "nowhere")

@@ -1,0 +1,129 @@
+"""The A cases: broken trainers are caught by what catches nothing on ours (A1, shuffling: test_trainer).
+
+One step at rate 1, with a canary: a unit whose gradient is as long as may be. What comes out with and
+without the canary is told apart by one threshold; the proven lower bound on ε is Clopper-Pearson at 1e-6 on
+each side, so a sound trainer is accused wrongly with probability below 2e-6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.stats import beta
+from torch import Tensor, nn
+
+from lapwing.learn.purse import PublicData
+from lapwing.learn.sgd import PrivateTrainer
+from lapwing.learn.sgd.sampling import Units
+
+EPSILON, DELTA, TRIALS, OTHERS, BATCH = 1, Fraction(1, 10**5), 1500, 20, 20
+Whole = NDArray[np.int64]
+
+
+def product(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The gradient of a row is its input times its target."""
+    return outputs[:, 0] * targets
+
+
+def trainer_of() -> PrivateTrainer:
+    return PrivateTrainer(
+        nn.Linear(2, 1, bias=False), product, epsilon=EPSILON, delta=DELTA, clip=1, rate=1, steps=1,
+        expected_batch=BATCH, purse=PublicData(), learning_rate=1.0, page=8,
+    )  # fmt: skip
+
+
+def rows(canary: bool, length: float) -> tuple[Tensor, Tensor]:
+    x = torch.zeros(OTHERS + canary, 2)
+    x[:OTHERS, 1] = 1.0  # everybody else is the same, and beside the canary
+    if canary:
+        x[-1, 0] = length
+    return x, torch.ones(len(x))
+
+
+Release = Callable[[PrivateTrainer, Whole], float]
+
+
+def sound(trainer: PrivateTrainer, sums: Whole) -> float:
+    noisy = trainer.sensitivity.mechanism(trainer.schedule.noise).sample(sums)
+    return float(noisy[0]) * float(trainer.sensitivity.step) / BATCH
+
+
+def noise_divided_twice(trainer: PrivateTrainer, sums: Whole) -> float:
+    noise = sound(trainer, np.zeros_like(sums))
+    return float(sums[0]) * float(trainer.sensitivity.step) / BATCH + noise / BATCH
+
+
+def proven_epsilon(release: Release, *, length: float = 1.0, is_clipped: bool = True) -> float:
+    """The ε that the outcomes prove, at the threshold halfway between the two means."""
+    trainer = trainer_of()
+    found: list[list[float]] = []
+    for canary in (False, True):
+        x, y = rows(canary, length)
+        people = Units(len(x), None)
+        gradients = trainer._gradients(trainer.module)
+        sums = trainer._sum(gradients, x, y, people)
+        if not is_clipped and canary:
+            sums = sums + np.array([int(length / trainer.sensitivity.step), 0])
+        found.append([release(trainer, sums) for _ in range(TRIALS)])
+    without, with_it = np.array(found[0]), np.array(found[1])
+    middle = (np.median(without) + np.median(with_it)) / 2
+    sign = 1 if np.median(with_it) >= np.median(without) else -1
+    right = int((sign * with_it > sign * middle).sum())
+    wrong = int((sign * without > sign * middle).sum())
+    low = beta.ppf(1e-6, right, TRIALS - right + 1) if right else 0.0
+    high = beta.ppf(1 - 1e-6, wrong + 1, TRIALS - wrong) if wrong < TRIALS else 1.0
+    return math.log(max(low - float(DELTA), 1e-12) / high)
+
+
+def test_ours_stays_under_its_epsilon() -> None:
+    assert proven_epsilon(sound) < EPSILON
+    assert proven_epsilon(sound, length=1e6) < EPSILON
+
+
+def test_no_clipping_is_caught() -> None:
+    assert proven_epsilon(sound, length=1e3, is_clipped=False) > EPSILON
+
+
+def test_a4_noise_divided_by_the_batch_twice_is_caught() -> None:
+    assert proven_epsilon(noise_divided_twice) > EPSILON
+
+
+def test_a3_what_is_divided_by_is_public() -> None:
+    """Sums are divided by the expected batch: with equal sums and other sizes, the same comes out."""
+    trainer = trainer_of()
+    module = nn.Linear(2, 1, bias=False)
+    gradients: list[Tensor] = []
+
+    for size in (1, 1000):
+        x, y = torch.zeros(size, 2), torch.ones(size)
+        x[0, 0] = 0.5
+        sums = trainer._sum(trainer._gradients(module), x, y, Units(size, None))
+        trainer._update(module, torch.optim.SGD(module.parameters(), lr=0.0), sums)
+        assert module.weight.grad is not None
+        gradients.append(module.weight.grad.clone())
+    torch.testing.assert_close(gradients[0], gradients[1])
+    assert float(gradients[0][0, 0]) == pytest.approx(0.5 / BATCH)
+
+
+def test_a3_dividing_by_the_private_size_tells_it() -> None:
+    """The broken variant: a unit whose own gradient is 0 moves everybody's share, as if it had one."""
+    trainer = trainer_of()
+    x = torch.zeros(400, 2)
+    x[:, 1] = 1.0
+    x[-1] = 0.0
+    shares = []
+    for size in (400, 399):
+        sums = trainer._sum(
+            trainer._gradients(trainer.module), x[:size], torch.ones(size), Units(size, None)
+        )
+        shares.append(sums[1] / size)
+    moved_by_one = abs(shares[0] - shares[1]) * 400
+    public = trainer._sum(trainer._gradients(trainer.module), x, torch.ones(400), Units(400, None))[1]
+    assert public == pytest.approx(399 / float(trainer.sensitivity.step))
+    assert moved_by_one > 0.9 / float(trainer.sensitivity.step)  # as if it had a gradient of full length

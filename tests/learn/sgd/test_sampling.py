@@ -1,0 +1,62 @@
+"""Units are sampled each on its own coin; a unit's rows are drawn from its own."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from lapwing.errors import BadValue
+from lapwing.learn.sgd.sampling import ABSENT, Units, pages
+
+
+def test_each_unit_comes_with_the_rate_whatever_its_number_of_rows() -> None:
+    """False alarm: each count is binomial(4000, 1/4); seven standard deviations, below 1e-10 in all."""
+    units = Units(12, np.array([5, 1, 5, 5, 2, 2, 9, 5, 5, 5, 5, 5]))
+    assert len(units) == 4
+    owner = np.array([5, 1, 5, 5, 2, 2, 9, 5, 5, 5, 5, 5])
+    counts = dict.fromkeys([1, 2, 5, 9], 0)
+    sizes = set()
+    for _ in range(4000):
+        sampled = units.sample(Fraction(1, 4), 2)
+        sizes.add(len(sampled))
+        for line in sampled:
+            present = line[line != ABSENT]
+            assert len(set(present)) == len(present) == min(2, (owner == owner[line[0]]).sum())
+            assert len(set(owner[present])) == 1
+            counts[int(owner[line[0]])] += 1
+    assert sizes == {0, 1, 2, 3, 4}  # a Poisson sample has no fixed size, and may be empty
+    assert all(abs(count - 1000) < 7 * 27.4 for count in counts.values())
+
+
+def test_every_row_of_a_unit_is_drawn() -> None:
+    units = Units(5, np.array([3, 3, 3, 3, 3]))
+    drawn = {int(units.sample(Fraction(1), 1)[0, 0]) for _ in range(300)}
+    assert drawn == {0, 1, 2, 3, 4}  # one is missed with probability below 5 · 0.8^300
+
+
+def test_rows_are_units_where_nothing_else_is_said() -> None:
+    assert Units(7, None).sample(Fraction(1), 1).tolist() == [[k] for k in range(7)]
+    assert Units(7, None).sample(Fraction(1), 2).tolist() == [[k, ABSENT] for k in range(7)]
+
+
+@pytest.mark.parametrize("units", [None, np.zeros(0, dtype=np.int64)])
+def test_nobody_is_an_empty_sample(units: np.ndarray | None) -> None:
+    sampled = Units(0, units).sample(Fraction(1, 2), 3)
+    assert sampled.shape == (0, 3)
+    assert list(pages(sampled, 4)) == []
+
+
+def test_pages_have_one_shape() -> None:
+    sampled = Units(10, None).sample(Fraction(1), 1)
+    shapes = [page.shape for page in pages(sampled, 4)]
+    assert shapes == [(4, 1)] * 3
+    last = list(pages(sampled, 4))[-1]
+    assert last[:, 0].tolist() == [8, 9, ABSENT, ABSENT]
+
+
+@pytest.mark.parametrize("units", [np.array([1.0, 2.0]), np.array([1, 2, 3]), np.array([["a"], ["b"]])])
+def test_units_that_are_no_whole_numbers_are_refused(units: np.ndarray) -> None:
+    with pytest.raises(BadValue, match="whole numbers, one for each row"):
+        Units(2, units)

@@ -1,0 +1,62 @@
+"""The price of floats: bounds that hold, and what they cost."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from lapwing.errors import BadParameter
+from lapwing.learn.sgd.sensitivity import DOUBLE, SINGLE, Sensitivity, gamma
+
+
+def test_floats_cost_less_than_two_percent_and_the_grid_next_to_nothing() -> None:
+    for parameters, page, batch in ((1000, 64, 256), (400_000, 256, 256), (10**7, 64, 4096)):
+        found = Sensitivity.of(1, parameters=parameters, page=page, expected_batch=batch)
+        assert 0 < found.kappa < Fraction(2, 100)
+        assert found.distance * found.step < 1 + found.kappa + Fraction(1, 10**4)
+        assert found.distance * found.step > 1
+
+
+def test_large_batches_are_summed_in_double_precision() -> None:
+    assert Sensitivity.of(1, parameters=10, page=64, expected_batch=256).single_up_to > 256
+    assert Sensitivity.of(1, parameters=10, page=64, expected_batch=10**5).single_up_to == 0
+
+
+def test_the_step_is_a_power_of_two() -> None:
+    step = Sensitivity.of("0.3", parameters=12345, page=8, expected_batch=10).step
+    assert step.numerator == 1
+    assert step.denominator & (step.denominator - 1) == 0
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_sums_in_any_order_err_by_at_most_gamma(kind: type) -> None:
+    draws = np.random.default_rng(1)
+    roundoff = SINGLE if kind is np.float32 else DOUBLE
+    for count in (3, 30, 300):
+        values: np.ndarray = (draws.random(count) ** 9).astype(kind)
+        true = sum((Fraction(float(value)) for value in values), Fraction(0))
+        for _ in range(20):
+            total = kind(0)
+            for value in draws.permutation(values):
+                total = kind(total + value)
+            assert abs(Fraction(float(total)) - true) <= gamma(count, roundoff) * true
+
+
+@pytest.mark.parametrize("clip", [0, -1, 1e-9, 1e9, float("nan"), float("inf")])
+def test_clips_out_of_reach_are_refused(clip: float) -> None:
+    with pytest.raises(BadParameter, match="clip"):
+        Sensitivity.of(clip, parameters=10, page=8, expected_batch=10)
+
+
+def test_a_page_beyond_all_bounds_is_refused() -> None:
+    with pytest.raises(BadParameter, match="page"):
+        Sensitivity.of(1, parameters=10, page=2**53, expected_batch=10)
+
+
+def test_noise_is_a_multiple_of_what_a_unit_moves() -> None:
+    found = Sensitivity.of(1, parameters=10, page=8, expected_batch=10)
+    mechanism = found.mechanism(Fraction(3, 2))
+    assert mechanism.loss.concentrated.rho == Fraction(1, 2) / Fraction(9, 4)
+    assert mechanism.dimension == 10

@@ -1,0 +1,240 @@
+"""The trainer charges first, ends at its ε, goes on with fresh coins for fresh money, and learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lapwing.errors import BadParameter, BadValue, OverBudget, WorkEnded
+from lapwing.gate import Gate, Target
+from lapwing.learn.purse import LedgerPurse, Paid, PublicData, Purse
+from lapwing.learn.sgd import PrivateTrainer, clipped
+from lapwing.learn.sgd.iterate import to_bytes
+from lapwing.ledger import Ledger, Unit
+from lapwing.privacy import FixedRun, Loss, Relation
+from learn.sgd.made import losses
+
+DELTA = Fraction(1, 10**5)
+
+
+class Recording(Purse):
+    """Remembers what was paid."""
+
+    def __init__(self, relation: Relation = Relation.ADD_REMOVE) -> None:
+        self.paid: list[Loss] = []
+        self._relation = relation
+
+    @property
+    def relation(self) -> Relation:
+        return self._relation
+
+    def pay(
+        self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
+    ) -> Paid:
+        self.paid.append(loss)
+        return Paid(run(), None)
+
+
+def module_of() -> nn.Module:
+    torch.manual_seed(8)
+    return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
+
+
+def trainer_of(purse: Purse, module: nn.Module | None = None, **other: Any) -> PrivateTrainer:
+    chosen: dict[str, Any] = {
+        "epsilon": 1, "delta": DELTA, "clip": 1, "rate": "0.2", "expected_batch": 10, "steps": 6,
+        "learning_rate": 0.5, "page": 8, **other,
+    }  # fmt: skip
+    return PrivateTrainer(module or module_of(), losses, purse=purse, **chosen)
+
+
+_COINS = torch.Generator().manual_seed(10)
+X, Y = torch.randn(50, 4, generator=_COINS), torch.randint(0, 3, (50,), generator=_COINS)
+
+
+def test_the_steps_are_paid_at_once_and_all_of_them_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    purse = Recording()
+    trainer = trainer_of(purse)
+    done: list[int] = []
+    update = trainer._update
+
+    def counted(*given: Any) -> None:
+        done.append(len(purse.paid))
+        update(*given)
+
+    monkeypatch.setattr(trainer, "_update", counted)
+    before = to_bytes(trainer.module)
+    trainer.fit(X, Y)
+    assert done == [1] * 6
+    (loss,) = purse.paid
+    assert isinstance(loss, FixedRun)
+    assert loss.steps[0][1] == 6
+    assert loss.pair[0] <= 1
+    assert to_bytes(trainer.module) != before
+
+
+def test_noise_is_fresh_each_time() -> None:
+    models = {to_bytes(trainer_of(PublicData()).fit(X, Y).module) for _ in range(3)}
+    assert len(models) == 3
+
+
+def test_an_empty_batch_is_a_step_of_noise_alone() -> None:
+    module = module_of()
+    before = [value.detach().clone() for value in module.parameters()]
+    trainer_of(PublicData(), module).fit(X[:0], Y[:0])  # nobody is there, so every sample is empty
+    assert all((value != old).all() for value, old in zip(module.parameters(), before, strict=True))
+
+
+def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purse = Recording()
+    where: dict[str, Any] = {"save_to": tmp_path / "iterate", "save_every": 2, "momentum": 0.5}
+    trainer = trainer_of(purse, **where)
+    update, steps = trainer._update, []
+
+    def breaks(*given: Any) -> None:
+        steps.append(1)
+        if len(steps) == 4:
+            raise RuntimeError("killed")
+        update(*given)
+
+    monkeypatch.setattr(trainer, "_update", breaks)
+    with pytest.raises(RuntimeError, match="killed"):
+        trainer.fit(X, Y)
+    again = trainer_of(purse, **where).fit(X, Y, resume=True)
+    first, second = purse.paid
+    assert isinstance(first, FixedRun)
+    assert isinstance(second, FixedRun)
+    assert first.steps[0][1] == 6
+    assert second.steps[0][1] == 4  # two were saved; the third, lost, is done and paid again
+    saved = (tmp_path / "iterate").read_bytes()
+    assert to_bytes(again.module)[-40:] in saved
+    finished = trainer_of(purse, **where)
+    with pytest.raises(BadParameter, match="nothing to go on with"):
+        finished.fit(X, Y, resume=True)
+    assert len(purse.paid) == 2
+
+
+def test_an_iterate_of_another_run_is_refused(tmp_path: Path) -> None:
+    where: dict[str, Any] = {"save_to": tmp_path / "iterate", "save_every": 2}
+    trainer_of(PublicData(), **where).fit(X, Y)
+    other = trainer_of(PublicData(), **where, clip=2)
+    with pytest.raises(BadParameter, match="other parameters"):
+        other.fit(X, Y, resume=True)
+    elsewhere = trainer_of(PublicData(), save_to=tmp_path / "nothing")
+    with pytest.raises(BadParameter, match="no saved iterate"):
+        elsewhere.fit(X, Y, resume=True)
+
+
+def ledger_purse(ledger: Ledger, key: str | None) -> LedgerPurse:
+    return LedgerPurse(
+        Gate(ledger, principal="builder"), targets=(Target("visits"),), unit=Unit.PERSON,
+        relation=Relation.ADD_REMOVE, request=b"a model", key=key,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger.create(tmp_path / "visits.ledger")
+    made.open_account("visits", epsilon="1.5", delta="1e-3", unit=Unit.PERSON, relation=Relation.ADD_REMOVE)
+    return made
+
+
+def test_the_same_key_gives_the_same_model_and_no_budget_no_look(ledger: Ledger) -> None:
+    first = trainer_of(ledger_purse(ledger, "one")).fit(X, Y)
+    second = trainer_of(ledger_purse(ledger, "one")).fit(X, Y)
+    assert to_bytes(first.module) == to_bytes(second.module)
+    assert first.receipt is not None
+    module = module_of()
+    before = to_bytes(module)
+    dear = trainer_of(ledger_purse(ledger, None), module, epsilon=2)
+    with pytest.raises(OverBudget):
+        dear.fit(X, Y)
+    assert to_bytes(module) == before
+
+
+def test_rows_that_break_the_module_end_the_work_without_a_word(ledger: Ledger) -> None:
+    """A target out of range is an error in torch: after the charge, nobody hears why."""
+    trainer = trainer_of(ledger_purse(ledger, None), rate=1)
+    wrong = Y.clone()
+    wrong[7] = 99
+    with pytest.raises(WorkEnded) as found:
+        trainer.fit(X, wrong)
+    assert "99" not in str(found.value)
+
+
+def test_shuffled_batches_are_refused() -> None:
+    loader = DataLoader(TensorDataset(X, Y), batch_size=10, shuffle=True)
+    trainer = trainer_of(PublicData())
+    with pytest.raises(BadParameter, match="shuffled batches of a loader have another price"):
+        trainer.fit(loader, Y)  # type: ignore[arg-type]
+
+
+def test_only_adding_and_removing_is_priced() -> None:
+    purse = Recording(Relation.REPLACE)
+    with pytest.raises(BadParameter, match="adding or removing"):
+        trainer_of(purse)
+
+
+def test_data_of_the_wrong_form_is_refused_before_the_charge() -> None:
+    purse = Recording()
+    trainer = trainer_of(purse)
+    wrong: list[tuple[Tensor, Any]] = [(Y[:9], None), (Y, np.zeros(9, dtype=np.int64)), (Y, np.zeros(50))]
+    for y, units in wrong:
+        with pytest.raises(BadValue):
+            trainer.fit(X, y, units)
+    with pytest.raises(BadParameter, match="such rows"):
+        trainer.fit(torch.randn(50, 7), Y)
+    assert purse.paid == []
+
+
+def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One unit with fifty equal rows moves the sum by no more than the clip."""
+    trainer = trainer_of(PublicData(), rate=1, unit_rows=50, page=2)
+    seen: list[float] = []
+    on_page = clipped.ClippedGradients.add_page
+
+    def look(self: clipped.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
+        norms = on_page(self, *given, is_first=is_first)
+        seen.append(float(given[-1].double().norm()))
+        return norms
+
+    monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+    trainer.fit(X[:1].repeat(50, 1), Y[:1].repeat(50), np.zeros(50, dtype=np.int64))
+    assert seen
+    assert all(0.9 < length <= 1 + 1e-4 for length in seen)
+
+
+def test_nothing_private_is_printed() -> None:
+    assert repr(trainer_of(PublicData())).startswith("PrivateTrainer(6 steps, rate 1/5, noise")
+
+
+@pytest.mark.slow
+def test_it_learns_digits() -> None:
+    x, y = load_digits(return_X_y=True)
+    rows = torch.tensor(x / 16, dtype=torch.float32)
+    targets = torch.tensor(y)
+    torch.manual_seed(9)
+    module = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+    trainer_of(
+        PublicData(),
+        module,
+        epsilon=3,
+        rate="0.1",
+        expected_batch=140,
+        steps=150,
+        learning_rate=2.0,
+        page=64,
+    ).fit(rows[:1400], targets[:1400])
+    right = (module(rows[1400:]).argmax(1) == targets[1400:]).float().mean()
+    assert float(right) > 0.75

@@ -17,7 +17,7 @@ from lapwing.noise import discrete_laplace, uniform_int
 
 ERROR = 1e-9  # false-alarm rate of every verdict below
 ONE, NONE = Fraction(1), Fraction(0)
-SLOW_TO_DRAW = {"exponential", "permute-and-flip", "noisy max", "above threshold", "median"}
+SLOW_TO_DRAW = {"exponential", "permute-and-flip", "noisy max", "above threshold", "median", "greatest"}
 
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
@@ -85,6 +85,7 @@ def test_bounds_on_proportions_are_those_of_clopper_and_pearson() -> None:
             assert proportion_at_least(hits, trials, error) == pytest.approx(low, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_is_said() -> None:
     """At error 0.2 on a tight claim: of 150 attacks, 55 or more would alarm with probability 1e-6."""
     coins = RandomizedResponse.two_coins()

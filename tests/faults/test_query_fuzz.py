@@ -94,7 +94,7 @@ def run(clinic: Clinic, count: int, seed: int) -> None:
 
 
 def test_some_hundred_generated_questions(clinic: Clinic) -> None:
-    run(clinic, 400, seed=1)
+    run(clinic, 200, seed=1)
 
 
 @pytest.mark.slow

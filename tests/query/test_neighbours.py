@@ -110,6 +110,7 @@ def test_all_engines_find_the_same(engine: str, prepared: bool, tmp_path: Path, 
         require_same(question, here, there)
 
 
+@pytest.mark.slow
 def test_spark_too_in_short(tmp_path: Path, expected: Found) -> None:
     """The others are for `make test-all`: each question is a job that Spark plans for a second."""
     some = (0, 1, 4, 13)

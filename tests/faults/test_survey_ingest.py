@@ -38,7 +38,7 @@ def besiege(folder: Path, database: str, *, reports: int, kills: int) -> Siege:
 
 
 class TestKilled:
-    @pytest.mark.parametrize("database", [SQLITE, POSTGRES])
+    @pytest.mark.parametrize("database", [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)])
     def test_a_few_times_under_load_nothing_acknowledged_is_lost_or_counted_twice(
         self, tmp_path: Path, database: str
     ) -> None:

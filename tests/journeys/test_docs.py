@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+LENGTHY = {("learning.md", "console")}  # test_learning.py goes the same way in one process
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -20,7 +21,8 @@ def _blocks(language: str) -> list[object]:
         text = page.read_text()
         for match in re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             line = text[: match.start()].count("\n") + 2
-            found.append(pytest.param(match[1], id=f"{page.relative_to(ROOT)}:{line}"))
+            marks = [pytest.mark.slow] if (page.name, language) in LENGTHY else []
+            found.append(pytest.param(match[1], id=f"{page.relative_to(ROOT)}:{line}", marks=marks))
     return found
 
 

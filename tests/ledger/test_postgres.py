@@ -487,21 +487,24 @@ def test_an_entry_in_the_way_for_long_is_reported_not_waited_for(store: Postgres
 def test_seals_beside_many_charges_are_whole_beginnings(
     store: PostgresStore, url: str, beside: Callable[..., Future[Any]]
 ) -> None:
-    def charge_on(who: int) -> None:
-        for n in range(40):
+    rounds = 0
+
+    def charge_on(who: int) -> int:
+        n = 0
+        while n < 40 or rounds < 3:  # some seals are made meanwhile, however slow they are
             store.charge(posting(f"{who} {n}", who, *([9] if n % 4 == 0 else []), costs=[0] * 8))
+            n += 1
+        return n
 
     with opened(url) as second:
         charging = [beside(charge_on, who) for who in (1, 2, 3, 4)]
-        rounds = 0
         while not all(future.done() for future in charging):
             (store, second)[rounds % 2].seal()
             rounds += 1
-        for future in charging:
-            future.result()
+        charged = sum(future.result() for future in charging)
     store.seal()
     assert rounds > 2
-    assert check_seals(store) == 160
+    assert check_seals(store) == charged >= 160
 
 
 def test_one_process_seals_by_itself_and_another_takes_over(

@@ -133,8 +133,9 @@ def test_S6_S9_one_person_moves_nothing_further_than_declared(
         require_all_close(here, found(other, QUESTIONS, prepared=prepared))
 
 
-def test_rows_of_many_invented_hospitals(tmp_path: Path) -> None:
-    for seed in range(8):
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 20), marks=pytest.mark.slow)])
+def test_rows_of_many_invented_hospitals(tmp_path: Path, seeds: range) -> None:
+    for seed in seeds:
         everybody = invented(100 + seed)
         here = found(policy_for(everybody, "duckdb", tmp_path / f"{seed}"), QUESTIONS, prepared=False)
         without = everybody.without("p0")

@@ -140,7 +140,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("fewer", [None, 2])
+@pytest.mark.parametrize("fewer", [None, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("setting", SETTINGS, ids=str)
 def test_S6_one_person_moves_nothing_further_than_declared(
     setting: dict[str, Any], fewer: int | None, tmp_path: Path

@@ -101,7 +101,15 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
     assert between(wrong, runs)[0] <= 0.05, f"{wrong} of {runs}"
 
 
-@pytest.mark.parametrize(("epsilon", "letters", "n"), [(8, 2, 30), (8, 2, 300), (5, 2, 300), (8, 3, 300)])
+@pytest.mark.parametrize(
+    ("epsilon", "letters", "n"),
+    [
+        (8, 2, 30),
+        (5, 2, 300),
+        pytest.param(8, 2, 300, marks=pytest.mark.slow),
+        pytest.param(8, 3, 300, marks=pytest.mark.slow),
+    ],
+)
 def test_all_intervals_that_are_shown_hold_together(
     epsilon: int, letters: int, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

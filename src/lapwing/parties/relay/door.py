@@ -44,38 +44,47 @@ class Door:
         self._places = places()
         self._unknown: dict[asyncio.Task[None], str] = {}  # the address of each, the oldest first
         self._meetings: set[asyncio.Task[None]] = set()
-        self._accepting: list[asyncio.Task[None]] = []
+        self._waiting: dict[asyncio.Task[None], socket.socket] = {}  # who has not been talked to yet
+        self._listeners: list[socket.socket] = []
 
     async def open(self, listen: str) -> None:
         """Raises `Unavailable`."""
         for listener in await _listening(listen):
-            self._accepting.append(asyncio.create_task(self._accept(listener)))
+            self._listeners.append(listener)
+            self._watch(listener)
 
     async def close(self) -> None:
         """Members close their side when they have read the end; who hangs is cut off."""
-        for task in self._accepting:
-            task.cancel()
-        await asyncio.gather(*self._accepting, return_exceptions=True)
+        loop, listeners = asyncio.get_running_loop(), self._listeners
+        self._listeners = []
+        for listener in listeners:
+            loop.remove_reader(listener)
+            listener.close()
         if self._meetings:
             await asyncio.wait(self._meetings, timeout=SHUTDOWN_SECONDS)
         for task in list(self._meetings):
             task.cancel()
         await asyncio.gather(*self._meetings, return_exceptions=True)
 
-    async def _accept(self, listener: socket.socket) -> None:
+    def _watch(self, listener: socket.socket) -> None:
+        if listener in self._listeners:
+            asyncio.get_running_loop().add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        """Somebody is at the door. Not by `sock_accept`: cancelled, it can lose who just came in."""
         loop = asyncio.get_running_loop()
         try:
-            while True:
-                try:
-                    connection, address = await loop.sock_accept(listener)
-                except OSError:
-                    await asyncio.sleep(_PAUSE)
-                    continue
-                task = asyncio.create_task(self._talk(connection))
-                self._take_place(task, str(address[0]))
-                await asyncio.sleep(0)  # it begins, and from then on closes its connection itself
-        finally:
-            listener.close()
+            connection, address = listener.accept()
+        except BlockingIOError:  # gone again
+            return
+        except OSError:
+            loop.remove_reader(listener)
+            loop.call_later(_PAUSE, self._watch, listener)
+            return
+        connection.setblocking(False)
+        task = loop.create_task(self._talk(connection))
+        self._waiting[task] = connection
+        self._take_place(task, str(address[0]))
 
     def _take_place(self, task: asyncio.Task[None], address: str) -> None:
         if len(self._unknown) >= self._places:
@@ -90,6 +99,8 @@ class Door:
     def _has_gone(self, task: asyncio.Task[None]) -> None:
         self._unknown.pop(task, None)
         self._meetings.discard(task)
+        if task in self._waiting:  # it was cancelled before it began
+            self._waiting.pop(task).close()
         if not task.cancelled() and task.exception() is not None:
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "a connection to the relay failed", "exception": task.exception()}
@@ -98,6 +109,7 @@ class Door:
     async def _talk(self, connection: socket.socket) -> None:
         task = asyncio.current_task()
         assert task is not None
+        del self._waiting[task]  # from here on `_streams` closes it
         try:
             reader, writer = await _streams(connection, self._context)
         except OSError:  # no TLS, or no certificate of a member

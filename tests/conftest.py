@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from support.ledgers import POSTGRES, SQLITE, Home
+
+# No test is about time: other processes have the processor, too.
+settings.register_profile("lapwing", deadline=None)
+settings.load_profile("lapwing")
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,7 +93,7 @@ def our_runs(protocol: str, members: int, coalition: int, *, repeats: int, ledge
             "coalition": coalition,
             "members": members,
             "length": BINS,
-            "port": free_port(),
+            "ports": free_ports(repeats),
             "repeats": repeats,
             "ledger": ledger,
         }
@@ -112,11 +113,13 @@ def our_runs(protocol: str, members: int, coalition: int, *, repeats: int, ledge
     )
 
 
-def free_port() -> int:
-    """A port that nobody uses just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody uses just now."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def mpyc_runs(members: int, *, repeats: int) -> list[float]:
@@ -125,7 +128,7 @@ def mpyc_runs(members: int, *, repeats: int) -> list[float]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_certificates(folder, members)
-        base = free_port()
+        [base] = free_ports(1)
         common = [f"-M{members}", "-B", str(base), "--ssl", "--no-prss", "--no-log"]
         program = [str(python), str(HERE / "parties_mpyc.py"), str(BINS), str(repeats), *common]
         running = [

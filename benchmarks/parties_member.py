@@ -45,7 +45,7 @@ def main(folder: Path, me: int) -> None:
                 number=number,
                 cards=cards,
                 host=cards[0],
-                address=f"127.0.0.1:{spec['port']}",
+                address=f"127.0.0.1:{spec['ports'][number]}",  # the relay of the run before may still serve
                 protocol=spec["protocol"],
                 coalition=spec["coalition"],
                 losses=0,

@@ -174,9 +174,10 @@ def _by_members(axes: Axes, measured: Measured) -> None:
     epsilon, n = measured.epsilon, measured.people
     members = sorted({*range(1, 11), *(round(10 ** (k / 8)) for k in range(8, 8 * 4)), n})
     members = [m for m in members if m <= n]
-    shared = [100 * shared_error(epsilon, n, m, (m - 1) // 2) for m in members]
+    minorities = [m for m in members if m != 2]  # of two, whoever is feared is not a minority
+    shared = [100 * shared_error(epsilon, n, m, (m - 1) // 2) for m in minorities]
     alone = [100 * shared_error(epsilon, n, m, m - 1) for m in members]
-    axes.plot(members, shared, color=GREEN, gid="members-shared")
+    axes.plot(minorities, shared, color=GREEN, gid="members-shared")
     axes.plot(members, alone, color=PURPLE, gid="members-alone")
     for name, colour in ((_SHARED, GREEN), (_ALONE, PURPLE)):
         points = measured.by_members[name]

@@ -58,10 +58,9 @@ def compare(
         if n * min(runs, FEWEST) <= REPORTS_AT_MOST:
             jobs.append(("size", "local", n, partial(local_model_error, e, n, repetitions=runs)))
     for m in members:
-        jobs += [
-            ("members", "shared", m, partial(shared, people, m, max((m - 1) // 2, 1))),
-            ("members", "alone", m, partial(shared, people, m, m - 1)),
-        ]
+        if m > 2:  # of two, whoever is feared is not a minority
+            jobs.append(("members", "shared", m, partial(shared, people, m, (m - 1) // 2)))
+        jobs.append(("members", "alone", m, partial(shared, people, m, m - 1)))
     found: dict[str, dict[str, list[tuple[int, float]]]] = {"size": {}, "members": {}}
     for done, (what, name, x, measure) in enumerate(jobs):
         tell(done, len(jobs))

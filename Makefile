@@ -30,12 +30,11 @@ browser:
 		echo "Installing chromium, which the tests need"; \
 		$$(test "$$(id -u)" = 0 || echo sudo) sh -c 'apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null'; }
 
-# Three workers for two cores: tests that run processes, servers and browsers also wait.
 test: lint browser
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
 
 test-all: lint browser
-	$(BIN)/pytest -n 3 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py

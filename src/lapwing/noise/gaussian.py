@@ -6,7 +6,8 @@ Because  small sigma: inversion over 0, 1, -1, 2, -2, ... with the exact normali
          exp(-start^2 / (2 sigma^2)) of its innermost end, then a sign and an offset uniformly;
          x = start + offset (one more for the negative side, so that 0 occurs once) is kept with
          probability exp(-(x^2 - start^2) / (2 sigma^2)) <= 1. Kept values have the law above.
-Test     tests/noise/test_gaussian.py
+         large sigma, and many draws: `FlatGaussian`.
+Test     tests/noise/test_gaussian.py, tests/noise/test_flat.py
 
 The small-sigma sampler does the same work for every value. The large-sigma sampler rejects about
 3 % of its candidates; how many is independent of the values that are kept, so time tells nothing of
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from flint import arb
@@ -25,12 +26,14 @@ from numpy.typing import NDArray
 
 from lapwing.exact import Real, ball, exp_of, precision
 from lapwing.noise.decay import exp_neg, float_error
+from lapwing.noise.flat import FlatGaussian
 from lapwing.noise.inversion import Inversion
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
 
 CHUNK = 1 << 15
 SMALL = 2048
+FLAT_AFTER = 1 << 20
 DIRECT_BELOW = 16
 BLOCKS_PER_SIGMA = 12
 LARGEST_SIGMA = 1 << 48
@@ -147,9 +150,29 @@ class BlockGaussian:
         return values[keep]
 
 
+class LargeGaussian:
+    """Blocks, until so many draws were asked for that the tables of `FlatGaussian` pay for themselves."""
+
+    def __init__(self, sigma: Fraction) -> None:
+        self._sigma, self._asked = sigma, 0
+        self._blocks = BlockGaussian(sigma)
+
+    @cached_property
+    def _flat(self) -> FlatGaussian:
+        return FlatGaussian(self._sigma)
+
+    def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
+        """Overwrite `out` with draws."""
+        if len(out) <= SMALL or self._asked < FLAT_AFTER:
+            self._asked += len(out)
+            self._blocks.fill(stream, out)
+        else:
+            self._flat.fill(stream, out)
+
+
 @lru_cache(maxsize=32)
-def _sampler(sigma: Fraction) -> DirectGaussian | BlockGaussian:
-    return DirectGaussian(sigma) if sigma < DIRECT_BELOW else BlockGaussian(sigma)
+def _sampler(sigma: Fraction) -> DirectGaussian | LargeGaussian:
+    return DirectGaussian(sigma) if sigma < DIRECT_BELOW else LargeGaussian(sigma)
 
 
 def discrete_gaussian(stream: Stream, sigma: Fraction, size: int) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -25,6 +26,18 @@ def middle(real: Real) -> Fraction:
     with precision(300):
         assert upper(found) - lower(found) < TINY
         return (lower(found) + upper(found)) / 2
+
+
+class Bytes(ScriptedStream):
+    """Scripted halves, and these bytes."""
+
+    def __init__(self, halves: list[int], scripted: bytes) -> None:
+        super().__init__(halves=halves)
+        self._scripted = scripted
+
+    def take(self, size: int) -> bytes:
+        assert size == len(self._scripted)
+        return self._scripted
 
 
 def value_of(sampler: FlatGaussian, block: int, inward: int) -> int:
@@ -86,7 +99,7 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
     sampler = FlatGaussian(sigma)
     listed, width = sampler._blocks.listed, sampler._blocks.width
     symbols = np.arange(0, listed, max(listed // 300, 1), dtype=np.int64)
-    monkeypatch.setattr(sampler._table, "draw", lambda _stream, _size: symbols)
+    monkeypatch.setattr(sampler._table, "draw_guided", lambda _stream, _size: symbols)
     seen: list[float] = []
 
     def recorded(
@@ -149,9 +162,7 @@ def test_places_in_wide_blocks_are_uniform(sigma: Fraction) -> None:
 # How words are read, and both sides of every decision, by a script.
 
 
-def test_the_upper_16_bits_are_the_slot_and_the_lower_ones_the_place(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_half_is_the_slot_and_the_low_bits_of_a_word_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
     for sigma, size in ((Fraction(1000), 4), (Fraction(10**9), 8)):
         sampler = FlatGaussian(sigma)
         assert sampler._starts.itemsize == size
@@ -159,18 +170,9 @@ def test_the_upper_16_bits_are_the_slot_and_the_lower_ones_the_place(
         width = sampler._blocks.width
         used = SLOTS - int(sampler.rest_share * SLOTS)
         cases = [(0, 0), (0, width - 1), (used - 1, width // 2), (used, 1), (SLOTS - 1, 0), (1234, 3)]
-        words = b"".join(
-            ((slot << (8 * size - 16)) | (1 << sampler._blocks.bits) | place).to_bytes(size, "little")
-            for slot, place in cases
-        )
-
-        class Bytes(SeededStream):
-            def take(self, size: int) -> bytes:
-                assert size == len(words)  # noqa: B023 (used at once)
-                return words  # noqa: B023
-
+        words = b"".join((width * 5 | place).to_bytes(size, sys.byteorder) for _, place in cases)
         out = np.empty(len(cases), dtype=np.int64)
-        sampler.fill(Bytes(0), out)
+        sampler.fill(Bytes([slot for slot, _ in cases], words), out)
         due = [7 if slot >= used else int(sampler._starts[slot]) + place for slot, place in cases]
         assert out.tolist() == due
 
@@ -180,7 +182,7 @@ def test_a_coin_of_the_rest_is_decided_exactly_on_both_sides(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sampler = FlatGaussian(Fraction(1000))
-    monkeypatch.setattr(sampler._table, "draw", lambda _stream, size: np.full(size, block))
+    monkeypatch.setattr(sampler._table, "draw_guided", lambda _stream, size: np.full(size, block))
     place = 5
     edge = int(middle(sampler._kept_with(block, place)) * 2**64)
     value = value_of(sampler, block, place)
@@ -200,7 +202,7 @@ def test_a_coin_of_the_rest_is_decided_exactly_on_both_sides(
 def test_beyond_the_listed_blocks_the_exact_real_decides(monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = FlatGaussian(Fraction(1000))
     block, place = sampler._blocks.listed + 5, 6
-    monkeypatch.setattr(sampler._table, "draw", lambda _stream, size: np.full(size, block))
+    monkeypatch.setattr(sampler._table, "draw_guided", lambda _stream, size: np.full(size, block))
     inner = sampler._blocks.inner(block)
     due = np.exp(-place * (2 * inner + place) / 2e6)
     value = value_of(sampler, block, place)

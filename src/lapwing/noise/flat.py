@@ -12,7 +12,7 @@ Because  the integers are cut into blocks of `width`. A block has a whole number
          integer uniformly, kept with probability (p(x) - q) / (p(inner) - q) <= 1.
 Test     tests/noise/test_flat.py
 
-About one draw in a hundred comes from the rest. Every chunk draws the same padded number of those,
+About one draw in a hundred comes from the rest. The same padded number of those is drawn each time,
 needed or not, and rejections are independent of the values that are kept; only copying the needed ones
 into place takes longer when there are more of them.
 """
@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import arb
@@ -33,8 +34,8 @@ from lapwing.noise.inversion import Inversion, padded_count
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
 
-SLOT_BITS = 16
-SLOTS = 1 << SLOT_BITS
+CHUNK = 1 << 15
+SLOTS = 1 << 16
 BLOCKS_PER_SIGMA = 64
 # exp(-REACH^2 / 2) < 2^-79, of a rest that is above 2^-12
 REACH = Fraction(105, 10)
@@ -134,12 +135,10 @@ class FlatGaussian:
 
     @cached_property
     def _starts(self) -> NDArray[np.int32] | NDArray[np.int64]:
-        """The first integer of each slot's block; in slots of the rest, the smallest number there is.
-
-        As many bits as a word has that holds a slot and a place in a block.
-        """
+        """The first integer of each slot's block; in slots of the rest, the smallest number there is."""
         blocks = self._blocks
-        kind = np.int32 if SLOT_BITS + blocks.bits <= 32 else np.int64
+        # A block with a slot is within 6 sigma, and sigma below 128 widths.
+        kind = np.int32 if blocks.bits <= 21 else np.int64
         numbers = np.arange(blocks.listed)
         first = np.where(numbers % 2, -(numbers // 2 + 1), numbers // 2) << blocks.bits
         filled = np.repeat(first.astype(kind), blocks.slots)
@@ -153,15 +152,22 @@ class FlatGaussian:
 
     def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
         """Overwrite `out` with draws."""
-        starts = self._starts
-        size = starts.itemsize
-        words = np.frombuffer(stream.take(size * len(out)), dtype=f"<i{size}")
-        # A word's upper 16 bits are the slot, the lower ones the place in the block.
-        start = starts.take(words.view("<u2")[size // 2 - 1 :: size // 2], mode="wrap")
-        np.add(start, words & words.dtype.type(self._blocks.width - 1), out=out)
-        rest = np.flatnonzero(start == np.iinfo(starts.dtype).min)
-        drawn = self._rest(stream, max(len(rest), padded_count(float(self.rest_share), len(out))))
-        out[rest] = drawn[: len(rest)]
+        drawn = self._rest(stream, padded_count(float(self.rest_share), len(out)))
+        for start in range(0, len(out), CHUNK):
+            part = out[start : start + CHUNK]
+            lacking = self._fill_flat(stream, part)
+            if len(lacking) > len(drawn):  # beyond ten deviations
+                drawn = np.append(drawn, self._rest(stream, len(lacking)))
+            part[lacking] = drawn[: len(lacking)]
+            drawn = drawn[len(lacking) :]
+
+    def _fill_flat(self, stream: Stream, out: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Draw by the table, and say where it has nothing."""
+        kind = self._starts.dtype
+        start = self._starts.take(stream.halves(len(out)), mode="wrap")
+        words: NDArray[Any] = np.frombuffer(stream.take(kind.itemsize * len(out)), dtype=kind)
+        np.add(start, words & kind.type(self._blocks.width - 1), out=out)
+        return np.flatnonzero(start == np.iinfo(kind).min)
 
     def _rest(self, stream: Stream, size: int) -> NDArray[np.int64]:
         found = np.empty(size, dtype=np.int64)
@@ -187,7 +193,7 @@ class FlatGaussian:
     def _candidates(self, stream: Stream, size: int) -> NDArray[np.int64]:
         """With p(x) = p(inner) exp(-y), the coin is 1 - p(inner) / (p(inner) - q) * (1 - exp(-y))."""
         blocks = self._blocks
-        block = self._table.draw(stream, size)
+        block = self._table.draw_guided(stream, size).astype(np.int64)
         negative = block & 1
         inner = ((block >> 1) << blocks.bits) + negative
         inward = (stream.words(size) & np.uint64(blocks.width - 1)).astype(np.int64)

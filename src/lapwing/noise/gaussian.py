@@ -33,7 +33,7 @@ from lapwing.noise.stream import Stream
 
 CHUNK = 1 << 15
 SMALL = 2048
-FLAT_AFTER = 1 << 20
+AT_ONCE = FLAT_AFTER = 1 << 20
 DIRECT_BELOW = 16
 BLOCKS_PER_SIGMA = 12
 LARGEST_SIGMA = 1 << 48
@@ -98,6 +98,10 @@ class DirectGaussian:
 
     def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
         """Overwrite `out` with draws."""
+        for start in range(0, len(out), CHUNK):
+            self._fill(stream, out[start : start + CHUNK])
+
+    def _fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
         if len(out) <= SMALL:
             symbols = self._table.draw(stream, len(out))
         else:
@@ -121,7 +125,7 @@ class BlockGaussian:
         """Overwrite `out` with draws."""
         filled = 0
         while filled < len(out):
-            missing = len(out) - filled
+            missing = min(len(out) - filled, CHUNK)
             kept = self._candidates(stream, missing + missing // 16 + 8)[:missing]
             out[filled : filled + len(kept)] = kept
             filled += len(kept)
@@ -179,6 +183,6 @@ def discrete_gaussian(stream: Stream, sigma: Fraction, size: int) -> NDArray[np.
     """`size` draws; memory beyond the result does not grow with `size`."""
     sampler = _sampler(sigma)
     result = np.empty(size, dtype=np.int64)
-    for start in range(0, size, CHUNK):
-        sampler.fill(stream, result[start : start + CHUNK])
+    for start in range(0, size, AT_ONCE):
+        sampler.fill(stream, result[start : start + AT_ONCE])
     return result

@@ -27,8 +27,7 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from lapwing.learn.sgd import ClippedGradients, Sensitivity
-from lapwing.learn.sgd.noise_ahead import NoiseAhead, add_noise
-from lapwing.learn.sgd.trainer import Whole, on_grid
+from lapwing.learn.sgd.noisy import NoiseAhead, lots_of_noise, release
 
 try:
     with warnings.catch_warnings():
@@ -137,9 +136,7 @@ class Side:
         mechanism = self.grid.mechanism(Fraction(NOISE))
         if self.ahead:
             self.drawn = NoiseAhead(mechanism, 1 << 20).__enter__()
-            self.with_noise: Callable[[Whole], Whole] = self.drawn.added_to
-        else:
-            self.with_noise = lambda whole_sum: add_noise(mechanism, whole_sum)
+        self.lots = self.drawn.lots if self.ahead else lambda: lots_of_noise(mechanism)
 
     def _lapwing(self) -> None:
         sums = self.gradients.empty(single=self.grid.single_up_to >= BATCH)
@@ -148,9 +145,9 @@ class Side:
             x, y = self.x[start : start + self.page], self.y[start : start + self.page]
             self.gradients.add_page(x, y, present, sums, is_first=not start)
         if self.noise:
-            noisy = self.with_noise(on_grid(sums, self.grid))
-            sums.copy_(torch.from_numpy(noisy)).mul_(float(self.grid.step))
-        sums.div_(BATCH)
+            sums = release(sums, self.grid, self.lots(), divided_by=BATCH)
+        else:
+            sums.div_(BATCH)
         for value, part in zip(self.module.parameters(), self.gradients.views(sums).values(), strict=True):
             value.grad = part.view_as(value).to(value.dtype)
         self.optimizer.step()

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lapwing.learn.sgd import ClippedGradients, Sensitivity
+from lapwing.learn.sgd.noisy import on_grid
 from lapwing.learn.sgd.sampling import ABSENT, pages
-from lapwing.learn.sgd.trainer import on_grid
 from learn.sgd.made import MODULES, losses
 
 Whole = NDArray[np.int64]
@@ -41,7 +41,7 @@ class Sums:
             y = self.y.new_zeros((len(places), *self.y.shape[1:]))
             x[present], y[present] = self.x[places[present]], self.y[places[present]]
             self.gradients.add_page(x, y, present, sums)
-        return on_grid(sums, self.grid)
+        return on_grid(sums.numpy(), self.grid).astype(np.int64)
 
 
 def squared_distance(one: Whole, other: Whole) -> int:

@@ -1,4 +1,4 @@
-"""Noise that is drawn ahead is used once, and never for more steps than were paid."""
+"""Sums get exact noise on the grid; noise is used once, and never for more steps than were paid."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 
-from lapwing.errors import BadValue, NoEntropy, SessionOver
-from lapwing.learn.sgd.noise_ahead import NoiseAhead, add_noise
+from lapwing.errors import BadParameter, BadValue, NoEntropy, SessionOver
+from lapwing.learn.sgd import Sensitivity
+from lapwing.learn.sgd.noisy import NoiseAhead, lots_of_noise, on_grid, release
 from lapwing.mechanisms.gaussian import Gaussian
 
 MECHANISM = Gaussian(Fraction(1000), Fraction(100), 500)
-NOTHING = np.zeros(500, dtype=np.int64)
+SIZE = 200_000
+GRID = Sensitivity.of(1, parameters=SIZE, page=64, expected_batch=256)
 
 
 def test_each_step_has_noise_of_its_own_and_there_is_no_step_more() -> None:
     with NoiseAhead(MECHANISM, 3) as noise:
-        found = [noise.added_to(NOTHING + 10**6) for _ in range(3)]
+        found = [np.concatenate(noise.lots()) for _ in range(3)]
         with pytest.raises(SessionOver):
-            noise.added_to(NOTHING)
+            noise.lots()
     assert all((one != other).any() for one, other in pairwise(found))
     assert all(750 < np.std(one) < 1250 for one in found)  # eight standard deviations of a spread of 500
-    assert all(abs(np.mean(one) - 10**6) < 400 for one in found)  # nine
+    assert all(abs(np.mean(one)) < 400 for one in found)  # nine
 
 
 def test_it_cannot_be_saved() -> None:
@@ -36,20 +39,51 @@ def test_without_noise_there_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     def dry(*_: object) -> None:
         raise NoEntropy("no entropy")
 
-    monkeypatch.setattr("lapwing.learn.sgd.noise_ahead.discrete_gaussian", dry)
+    monkeypatch.setattr("lapwing.learn.sgd.noisy.discrete_gaussian", dry)
     with NoiseAhead(MECHANISM, 1) as noise, pytest.raises(NoEntropy):
-        noise.added_to(NOTHING)
+        noise.lots()
 
 
 def test_noise_is_for_the_vector_that_was_priced() -> None:
-    with pytest.raises(BadValue, match="priced for 500"):
-        add_noise(MECHANISM, NOTHING[:499].copy())
-    with NoiseAhead(MECHANISM, 1) as noise, pytest.raises(BadValue, match="priced"):
-        noise.added_to(NOTHING[:1])
+    for size in (499, 501, 100_000):
+        with pytest.raises(BadValue, match="priced"):
+            release(torch.zeros(size), GRID, lots_of_noise(MECHANISM), divided_by=1)
+    with pytest.raises(BadValue, match="priced"):
+        release(torch.zeros(0), GRID, lots_of_noise(MECHANISM), divided_by=1)
 
 
 def test_noise_in_lots_is_noise() -> None:
-    large = Gaussian(Fraction(1000), Fraction(100), 200_000)
-    found = add_noise(large, np.zeros(200_000, dtype=np.int64))
+    large = Gaussian(Fraction(1000), Fraction(100), SIZE)
+    found = np.concatenate(list(lots_of_noise(large)))
+    assert found.shape == (SIZE,)
     assert abs(np.std(found) - 1000) < 16  # ten standard deviations
     assert (found[:65_536] != found[65_536:131_072]).any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(dtype: torch.dtype) -> None:
+    sums = torch.randn(SIZE, dtype=dtype) * 100
+    noise = list(lots_of_noise(GRID.mechanism(Fraction(1))))
+    step = Fraction(GRID.step)
+    due = [
+        round(Fraction(value) / step) + int(drawn)
+        for value, drawn in zip(sums.tolist(), np.concatenate(noise).tolist(), strict=True)
+    ]
+    found = release(sums.clone(), GRID, noise, divided_by=1).double() / float(step)
+    if dtype == torch.float64:
+        assert [int(value) for value in found.tolist()] == due
+    else:
+        assert torch.equal(found.float(), torch.tensor(due, dtype=torch.float64).float())
+
+
+def test_the_grid_rounds_to_the_nearest_whole_number() -> None:
+    values = np.array([0.0, -0.0, 0.49, 0.5, 1.5, -2.5, 1e6 + 0.25], dtype=np.float32) * float(GRID.step)
+    assert on_grid(values, GRID).tolist() == [0, 0, 0, 0, 2, -2, 1e6]
+    assert on_grid(values, GRID).dtype == np.float64
+
+
+def test_sums_and_noise_stay_where_floats_are_exact() -> None:
+    most = (2**53 - 2**22 * GRID.distance) / Fraction(16 * GRID.distance)
+    assert GRID.mechanism(Fraction(1000)).sigma == 1000 * GRID.distance
+    with pytest.raises(BadParameter, match="exact on the grid"):
+        GRID.mechanism(most)

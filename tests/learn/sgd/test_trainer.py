@@ -19,6 +19,7 @@ from lapwing.gate import Gate, Target
 from lapwing.learn.purse import LedgerPurse, Paid, PublicData, Purse
 from lapwing.learn.sgd import PrivateTrainer, clipped
 from lapwing.learn.sgd.iterate import to_bytes
+from lapwing.learn.sgd.noisy import release
 from lapwing.ledger import Ledger, Unit
 from lapwing.privacy import FixedRun, Loss, Relation
 from learn.sgd.made import losses
@@ -65,13 +66,12 @@ def test_the_steps_are_paid_at_once_and_all_of_them_are_done(monkeypatch: pytest
     purse = Recording()
     trainer = trainer_of(purse)
     done: list[int] = []
-    update = trainer._update
 
-    def counted(*given: Any) -> None:
+    def counted(*given: Any, divided_by: int) -> Tensor:
         done.append(len(purse.paid))
-        update(*given)
+        return release(*given, divided_by=divided_by)
 
-    monkeypatch.setattr(trainer, "_update", counted)
+    monkeypatch.setattr("lapwing.learn.sgd.trainer.release", counted)
     before = to_bytes(trainer.module)
     trainer.fit(X, Y)
     assert done == [1] * 6
@@ -100,17 +100,18 @@ def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
     purse = Recording()
     where: dict[str, Any] = {"save_to": tmp_path / "iterate", "save_every": 2, "momentum": 0.5}
     trainer = trainer_of(purse, **where)
-    update, steps = trainer._update, []
+    steps: list[int] = []
 
-    def breaks(*given: Any) -> None:
+    def breaks(*given: Any, divided_by: int) -> Tensor:
         steps.append(1)
         if len(steps) == 4:
             raise RuntimeError("killed")
-        update(*given)
+        return release(*given, divided_by=divided_by)
 
-    monkeypatch.setattr(trainer, "_update", breaks)
-    with pytest.raises(RuntimeError, match="killed"):
-        trainer.fit(X, Y)
+    with monkeypatch.context() as patched:
+        patched.setattr("lapwing.learn.sgd.trainer.release", breaks)
+        with pytest.raises(RuntimeError, match="killed"):
+            trainer.fit(X, Y)
     again = trainer_of(purse, **where).fit(X, Y, resume=True)
     first, second = purse.paid
     assert isinstance(first, FixedRun)

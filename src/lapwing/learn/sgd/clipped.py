@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from lapwing.errors import BadParameter, LapwingError
 from lapwing.exact import Number, positive, whole
 from lapwing.learn.sgd.layers import parts_of
+from lapwing.learn.sgd.opacus_rows import OpacusRows
 from lapwing.learn.sgd.parts import Part
 from lapwing.learn.sgd.refusals import refuse_short_floats, refuse_unfit
 from lapwing.learn.sgd.tracing import CannotTrace, Layers, LossFunction, Page, layers_of, trace
@@ -28,15 +30,25 @@ from lapwing.learn.sgd.vmapped import layer_parts, module_parts
 _SMALLEST_FACTOR = 2.0**-100
 _SEED = 20  # of made-up rows and their dropout: public, and far from all that is released
 
+Backend = Literal["own", "opacus"]
+
 
 class ClippedGradients:
     """Clips and sums the gradients of a module, `page` units at once, each of up to `unit_rows` rows.
 
-    A unit's rows are added up before clipping. `way` says how: "one backward pass", or "vmap".
+    A unit's rows are added up before clipping. `way` says how: "one backward pass", "vmap" or, with that
+    `backend`, "opacus".
     """
 
     def __init__(
-        self, module: nn.Module, loss_fn: LossFunction, *, clip: Number, page: int = 64, unit_rows: int = 1
+        self,
+        module: nn.Module,
+        loss_fn: LossFunction,
+        *,
+        clip: Number,
+        page: int = 64,
+        unit_rows: int = 1,
+        backend: Backend = "own",
     ) -> None:
         refuse_unfit(module)
         refuse_short_floats()
@@ -46,6 +58,9 @@ class ClippedGradients:
         self.page = whole(page, "page", at_least=1)
         self.unit_rows = whole(unit_rows, "unit_rows", at_least=1)
         self._trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
+        if backend not in ("own", "opacus"):
+            raise BadParameter("backend", "must be own or opacus")
+        self._opacus = OpacusRows(module, loss_fn) if backend == "opacus" else None
         self._layers: Layers | None = None
         with suppress(CannotTrace):
             self._layers = layers_of(module)
@@ -53,10 +68,17 @@ class ClippedGradients:
     @property
     def way(self) -> str:
         """How gradients are found."""
+        if self._opacus is not None:
+            return "opacus"
         if self._layers is None:
             return "vmap"
         others = len(self._layers.others)
         return f"one backward pass, vmap for {others} layers" if others else "one backward pass"
+
+    @property
+    def trained(self) -> list[Tensor]:
+        """What is trained, in the order of the sums."""
+        return list(self._trained.values())
 
     @property
     def size(self) -> int:
@@ -125,7 +147,9 @@ class ClippedGradients:
             return rows
         return torch.cat([rows, rows.new_zeros((self.rows - len(rows), *rows.shape[1:]))])
 
-    def _parts(self, page: Page) -> list[Part]:
+    def _parts(self, page: Page, *, made_up: bool = False) -> list[Part]:
+        if self._opacus is not None:
+            return self._opacus.parts(page, made_up=made_up)
         trained = set(self._trained)
         if self._layers is None:
             return module_parts(self._module, self._loss_fn, trained, page)
@@ -193,7 +217,7 @@ class ClippedGradients:
         with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
             torch.manual_seed(_SEED)
             with _steady(x):
-                return _explained(lambda: self._parts(Page(x, y, present, self.page)))
+                return _explained(lambda: self._parts(Page(x, y, present, self.page), made_up=True))
 
 
 def _steady(x: Tensor) -> AbstractContextManager[None]:

@@ -23,7 +23,8 @@ SINGLE, DOUBLE = Fraction(1, 2**24), Fraction(1, 2**53)  # half the spacing of f
 BLOCK = 1024
 # Sums in single precision are used where they cost at most this much of the clip.
 MOST_SINGLE = Fraction(1, 64)
-GRID_SHARE = Fraction(1, 2**16)
+# Rounding to the grid costs at most this share of the clip. (Finer grids have wider, slower noise.)
+GRID_SHARE = Fraction(1, 2**14)
 MOST_UNITS = 1 << 22
 MOST_PARAMETERS = 1 << 30
 SMALLEST_CLIP, LARGEST_CLIP = Fraction(1, 10**6), Fraction(10**6)
@@ -105,5 +106,10 @@ class Sensitivity:
         return math.ceil(moved + sqrt_up(self.parameters))
 
     def mechanism(self, noise: Fraction) -> Gaussian:
-        """The exact noise: `noise` times as wide as one unit can move the sum."""
+        """The exact noise: `noise` times as wide as one unit can move the sum.
+
+        Sums and noise (16 deviations: 2^-180) stay below 2^53, where whole numbers are exact floats.
+        """
+        if 16 * noise * self.distance + MOST_UNITS * self.distance >= 1 << 53:
+            raise BadParameter("noise", "is so large that floats are no longer exact on the grid")
         return Gaussian(noise * self.distance, Fraction(self.distance**2), self.parameters)

@@ -21,9 +21,9 @@ from torch import Tensor, nn
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, whole
 from lapwing.learn.purse import Purse
-from lapwing.learn.sgd.clipped import ClippedGradients
+from lapwing.learn.sgd.clipped import Backend, ClippedGradients
 from lapwing.learn.sgd.iterate import Iterate, load_bytes, to_bytes
-from lapwing.learn.sgd.noise_ahead import NoiseAhead
+from lapwing.learn.sgd.noisy import NoiseAhead, release
 from lapwing.learn.sgd.price import Schedule, schedule
 from lapwing.learn.sgd.sampling import Units, pages
 from lapwing.learn.sgd.sensitivity import Sensitivity
@@ -32,8 +32,6 @@ from lapwing.ledger import Receipt
 from lapwing.privacy import Relation
 
 Data = Tensor | NDArray[Any]
-Whole = NDArray[np.int64]
-_AT_ONCE = 1 << 20
 
 
 class PrivateTrainer:
@@ -45,7 +43,8 @@ class PrivateTrainer:
     Of a unit's rows, up to `unit_rows` are drawn in each step and added up before clipping.
 
     `loss_fn(outputs, targets)` gives one loss for each row. `page` and `save_*` are about speed and safety:
-    units that are worked on at once, where iterates are kept, and how often.
+    units that are worked on at once, where iterates are kept, and how often. `backend` says who finds the
+    gradients of rows: with "opacus", Opacus (extra `opacus`); all that privacy rests on stays here.
     """
 
     def __init__(
@@ -68,11 +67,13 @@ class PrivateTrainer:
         page: int = 64,
         save_to: Path | None = None,
         save_every: int = 0,
+        backend: Backend = "own",
     ) -> None:
         if purse.relation is not Relation.ADD_REMOVE:
             raise BadParameter("purse", "must pay for adding or removing a unit: so are samples priced")
         self.module, self._loss_fn, self._purse = module, loss_fn, purse
         self._clip, self._page, self._unit_rows = clip, page, unit_rows
+        self._backend: Backend = backend
         gradients = self._gradients(module)
         self.sensitivity = Sensitivity.of(
             clip, parameters=gradients.size, page=page, expected_batch=expected_batch
@@ -141,16 +142,20 @@ class PrivateTrainer:
         first = begun.step if begun else 0
         with NoiseAhead(mechanism, self.schedule.steps - first) as noise:
             for step in range(first, self.schedule.steps):
-                whole_sum = self._sum(gradients, rows, targets, people)
-                self._update(module, optimizer, noise.added_to(whole_sum))
+                sums = self._sum(gradients, rows, targets, people)
+                noisy = release(sums, self.sensitivity, noise.lots(), divided_by=self._batch)
+                # From here on everything is made of released numbers.
+                for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
+                    value.grad = part.view_as(value).to(value.dtype)
+                optimizer.step()
                 if self._save_every and (step + 1) % self._save_every == 0:
                     assert self._save_to is not None
                     now = Iterate(step + 1, self._public(), to_bytes(module), optimizer.state_dict())
                     now.save(self._save_to)
         return to_bytes(module)
 
-    def _sum(self, gradients: ClippedGradients, rows: Tensor, targets: Tensor, people: Units) -> Whole:
-        """One step's sum on the public grid, of a fresh sample. Private: it gets noise next."""
+    def _sum(self, gradients: ClippedGradients, rows: Tensor, targets: Tensor, people: Units) -> Tensor:
+        """One step's sum, of a fresh sample. Private: it gets noise next."""
         sampled = people.sample(self.schedule.rate, self._unit_rows)
         single = len(sampled) <= self.sensitivity.single_up_to
         sums = gradients.empty(single=single)
@@ -160,20 +165,16 @@ class PrivateTrainer:
             x, y = _gathered(rows, places, present), _gathered(targets, places, present)
             device = sums.device
             gradients.add_page(x.to(device), y.to(device), present.to(device), sums, is_first=not number)
-        return on_grid(sums, self.sensitivity)
-
-    def _update(self, module: nn.Module, optimizer: torch.optim.Optimizer, noisy: Whole) -> None:
-        # From here on everything is made of released numbers.
-        numbers, share = torch.from_numpy(noisy), float(self.sensitivity.step) / self._batch
-        trained = [value for value in module.parameters() if value.requires_grad]
-        parts = torch.split(numbers, [value.numel() for value in trained])
-        for value, part in zip(trained, parts, strict=True):
-            value.grad = part.view_as(value).to(device=value.device, dtype=value.dtype).mul_(share)
-        optimizer.step()
+        return sums
 
     def _gradients(self, module: nn.Module) -> ClippedGradients:
         return ClippedGradients(
-            module, self._loss_fn, clip=self._clip, page=self._page, unit_rows=self._unit_rows
+            module,
+            self._loss_fn,
+            clip=self._clip,
+            page=self._page,
+            unit_rows=self._unit_rows,
+            backend=self._backend,
         )
 
     def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
@@ -196,20 +197,13 @@ class PrivateTrainer:
             "expected batch": str(self._batch),
             "unit rows": str(self._unit_rows),
             "page": str(self._page),
+            "backend": self._backend,
             "optimizer": f"{optimizer}, rate {learning_rate}, momentum {momentum}",
         }
 
     def __repr__(self) -> str:
         plan = self.schedule
         return f"PrivateTrainer({plan.steps} steps, rate {plan.rate}, noise {plan.noise})"
-
-
-def on_grid(sums: Tensor, sensitivity: Sensitivity) -> Whole:
-    """A float sum as whole numbers of steps. The step is a power of two: only `round` rounds."""
-    found = torch.empty(sums.shape, dtype=torch.int64)
-    for lot, into in zip(torch.split(sums, _AT_ONCE), torch.split(found, _AT_ONCE), strict=True):
-        into.copy_(lot.double().mul_(float(1 / sensitivity.step)).round_())
-    return found.numpy()
 
 
 def _gathered(values: Tensor, places: Tensor, present: Tensor) -> Tensor:

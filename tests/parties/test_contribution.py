@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -17,42 +16,18 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import Aborted, BadParameter, OverBudget
-from lapwing.ledger import Ledger
-from lapwing.mechanisms import GaussianShares, LaplaceShares, RandomizedResponse
-from lapwing.parties.contribution import CONTRIBUTED, Contribution, Holding, LocalContribution
-from lapwing.parties.planning.noises import loss_of
-from lapwing.parties.protocols.field import FIELD
+from lapwing.mechanisms import LaplaceShares
+from lapwing.parties.contribution import CONTRIBUTED
 from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics import Statistic, statistic_of
-from lapwing.parties.statistics.vector import Vector
-from lapwing.privacy import Concentrated, LaplaceNoise, Pure, Relation, Repeated, Sum
+from lapwing.parties.statistics import statistic_of
 from lapwing.query import custody
 from lapwing.query.dataset import Dataset
 from lapwing.query.policies.file import load
 from lapwing.query.policies.policy import Policy, Source
-from support.joint import gaussian, laplace, member, plain
-from support.ledgers import Home, open_account, open_sliced
+from support.contributing import HISTOGRAM, MEDIAN, OTHER_RUN, contribution, left
+from support.joint import laplace, member, plain
 from support.postgres import server
 from support.private_tables import policy_of, table_of, whole
-
-RUN, OTHER_RUN, CONSORTIUM = bytes([1]) * 32, bytes([2]) * 32, bytes([3]) * 32
-HISTOGRAM = {"kind": "question", "sql": "SELECT ward, COUNT(*) AS n FROM visits GROUP BY ward"}
-MEDIAN = {"kind": "quantile", "table": "visits", "column": "stay", "fraction": "0.5"}
-VECTOR = {"kind": "vector", "length": 3, "l1": 1, "l2_squared": 1, "labels": None}
-Shares = Sequence[LaplaceShares] | Sequence[GaussianShares]
-
-
-def contribution(
-    statistic: Statistic, data: Dataset | Holding, shares: Shares | None = None, **more: Any
-) -> Contribution:
-    own = laplace(statistic, 1, of=2) if shares is None else shares
-    chosen: dict[str, Any] = {"run": RUN, "loss": loss_of(own, statistic.stages), **more}
-    return Contribution(statistic=statistic, data=data, shares=own, consortium=CONSORTIUM, **chosen)
-
-
-def left(ledger: Ledger, label: str = "visits") -> Fraction:
-    (block,) = ledger.blocks(label)
-    return block.left(ledger.account(label).terms)
 
 
 def entries(path: Path) -> int:
@@ -275,79 +250,6 @@ def test_a_quota_is_charged_as_well(tmp_path: Path) -> None:
             brings(0, ())
 
 
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_what_does_not_cover_the_numbers_is_refused_at_birth(noise: str, tmp_path: Path) -> None:
-    with member(tmp_path, range(30)) as dataset:
-        statistic = statistic_of(HISTOGRAM, dataset)
-        shares: Any = laplace(statistic, 1) if noise == "laplace" else gaussian(statistic, 1)
-        contribution(statistic, dataset, shares)
-        narrow: Any = (
-            LaplaceShares.for_epsilon(1, l1=1, of=1)
-            if noise == "laplace"
-            else GaussianShares.for_rho(1, l2_squared=1, dimension=3, of=1)
-        )
-        for bad, words in (([], "one for each"), (shares * 2, "one for each"), ([narrow], "do not cover")):
-            with pytest.raises(BadParameter, match=words):
-                contribution(statistic, dataset, bad, loss=Pure(Fraction(9)))
-        with pytest.raises(BadParameter, match="less than"):
-            contribution(statistic, dataset, shares, loss=Pure(Fraction(1, 2)))
-        with pytest.raises(BadParameter, match="run"):
-            contribution(statistic, dataset, run="run")
-        with pytest.raises(BadParameter, match="largest"):
-            contribution(statistic, dataset, largest=0)
-    assert not (tmp_path / "visits.ledger").exists()
-
-
-def test_a_charge_may_be_more_than_the_noise_reveals(tmp_path: Path) -> None:
-    with member(tmp_path, range(30)) as dataset:
-        statistic = statistic_of(HISTOGRAM, dataset)
-        contribution(statistic, dataset, loss=LaplaceNoise(Fraction(1), 2))
-        with pytest.raises(BadParameter, match="less than"):
-            contribution(statistic, dataset, loss=LaplaceNoise(Fraction(3), 2))
-
-
-def test_no_pure_charge_covers_gaussian_noise(tmp_path: Path) -> None:
-    """It is (ε, δ)-private for no δ = 0, whatever ε is charged: only ρ pays for it."""
-    with member(tmp_path, range(30)) as dataset:
-        statistic = statistic_of(HISTOGRAM, dataset)
-        shares = gaussian(statistic, Fraction(1, 100))
-        (rho,) = [share.loss.rho for share in shares]
-        for enough in (Concentrated(rho), Concentrated(2 * rho), Repeated(Concentrated(rho), 2)):
-            contribution(statistic, dataset, shares, loss=enough)
-        for bad in (Pure(Fraction(900)), LaplaceNoise(Fraction(1), 900), Concentrated(rho * 99 / 100)):
-            with pytest.raises(BadParameter, match="less than"):
-                contribution(statistic, dataset, shares, loss=bad)
-        two = Sum((Concentrated(rho / 2), Pure(Fraction(9))))
-        with pytest.raises(BadParameter, match="less than"):
-            contribution(statistic, dataset, shares, loss=two)
-
-
-def test_no_rho_covers_pure_noise(tmp_path: Path) -> None:
-    with member(tmp_path, range(30)) as dataset:
-        statistic = statistic_of(HISTOGRAM, dataset)
-        with pytest.raises(BadParameter, match="less than"):
-            contribution(statistic, dataset, loss=Concentrated(Fraction(900)))
-
-
-def test_stages_are_in_the_loss(tmp_path: Path) -> None:
-    with member(tmp_path, range(30)) as dataset:
-        statistic = statistic_of(MEDIAN, dataset)
-        shares = laplace(statistic, 1)
-        with pytest.raises(BadParameter, match="less than"):
-            contribution(statistic, dataset, shares, loss=loss_of(shares, 4))
-
-
-def test_a_data_set_is_charged_for_its_own_statistic_only(tmp_path: Path) -> None:
-    with member(tmp_path / "a", range(3)) as north, member(tmp_path / "b", range(3)) as south:
-        statistic = statistic_of(HISTOGRAM, north)
-        with pytest.raises(BadParameter, match="bound to"):
-            contribution(statistic, south)
-        with pytest.raises(BadParameter, match="own accounts"):
-            contribution(statistic, Holding(north.ledger, "visits", "ann"))
-        with pytest.raises(BadParameter, match="bound to"):
-            contribution(statistic_of(VECTOR, [1, 2, 3]), north)
-
-
 def test_postgres_rows_are_charged_and_read(tmp_path: Path) -> None:
     with Dataset(postgres_policy(tmp_path), analyst="ann") as dataset:
         spec = {"kind": "question", "sql": "SELECT COUNT(*), SUM(stay) FROM visits"}
@@ -370,154 +272,3 @@ def postgres_policy(folder: Path) -> Policy:
     )
     made = policy_of(folder, table)
     return replace(made, epsilon=Fraction(100), delta=Fraction(1, 10**6), ledger=str(folder / "c.ledger"))
-
-
-# Every block gets its noise
-
-BLOCKS = {
-    "kind": "question",
-    "sql": "SELECT ward, COUNT(*), SUM(stay), SUM(cost) FROM visits GROUP BY ward",
-}
-DRAWS = 400
-
-
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_every_cell_of_every_block_has_the_noise_of_its_own_block(noise: str, tmp_path: Path) -> None:
-    """The mean of 1,200 squares is off by √(5 / 1,200) of the variance with Laplace noise, √(2 / 1,200)
-    with Gaussian: bounds are at more than seven of these."""
-    with member(tmp_path, range(30)) as dataset:
-        statistic = statistic_of(BLOCKS, dataset)
-        assert [block.length for block in statistic.blocks] == [3, 3, 3]
-        assert len({block.l1 for block in statistic.blocks}) == 3
-        shares: Any = laplace(statistic, 1) if noise == "laplace" else gaussian(statistic, Fraction(1, 10))
-        brings = contribution(statistic, dataset, shares)
-        values = statistic.exact(0, ())
-        drawn = np.array([brings._noised(values) for _ in range(DRAWS)]) - values
-    for cells, share in zip(np.split(drawn, 3, axis=1), shares, strict=True):
-        variance = share.total(1).deviation ** 2
-        assert np.abs(cells).max(axis=0).min() > 0
-        assert abs((cells.astype(float) ** 2).mean() / variance - 1) < (0.5 if noise == "laplace" else 0.33)
-    for a in range(9):
-        for b in range(a):
-            assert not np.array_equal(drawn[:, a], drawn[:, b])
-
-
-def test_a_run_charges_all_blocks_of_a_sliced_account(home: Home) -> None:
-    """An array says nothing about slices, so everyone is charged, those who will come later too."""
-    ledger = home.create()
-    open_sliced(ledger, 2, epsilon=3)
-    statistic = statistic_of(VECTOR, [10, 2000, -5])
-    contribution(statistic, Holding(ledger, "visits", "north"), laplace(statistic, 2))(0, ())
-    ledger.open_blocks("visits", ["b2"])
-    terms = ledger.account("visits").terms
-    assert [block.left(terms) for block in ledger.blocks("visits")] == [1] * 4  # and "*"
-
-
-# Arrays
-
-
-def test_an_array_is_charged_to_an_account(home: Home) -> None:
-    ledger = home.create()
-    open_account(ledger, epsilon=3)
-    statistic = statistic_of(VECTOR, [10, 2000, -5])
-    brings = contribution(statistic, Holding(ledger, "visits", "north"), laplace(statistic, 2, of=3))
-    brings.check()
-    value = brings(0, ())
-    assert left(ledger) == 1
-    assert np.abs(value - [10, 2000, -5]).max() < 100
-    again = contribution(statistic, Holding(ledger, "visits", "north"), laplace(statistic, 2, of=3))
-    with pytest.raises(Aborted):
-        again(0, ())
-    fresh = contribution(
-        statistic, Holding(ledger, "visits", "north"), laplace(statistic, 2, of=3), run=OTHER_RUN
-    )
-    with pytest.raises(OverBudget):
-        fresh(0, ())
-    assert left(ledger) == 1
-
-
-def test_gaussian_shares_are_charged_by_their_divergence(file_home: Home) -> None:
-    ledger = file_home.create()
-    open_account(ledger, epsilon=3)
-    statistic = statistic_of(VECTOR, [10, 2000, -5])
-    shares = gaussian(statistic, Fraction(1, 100), of=2)
-    value = contribution(statistic, Holding(ledger, "visits", "north"), shares)(0, ())
-    assert np.abs(value - [10, 2000, -5]).max() < 100
-    assert left(ledger) < 3
-
-
-def test_numbers_are_clamped_before_noise_and_wrapped_after(file_home: Home) -> None:
-    ledger = file_home.create()
-    open_account(ledger, epsilon=1000)
-    statistic = statistic_of(VECTOR, [1 << 60, -(1 << 60), 3])
-    holding = Holding(ledger, "visits", "north")
-    shares = [LaplaceShares.for_epsilon(300, l1=1, of=1)]
-    assert contribution(statistic, holding, shares)(0, ()).tolist() == [1 << 52, -(1 << 52), 3]
-    small = contribution(statistic, holding, shares, run=OTHER_RUN, largest=1000)
-    assert small(0, ()).tolist() == [1000, -1000, 3]
-    assert FIELD // 2 > 1 << 52
-
-
-# The local model
-
-
-def local(ledger: Ledger, values: Sequence[int], **more: Any) -> LocalContribution:
-    chosen: dict[str, Any] = {
-        "statistic": Vector(values, length=len(values), l1=1, l2_squared=1),
-        "response": RandomizedResponse.for_epsilon(1, options=len(values)),
-        "data": Holding(ledger, "visits", "north"),
-        "run": RUN,
-        **more,
-    }
-    return LocalContribution(consortium=CONSORTIUM, **chosen)
-
-
-def test_every_row_randomizes_itself_and_their_number_is_kept(file_home: Home) -> None:
-    ledger = file_home.create()
-    open_account(ledger, epsilon=2, relation=Relation.REPLACE)
-    tally = local(ledger, [3000, 0, 1000])(0, ())
-    assert tally.sum() == 4000
-    assert left(ledger) == 1
-    # e/(e + 2) of 3,000 and 1/(e + 2) of 1,000: 1,940 ± 32; seven deviations are 225.
-    assert abs(tally[0] - 1940) < 225
-    assert tally[1] > 0
-    again = local(ledger, [3000, 0, 1000])
-    with pytest.raises(Aborted):
-        again(0, ())
-
-
-def test_nothing_is_read_before_the_charge_and_no_number_is_told_by_an_error(
-    file_home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = file_home.create()
-    open_account(ledger, epsilon=2, relation=Relation.REPLACE)
-    read = Vector.exact
-    seen: list[Fraction] = []
-
-    def exact(self: Vector, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
-        seen.append(left(ledger))
-        return read(self, stage, earlier)
-
-    monkeypatch.setattr(Vector, "exact", exact)
-    brings = local(ledger, [1000, -2000, 3000])
-    assert seen == []
-    assert brings(0, ()).sum() == 4000  # fewer than 0 count as 0
-    assert seen == [1]
-
-
-def test_the_local_model_is_refused_where_it_would_tell_who_is_there(
-    file_home: Home, tmp_path: Path
-) -> None:
-    ledger = file_home.create()
-    open_account(ledger)
-    with pytest.raises(BadParameter, match="replaced"):
-        local(ledger, [1, 2, 3])
-    open_account(ledger, "answers", relation=Relation.REPLACE)
-    answers = Holding(ledger, "answers", "north")
-    with pytest.raises(BadParameter, match="fills one"):
-        local(ledger, [1, 2, 3], statistic=Vector([1, 2], length=2, l1=2, l2_squared=4), data=answers)
-    with pytest.raises(BadParameter, match="one option"):
-        local(ledger, [1, 2, 3], response=RandomizedResponse.for_epsilon(1), data=answers)
-    with member(tmp_path / "m", range(3)) as dataset, pytest.raises(BadParameter, match="added or removed"):
-        local(ledger, [1, 2, 3], statistic=statistic_of(HISTOGRAM, dataset), data=dataset)
-    assert left(ledger, "answers") == 1

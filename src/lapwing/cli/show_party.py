@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lapwing.cli.show import console, heading, indented, points, table
+from lapwing.cli.show_query import show_rows
 from lapwing.ledger.views.price_words import in_words, pair_text
 from lapwing.privacy.describe import describe
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from lapwing.parties.verifying import Verified
     from lapwing.plots.parties import Measured
 
-MOST_ROWS = 60
 MOST_BLOCKS = 20
 MOST_SUMS = 12
 SURE = Fraction(95, 100)
@@ -153,21 +153,10 @@ class Result:
 
 def show_result(result: Result) -> None:
     """`lapwing party run`."""
-    answer = result.answer
-    headings, cells = answer.table(MOST_ROWS)
     with console() as out:
-        out.print(Text(f"{result.consortium.name}, run {result.number}: {answer.title}", style="bold"))
-        shown = table(*headings, right=range(len(headings)))
-        for row in cells:
-            shown.add_row(*row)
-        out.print(shown)
-        if len(answer) > len(cells):
-            indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
-        for column in answer.columns:
-            if column.note:
-                indented(out, f"{column.name}: {column.note}")
-        for line in answer.footer():
-            indented(out, line)
+        head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"
+        out.print(Text(head, style="bold"))
+        show_rows(out, result.answer)
         if result.is_replay:
             indented(
                 out,

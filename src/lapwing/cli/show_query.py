@@ -10,6 +10,9 @@ from lapwing.cli.show import console, heading, indented, points, table
 from lapwing.query.plan import described, listed
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lapwing.parties.statistics import JointAnswer
     from lapwing.query.answering.answer import Answer
     from lapwing.query.plan import Plan
 
@@ -49,16 +52,21 @@ def show_plan(plan: Plan) -> None:
 
 def show_answer(answer: Answer) -> None:
     """A table with intervals, the charge, what is left, the receipt."""
-    headings, cells = answer.table(MOST_ROWS)
     with console() as out:
-        shown = table(*headings, right=range(len(headings)))
-        for row in cells:
-            shown.add_row(*row)
-        out.print(shown)
-        if len(answer) > len(cells):
-            indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
-        for column in answer.columns:
-            if column.note:
-                indented(out, f"{column.name}: {column.note}")
-        for line in answer.footer():
-            indented(out, line)
+        show_rows(out, answer)
+
+
+def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
+    """Its first rows, and what is to be known about it."""
+    headings, cells = answer.table(MOST_ROWS)
+    shown = table(*headings, right=range(len(headings)))
+    for row in cells:
+        shown.add_row(*row)
+    out.print(shown)
+    if len(answer) > len(cells):
+        indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
+    for column in answer.columns:
+        if column.note:
+            indented(out, f"{column.name}: {column.note}")
+    for line in answer.footer():
+        indented(out, line)

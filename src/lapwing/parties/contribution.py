@@ -214,7 +214,7 @@ class Contribution(_Charged):
     Claim    if the sum holds as many honest shares as the mechanisms ask for, all stages together reveal
              `loss` of one unit of this member, and not more.
     Because  each block is noised on its own; blocks and stages add up; `loss` is refused below that.
-    Test     tests/parties/test_contribution.py
+    Test     tests/parties/test_contribution_loss.py
 
     `largest` is what numbers are clamped to before noise, so that sums of all members fit.
     """
@@ -263,7 +263,7 @@ class LocalContribution(_Charged):
     Because  a report is k-ary randomized response on the row's own value, and a count of reports is
              post-processing. How many rows there are is told: neighbours replace a row, never remove it.
              Fewer than 0 of an option count as 0: what is wrong with rows is told to nobody.
-    Test     tests/parties/test_contribution.py
+    Test     tests/parties/test_holding.py
     """
 
     response: RandomizedResponse

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 _SMALLEST, _LARGEST = 10, 100_000
 _UP_TO = 100  # members that the line of order 1/n is drawn for
-_LOOK: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgecolor": "white"}
 Point = tuple[int, float]
 _CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL = "curator", "shared", "alone", "everybody", "local"
 
@@ -143,14 +142,7 @@ def _by_size(axes: Axes, measured: Measured) -> None:
     ]
     for name, colour, error, _ in lines:
         axes.plot(sizes, [100 * error(n) for n in sizes], color=colour, gid=name)
-        points = measured.by_size[name]
-        axes.plot(
-            [n for n, _ in points],
-            [100 * e for _, e in points],
-            color=colour,
-            gid=f"{name}-measured",
-            **_LOOK,
-        )
+        _dots(axes, measured.by_size[name], colour, f"{name}-measured")
     bounds: list[tuple[str, Callable[[int], float], str]] = [
         ("order-local", lambda n: local_bound(epsilon, n), "Ω(1/√n): no local protocol is below"),
         (
@@ -180,14 +172,7 @@ def _by_members(axes: Axes, measured: Measured) -> None:
     axes.plot(minorities, shared, color=GREEN, gid="members-shared")
     axes.plot(members, alone, color=PURPLE, gid="members-alone")
     for name, colour in ((_SHARED, GREEN), (_ALONE, PURPLE)):
-        points = measured.by_members[name]
-        axes.plot(
-            [m for m, _ in points],
-            [100 * e for _, e in points],
-            color=colour,
-            gid=f"members-{name}-measured",
-            **_LOOK,
-        )
+        _dots(axes, measured.by_members[name], colour, f"members-{name}-measured")
     local, curator = 100 * local_error(epsilon, n), 100 * curator_error(epsilon, n)
     axes.axhline(local, color=ORANGE, gid="members-local")
     axes.axhline(curator, color=BLUE, gid="members-curator")
@@ -201,6 +186,11 @@ def _by_members(axes: Axes, measured: Measured) -> None:
             EndLabel(curator, "one curator, m = 1", BLUE),
         ],
     )
+
+
+def _dots(axes: Axes, points: Sequence[Point], colour: str, gid: str) -> None:
+    look: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgecolor": "white"}
+    axes.plot([x for x, _ in points], [100 * error for _, error in points], color=colour, gid=gid, **look)
 
 
 def _scales(axes: Axes) -> None:

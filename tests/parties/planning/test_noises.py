@@ -11,8 +11,19 @@ from hypothesis import strategies as st
 
 from lapwing.mechanisms import GaussianShares, LaplaceShares
 from lapwing.parties.planning import JointWish, plan_jointly
+from lapwing.parties.planning.noises import covers
 from lapwing.parties.statistics import Block
-from lapwing.privacy import Concentrated, Loss, Repeated, Sum
+from lapwing.privacy import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    Pure,
+    Repeated,
+    Sum,
+)
 from lapwing.privacy.convert import zcdp_to_epsilon
 
 
@@ -109,3 +120,58 @@ def test_weights_get_their_due() -> None:
     blocks = (Block("light", 1, 1, 1), Block("heavy", 1, 1, 1, Fraction(8)))
     light, heavy = plan_jointly(wish(), blocks).parts
     assert float(heavy / light) == pytest.approx(4, rel=1e-5)
+
+
+ONE, HALF, TINY = Fraction(1), Fraction(1, 2), Fraction(1, 10**6)
+LAPLACE = LaplaceNoise(Fraction(2), 2)  # ε 1
+
+
+@pytest.mark.parametrize(
+    ("charged", "revealed"),
+    [
+        (LAPLACE, LAPLACE),
+        (Pure(ONE), LAPLACE),
+        (Pure(2 * ONE), Sum((LAPLACE, LAPLACE))),
+        (Approximate(ONE, TINY), Repeated(LaplaceNoise(Fraction(4), 2), 2)),
+        (Approximate(ONE, TINY), Approximate(HALF, TINY / 2)),
+        (Concentrated(ONE), Sum((Concentrated(HALF), Concentrated(HALF)))),
+        (Repeated(Concentrated(HALF), 3), Concentrated(ONE)),
+    ],
+)
+def test_a_charge_covers_what_its_bounds_hold_for(charged: Loss, revealed: Loss) -> None:
+    assert covers(charged, revealed)
+    for order in (Fraction(11, 10), Fraction(2), Fraction(1000)):
+        most, least = charged.renyi(order), revealed.renyi(order)
+        assert most is not None
+        assert least is not None
+        assert not most < least
+
+
+@pytest.mark.parametrize(
+    ("charged", "revealed"),
+    [
+        (Pure(Fraction(99, 100)), LAPLACE),  # less ε
+        (Pure(ONE), Sum((LAPLACE, Pure(TINY)))),
+        (Pure(ONE), Repeated(LAPLACE, 2)),
+        (Pure(2 * ONE), Approximate(ONE, TINY)),  # no δ, or less of it
+        (Approximate(2 * ONE, TINY), Approximate(ONE, 2 * TINY)),
+        (Pure(900 * ONE), Concentrated(TINY)),  # no ε for what is not pure
+        (Approximate(900 * ONE, HALF), GaussianNoise(ONE, ONE, 1)),
+        (Concentrated(900 * ONE), LAPLACE),  # no ρ for what is counted by ε
+        (Concentrated(Fraction(99, 100)), Repeated(Concentrated(HALF), 2)),  # less ρ
+        (Sum((Concentrated(ONE), Pure(ONE))), Concentrated(HALF)),  # not made of ρs alone
+        (Concentrated(ONE), Sum((Concentrated(HALF), LAPLACE))),
+        (BoundedRange(ONE), LAPLACE),  # the same ε, but its Rényi bounds are smaller
+        (LAPLACE, Pure(ONE)),
+        (LaplaceNoise(ONE, 2), Sum((LAPLACE, LAPLACE))),
+    ],
+)
+def test_a_charge_for_less_or_for_something_else_covers_nothing(charged: Loss, revealed: Loss) -> None:
+    assert not covers(charged, revealed)
+
+
+def test_a_larger_epsilon_alone_would_not_cover() -> None:
+    for charged, revealed in ((BoundedRange(ONE), LAPLACE), (LAPLACE, Pure(Fraction(99, 100)))):
+        most, least = charged.renyi(Fraction(2)), revealed.renyi(Fraction(2))
+        assert charged.pure >= revealed.pure
+        assert most < least

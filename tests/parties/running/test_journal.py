@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +88,10 @@ def test_it_is_of_one_run_and_member(three: Flock) -> None:
         pass
     with pytest.raises(Unavailable, match="another run or member"):
         Journal(three.journal(1), three.table, 2)
+    with pytest.raises(Unavailable, match="another run or member"):
+        Journal(three.journal(1), replace(three.table, number=three.table.number + 1), 1)
+    with open_journal(three) as journal:  # whoever was refused has left no mark
+        assert not journal.has_begun()
 
 
 def test_secrets_are_gone_when_the_run_is_over_and_the_sums_are_not(three: Flock) -> None:

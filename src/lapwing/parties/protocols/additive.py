@@ -12,51 +12,36 @@ Who is lost before "deal" is left out; a loss after it stops the run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from lapwing.parties.protocols.coins import Elements
-from lapwing.parties.protocols.field import WORD, Field
+from lapwing.parties.protocols.dealing import Dealing
+from lapwing.parties.protocols.field import Field
 from lapwing.parties.protocols.protocol import (
-    Heard,
     Opened,
-    Post,
-    Protocol,
     Publics,
     Setting,
     Traffic,
-    agreed_by_half,
     need,
     need_all,
+    need_elements,
     need_empty,
-    not_from_one_another,
-    read,
 )
 from lapwing.parties.protocols.sharing import additive_pieces
 
 PRESENT, DEAL, AGREE, OPEN = range(4)
 
 
-class Additive(Protocol):
+class Additive(Dealing):
     """All who were present must stay to the end."""
 
     name: ClassVar[str] = "additive shares"
     rounds: ClassVar[tuple[str, ...]] = ("present", "deal", "agree", "open")
-    _pieces: Mapping[int, Elements]  # dealt by this member
-    _partial: Elements  # the sum of all pieces that this member holds
-
-    @classmethod
-    def refusal(cls, setting: Setting) -> str | None:
-        return not_from_one_another(setting) or agreed_by_half(setting)
-
-    @classmethod
-    def honest(cls, setting: Setting) -> int:
-        return setting.members - setting.coalition - setting.losses
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
-        size = WORD * setting.length
-        return Traffic(0), Traffic(0, size, setting.members - 1), Traffic(0), Traffic(size)
+        return Traffic(0), *super().traffic(setting)
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
@@ -73,30 +58,12 @@ class Additive(Protocol):
                 need_all(rounds[PRESENT], last, why="a member was lost before it had agreed")
             case _:  # OPEN
                 need_all(rounds[PRESENT], last, why="a member was lost before it had opened its part")
-                for i, public in last.items():
-                    read(setting, public, setting.length, sender=i)
+                need_elements(setting, last, setting.length)
 
-    def _post(self, number: int) -> Post:
-        if number == DEAL:
-            there = sorted(self.heard[PRESENT])
-            pieces = additive_pieces(self.field, self.value, len(there), self.coins)
-            self._pieces = dict(zip(there, pieces, strict=True))
-            return Post(
-                private={i: self.field.to_bytes(p) for i, p in self._pieces.items() if i != self.me}
-            )
-        if number == OPEN:
-            return Post(self.field.to_bytes(self._partial))
-        return Post()
-
-    def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
-        if number == DEAL:
-            length = self.setting.length
-            others = (
-                read(self.setting, post.private, length, sender=i)
-                for i, post in posts.items()
-                if i != self.me
-            )
-            self._partial = self.field.add(self._pieces[self.me], self.field.total(others, length))
+    def _deal(self) -> dict[int, Elements]:
+        there = sorted(self.heard[PRESENT])
+        pieces = additive_pieces(self.field, self.value, len(there), self.coins)
+        return dict(zip(there, pieces, strict=True))
 
     @classmethod
     def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:

@@ -35,6 +35,7 @@ from lapwing.parties.protocols.protocol import (
     Stop,
     Traffic,
     need,
+    need_elements,
     need_empty,
     not_from_one_another,
     read,
@@ -73,10 +74,6 @@ class Masked(Protocol):
         return not_from_one_another(setting)
 
     @classmethod
-    def honest(cls, setting: Setting) -> int:
-        return setting.members - setting.coalition - setting.losses
-
-    @classmethod
     def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
         secret = WORD * cls._size(setting)
         return (
@@ -105,15 +102,13 @@ class Masked(Protocol):
                 need(setting, last, least=setting.least, why="too few members shared their seeds")
             case 2:  # MASKED
                 need(setting, last, least=setting.least, why="too few members posted their value")
-                for i, public in last.items():
-                    read(setting, public, setting.length, sender=i)
+                need_elements(setting, last, setting.length)
             case 3:  # AGREE
                 need_empty(last)
                 need(setting, last, least=threshold, why="too few members agreed on who is in the sum")
             case _:  # UNMASK
                 need(setting, last, least=threshold, why="too few members gave the seeds back")
-                for i, public in last.items():
-                    read(setting, public, cls._size(setting) * len(rounds[SEEDS]), sender=i)
+                need_elements(setting, last, cls._size(setting) * len(rounds[SEEDS]))
 
     def _post(self, number: int) -> Post:
         match number:

@@ -28,8 +28,8 @@ from lapwing.parties.protocols.protocol import (
     Traffic,
     agreed_by_half,
     need,
+    need_elements,
     need_empty,
-    read,
 )
 
 POST, AGREE = range(2)
@@ -58,8 +58,7 @@ class OwnNoise(Protocol):
         last = rounds[-1]
         if len(rounds) - 1 == POST:
             need(setting, last, least=setting.least, why="too few members posted their value")
-            for i, public in last.items():
-                read(setting, public, setting.length, sender=i)
+            need_elements(setting, last, setting.length)
         else:
             need_empty(last)
             need(setting, last, least=setting.quorum, why="too few members agreed on who is in the sum")

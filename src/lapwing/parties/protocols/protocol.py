@@ -152,9 +152,9 @@ class Protocol(ABC):
         """Why this protocol is none for this setting, if so."""
 
     @classmethod
-    @abstractmethod
     def honest(cls, setting: Setting) -> int:
         """How many honest members' noise is in all that the adversary learns (g): noise is sized for it."""
+        return setting.members - setting.coalition - setting.losses
 
     @classmethod
     @abstractmethod
@@ -253,6 +253,12 @@ def need_empty(posts: Publics) -> None:
     """Rounds in which the public part says nothing: to post is to agree."""
     if any(posts.values()):
         raise Stop("a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i]))
+
+
+def need_elements(setting: Setting, posts: Publics, length: int) -> None:
+    """Rounds in which the public part is so many elements."""
+    for i, public in posts.items():
+        read(setting, public, length, sender=i)
 
 
 def read(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:

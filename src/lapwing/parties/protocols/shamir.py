@@ -13,38 +13,31 @@ After "agree", all but t + 1 members may be lost. Points beyond t + 1 must lie o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from lapwing.parties.protocols.coins import Elements
-from lapwing.parties.protocols.field import WORD, Field
+from lapwing.parties.protocols.dealing import Dealing
+from lapwing.parties.protocols.field import Field
 from lapwing.parties.protocols.protocol import (
-    Heard,
     Opened,
-    Post,
-    Protocol,
     Publics,
     Setting,
     Stop,
-    Traffic,
-    agreed_by_half,
     need,
+    need_elements,
     need_empty,
-    not_from_one_another,
-    read,
 )
 from lapwing.parties.protocols.sharing import off_the_polynomial, recombine, shamir_pieces
 
 DEAL, AGREE, OPEN = range(3)
 
 
-class Shamir(Protocol):
+class Shamir(Dealing):
     """Survives the loss of members who have dealt."""
 
     name: ClassVar[str] = "Shamir shares"
     rounds: ClassVar[tuple[str, ...]] = ("deal", "agree", "open")
-    _pieces: Sequence[Elements]  # dealt by this member, one for each member
-    _point: Elements  # of the sum of all polynomials of the set
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
@@ -52,21 +45,12 @@ class Shamir(Protocol):
             return "the coalition must be less than half of the members"
         if setting.members >= setting.modulus:
             return "there must be fewer members than the modulus"
-        return not_from_one_another(setting) or agreed_by_half(setting)
-
-    @classmethod
-    def honest(cls, setting: Setting) -> int:
-        return setting.members - setting.coalition - setting.losses
+        return super().refusal(setting)
 
     @classmethod
     def threshold(cls, setting: Setting) -> int:
         """So many points open the sum. Never more than the quorum."""
         return setting.coalition + 1
-
-    @classmethod
-    def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
-        size = WORD * setting.length
-        return Traffic(0, size, setting.members - 1), Traffic(0), Traffic(size)
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
@@ -80,31 +64,14 @@ class Shamir(Protocol):
                 need(setting, last, least=setting.quorum, why="too few members agreed on who is in the sum")
             case _:  # OPEN
                 need(setting, last, least=cls.threshold(setting), why="too few members opened their part")
-                for i, public in last.items():
-                    read(setting, public, setting.length, sender=i)
+                need_elements(setting, last, setting.length)
 
-    def _post(self, number: int) -> Post:
-        if number == DEAL:
-            members = self.setting.members
-            threshold = self.threshold(self.setting)
-            self._pieces = shamir_pieces(
-                self.field, self.value, threshold=threshold, members=members, coins=self.coins
-            )
-            others = (i for i in range(members) if i != self.me)
-            return Post(private={i: self.field.to_bytes(self._pieces[i]) for i in others})
-        if number == OPEN:
-            return Post(self.field.to_bytes(self._point))
-        return Post()
-
-    def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
-        if number == DEAL:
-            length = self.setting.length
-            others = (
-                read(self.setting, post.private, length, sender=i)
-                for i, post in posts.items()
-                if i != self.me
-            )
-            self._point = self.field.add(self._pieces[self.me], self.field.total(others, length))
+    def _deal(self) -> dict[int, Elements]:
+        threshold, members = self.threshold(self.setting), self.setting.members
+        pieces = shamir_pieces(
+            self.field, self.value, threshold=threshold, members=members, coins=self.coins
+        )
+        return dict(enumerate(pieces))
 
     @classmethod
     def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:

@@ -6,37 +6,14 @@ It holds no secrets, but sealed boxes, which a member's box key would open: they
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from lapwing.errors import Unavailable
-from lapwing.parties.journal import connect, forget_log, is_locked, touch
+from lapwing.own_file import OwnFile
 from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.parcel import Parcel
 from lapwing.parties.messages.table import Table
-
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), members TEXT) STRICT",
-    "CREATE TABLE IF NOT EXISTS closed (place INTEGER PRIMARY KEY, missing TEXT) STRICT",
-    "CREATE TABLE IF NOT EXISTS posts (place INTEGER, member INTEGER, parcel BLOB, "
-    "PRIMARY KEY (place, member)) STRICT",
-    "CREATE TABLE IF NOT EXISTS ended (one INTEGER PRIMARY KEY CHECK (one = 1)) STRICT",
-    "CREATE TABLE IF NOT EXISTS served (member INTEGER PRIMARY KEY) STRICT",
-)
-# A crash of the process loses nothing; after a power loss the last rounds may be gone, and members who
-# are further than their relay end the run: no reason to wait for the disk in every round.
-_PRAGMAS = (
-    "locking_mode = EXCLUSIVE",
-    "journal_mode = WAL",
-    "synchronous = NORMAL",
-    "secure_delete = ON",
-    "trusted_schema = OFF",
-)
-Run = Callable[..., sqlite3.Cursor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,52 +26,26 @@ class Closed:
     missing: Mapping[int, str]
 
 
-class Memory:
+class Memory(OwnFile):
     """In one file, which one process at a time can use. Raises `Unavailable` if it cannot be used."""
 
+    _called = "the relay's file"
+    _if_locked = "Is it running twice?"
+    # A crash of the process loses nothing; after a power loss the last rounds may be gone, and members who
+    # are further than their relay end the run: no reason to wait for the disk in every round.
+    _pragmas = ("synchronous = NORMAL",)
+    _tables = (
+        "CREATE TABLE IF NOT EXISTS begun (one INTEGER PRIMARY KEY CHECK (one = 1), members TEXT) STRICT",
+        "CREATE TABLE IF NOT EXISTS closed (place INTEGER PRIMARY KEY, missing TEXT) STRICT",
+        "CREATE TABLE IF NOT EXISTS posts (place INTEGER, member INTEGER, parcel BLOB, "
+        "PRIMARY KEY (place, member)) STRICT",
+        "CREATE TABLE IF NOT EXISTS ended (one INTEGER PRIMARY KEY CHECK (one = 1)) STRICT",
+        "CREATE TABLE IF NOT EXISTS served (member INTEGER PRIMARY KEY) STRICT",
+    )
+
     def __init__(self, folder: Path, table: Table) -> None:
-        self._path = folder / f"{table.label}.relay"
         self._run = table.run_id
-        with self._translated():
-            touch(self._path)
-            self._connection = connect(self._path, *_PRAGMAS)
-            try:
-                for statement in _TABLES:
-                    self._connection.execute(statement)
-            except BaseException:
-                self._connection.close()
-                raise
-
-    def close(self) -> None:
-        """Nothing is lost."""
-        self._connection.close()
-
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            hint = ". Is it running twice?" if is_locked(error) else ""
-            raise Unavailable(f"the relay's file {self._path} cannot be used: {error}{hint}") from error
-        except OSError as error:
-            raise Unavailable(f"the relay's file {self._path} cannot be used: {error.strerror}") from error
-
-    @contextmanager
-    def _transaction(self) -> Iterator[Run]:
-        with self._translated():
-            run = self._connection.execute
-            run("BEGIN IMMEDIATE")
-            try:
-                yield run
-                run("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    run("ROLLBACK")
-                raise
-
-    def _rows(self, query: str, *values: object) -> list[Any]:
-        with self._translated():
-            return self._connection.execute(query, values).fetchall()
+        super().__init__(folder / f"{table.label}.relay")
 
     def begun(self) -> dict[int, Greeting] | None:
         """The greetings of those who began, if the run has."""
@@ -149,8 +100,7 @@ class Memory:
                             "UPDATE posts SET parcel = ? WHERE place = ? AND member = ?",
                             (Parcel(parcel.envelope, {}).to_bytes(), _number(closed), member),
                         )
-        with self._translated():
-            forget_log(self._connection, self._path)
+        self._forget_log()
 
 
 def _number(closed: Closed) -> int:

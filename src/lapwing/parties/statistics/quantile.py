@@ -24,16 +24,8 @@ import numpy as np
 from lapwing.errors import BadParameter
 from lapwing.exact import Number, exact
 from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.question import blocks_of, without_local
-from lapwing.parties.statistics.statistic import (
-    Block,
-    Ints,
-    JointAnswer,
-    Noise,
-    Statistic,
-    fitting,
-    least_contributors,
-)
+from lapwing.parties.statistics.asked import Asked, without_local
+from lapwing.parties.statistics.statistic import Ints, JointAnswer, Noise, fitting
 from lapwing.query.answering.estimate import Col, Rows, decoded
 from lapwing.query.answering.intervals import Noises, noise_scale
 from lapwing.query.dataset import Dataset
@@ -60,7 +52,7 @@ class _Range:
         return _Range(self.low, middle) if enough else _Range(min(middle + 1, self.high), self.high)
 
 
-class Quantile(Statistic):
+class Quantile(Asked):
     """The least value that a fraction of all rows does not exceed."""
 
     def __init__(self, dataset: Dataset, table: str, column: str, fraction: Number) -> None:
@@ -71,7 +63,7 @@ class Quantile(Statistic):
         self._table, self._column = table, column
         self._dataset = dataset
         self._kind, self._codes = ordered_column(dataset.policy, table, column)
-        self._first = self._asked(_Range(self._codes[0], self._codes[-1]))
+        super().__init__(self._asked(_Range(self._codes[0], self._codes[-1])))  # of the first stage
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -83,20 +75,8 @@ class Quantile(Statistic):
         return f"the {float(self._fraction):g} quantile of {self._column} in {self._table}"
 
     @property
-    def meaning(self) -> str:
-        return self._first.meaning
-
-    @property
     def stages(self) -> int:
         return (len(self._codes) - 1).bit_length()
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        return blocks_of(self._first)
-
-    @property
-    def source(self) -> JointQuestion:
-        return self._first
 
     def exact(self, stage: int, earlier: Sequence[Opened]) -> Ints:
         return fitting(self._asked(self._searched(earlier[:stage])[-1]).exact())
@@ -121,7 +101,7 @@ class Quantile(Statistic):
         note = f"rank within ±{ranks:,.4g} rows of {float(self._fraction):g} of all"
         rows = Rows([Col(self._column, values, lows, highs, note, ranks)], 1)
         notes = () if len({one.contributors for one in opened}) == 1 else (CHANGED,)
-        return JointAnswer(self.title, rows, float(confidence), least_contributors(opened), notes)
+        return self._answered(rows, opened, confidence, notes)
 
     def _asked(self, where: _Range) -> JointQuestion:
         question = below(self._dataset.policy, self._table, self._column, where.threshold)

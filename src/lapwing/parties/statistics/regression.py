@@ -24,16 +24,8 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.question import blocks_of, without_local
-from lapwing.parties.statistics.statistic import (
-    Block,
-    Ints,
-    JointAnswer,
-    Noise,
-    Statistic,
-    fitting,
-    least_contributors,
-)
+from lapwing.parties.statistics.asked import Asked, without_local
+from lapwing.parties.statistics.statistic import Ints, JointAnswer, Noise
 from lapwing.query.answering.estimate import Col, Rows
 from lapwing.query.answering.intervals import Noises, noise_scale
 from lapwing.query.dataset import Dataset
@@ -48,7 +40,7 @@ SAMPLING = "of a sample of a population; no part of the interval"
 LOST = "The noise is too large beside the sums: nothing can be told. Ask with more ε, or fewer variables."
 
 
-class Regression(Statistic):
+class Regression(Asked):
     """y = a + b·x + c·x' + …, over the rows in which all of them are known."""
 
     def __init__(self, dataset: Dataset, table: str, y: str, x: Sequence[str]) -> None:
@@ -58,7 +50,7 @@ class Regression(Statistic):
         self._table, self._y, self._x = table, y, tuple(x)
         self._moments = moments(dataset.policy, table, [*x, y])
         name = f"regression of {y} in {table}"
-        self._joint = JointQuestion(dataset, self._moments.question, name)
+        super().__init__(JointQuestion(dataset, self._moments.question, name))
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -67,21 +59,6 @@ class Regression(Statistic):
     @property
     def title(self) -> str:
         return f"linear regression of {self._y} on {', '.join(self._x)} in {self._table}"
-
-    @property
-    def meaning(self) -> str:
-        return self._joint.meaning
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        return blocks_of(self._joint)
-
-    @property
-    def source(self) -> JointQuestion:
-        return self._joint
-
-    def exact(self, stage: int, earlier: Sequence[Opened]) -> Ints:
-        return fitting(self._joint.exact())
 
     def answer(
         self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
@@ -101,7 +78,7 @@ class Regression(Statistic):
             ]
             notes = (f"From about {max(sums.matrix[0, 0], 0):,.0f} rows.",)
         rows = Rows([Col("term", names), *columns], len(names))
-        return JointAnswer(self.title, rows, float(confidence), least_contributors(opened), notes)
+        return self._answered(rows, opened, confidence, notes)
 
     def _sums(self, values: Ints, scales: Sequence[float]) -> _Sums:
         """n, Σ z and Σ z z' as one matrix over (1, x…, y), z within ±1; with their noises."""

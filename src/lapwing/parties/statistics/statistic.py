@@ -128,12 +128,18 @@ class Statistic(ABC):
         It is post-processing, and costs nothing.
         """
 
+    def _answered(
+        self, rows: Rows, opened: Sequence[Opened], confidence: Fraction, notes: tuple[str, ...]
+    ) -> JointAnswer:
+        least = min(len(one.contributors) for one in opened)
+        return JointAnswer(self.title, rows, float(confidence), least, notes)
+
 
 @dataclass(frozen=True, repr=False)
 class JointAnswer:
     """A released answer. `low` and `high` stand beside each value that has noise.
 
-    `footer` and `table` are those that `lapwing.cli.show_query.show_answer` prints.
+    `footer` and `table` are those that `lapwing.cli.show_query.show_rows` prints.
     """
 
     title: str
@@ -207,8 +213,3 @@ def fitting(values: NDArray[Any]) -> Ints:
         values = np.array([min(max(int(one), -LARGEST_VALUE), LARGEST_VALUE) for one in values])
     clamped: Ints = np.clip(values, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
     return clamped
-
-
-def least_contributors(opened: Sequence[Opened]) -> int:
-    """How many members are in every stage's sum, at least."""
-    return min(len(one.contributors) for one in opened)

@@ -15,15 +15,7 @@ from lapwing.errors import BadParameter, BadValue
 from lapwing.mechanisms import RandomizedResponse
 from lapwing.mechanisms.values import whole_values
 from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.statistic import (
-    Block,
-    Ints,
-    JointAnswer,
-    Noise,
-    Statistic,
-    fitting,
-    least_contributors,
-)
+from lapwing.parties.statistics.statistic import Block, Ints, JointAnswer, Noise, Statistic, fitting
 from lapwing.query.answering.estimate import Col, Rows
 from lapwing.query.answering.intervals import half_width
 
@@ -100,7 +92,7 @@ class Vector(Statistic):
         names = np.empty(len(found.values), dtype=object)
         names[:] = self._labels or [str(place) for place in range(len(names))]
         rows = Rows([Col("cell", names), Col("value", values, low, high)], len(names))
-        return JointAnswer(self.title, rows, float(confidence), least_contributors(opened), notes)
+        return self._answered(rows, opened, confidence, notes)
 
 
 def _local(tally: Ints, response: RandomizedResponse, confidence: Fraction) -> tuple[Any, Any, Any, Any]:

@@ -11,7 +11,6 @@ the disk gave up but did not erase, and whoever watches the server while it runs
 from __future__ import annotations
 
 import hashlib
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from lapwing.errors import Unavailable
 from lapwing.noise import random_bytes
+from lapwing.own_file import touch, transaction, translated
 from lapwing.survey.collecting.buckets import KEY_BYTES, Buckets, Run
 from lapwing.survey.collecting.store import (
     HASH_BYTES,
@@ -50,7 +50,7 @@ class SqliteStore(Store):
         self.where = str(path)
         self._lock = threading.Lock()  # one connection for all threads: whoever writes waits anyway
         with self._translated():
-            _touch(path)
+            touch(path)
             self._connection = sqlite3.connect(
                 path, timeout=WAIT_AT_MOST, isolation_level=None, check_same_thread=False
             )
@@ -80,26 +80,13 @@ class SqliteStore(Store):
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """What callers see of an error of the database: no statement and no parameter."""
-        try:
+        with translated(f"the reports in {self.where}"):
             yield
-        except sqlite3.Error as error:
-            raise Unavailable(f"the reports in {self.where} cannot be used: {error}") from None
-        except OSError as error:
-            raise Unavailable(f"the reports in {self.where} cannot be used: {error.strerror}") from None
 
     @contextmanager
     def _transaction(self) -> Iterator[Run]:
-        with self._translated(), self._lock:
-            run = self._connection.execute
-            run("BEGIN IMMEDIATE")
-            try:
-                yield run
-                run("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    run("ROLLBACK")
-                raise
+        with self._translated(), self._lock, transaction(self._connection) as run:
+            yield run
 
     @contextmanager
     def _reading(self) -> Iterator[Run]:
@@ -201,19 +188,6 @@ class SqliteStore(Store):
 
 _STATE = "SELECT digest, report_size, reports, without_credential, closed FROM survey"
 _COUNT = "UPDATE survey SET reports = reports + ?, without_credential = without_credential + ?"
-
-
-def _touch(path: Path) -> None:
-    """A new file is its owner's alone, from its first moment, and its name survives a power loss."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def _state(run: Run) -> State:

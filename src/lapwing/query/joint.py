@@ -45,6 +45,7 @@ from lapwing.query.language.relation import (
     expressions_of,
     public_scans_of,
     scans_of,
+    with_scans,
 )
 from lapwing.query.plan import blocks_reached
 
@@ -246,15 +247,9 @@ def _joined_on(relation: Relation) -> set[str]:
 
 def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:
     """The same, whose scans have only the columns of these names, in the order of their names."""
-    match relation:
-        case Scan():
-            kept = sorted((one for one in relation.columns if one[0] in names), key=lambda one: one[0])
-            return replace(relation, columns=tuple(kept))
-        case Filter(source) | Project(source) | PerUnit(source):
-            return replace(relation, source=_with_columns(source, names))
-        case Join(left, right):
-            return replace(relation, left=_with_columns(left, names), right=_with_columns(right, names))
-        case UnionAll(sources):
-            return replace(relation, sources=tuple(_with_columns(one, names) for one in sources))
-        case _:
-            return relation
+
+    def kept(scan: Scan) -> Scan:
+        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
+        return replace(scan, columns=tuple(columns))
+
+    return with_scans(relation, kept)

@@ -33,17 +33,14 @@ from lapwing.query.binding.refused import Refused
 from lapwing.query.binding.rows import RowBinder
 from lapwing.query.language.kinds import MONTHS, Kind, Number, Person, Text
 from lapwing.query.language.relation import (
-    Filter,
-    Join,
-    PerUnit,
     Project,
     Relation,
     Scan,
-    UnionAll,
     blocks_of,
     public_scans_of,
     rows_of,
     scans_of,
+    with_scans,
 )
 from lapwing.query.policies.blocks import EPOCH, block_label, block_labels, codes_of_blocks, period_of
 from lapwing.query.policies.policy import Blocks, Policy
@@ -191,18 +188,12 @@ def _code_of(blocks: Blocks, label: str) -> int:
 
 def within(relation: Relation, codes: frozenset[int]) -> Relation:
     """The same, whose scans read no other blocks."""
-    match relation:
-        case Scan(blocks=before):
-            kept = codes if before is None else codes & frozenset(before)
-            return replace(relation, blocks=tuple(sorted(kept)))
-        case Filter(source) | Project(source) | PerUnit(source):
-            return replace(relation, source=within(source, codes))
-        case Join(left, right):
-            return replace(relation, left=within(left, codes), right=within(right, codes))
-        case UnionAll(sources):
-            return replace(relation, sources=tuple(within(one, codes) for one in sources))
-        case _:
-            return relation
+
+    def kept(scan: Scan) -> Scan:
+        both = codes if scan.blocks is None else codes & frozenset(scan.blocks)
+        return replace(scan, blocks=tuple(sorted(both)))
+
+    return with_scans(relation, kept)
 
 
 # Charging and reading

@@ -11,7 +11,8 @@ Test     tests/query/test_neighbours.py
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from lapwing.query.language.expression import Expression
 from lapwing.query.language.kinds import Kind
@@ -192,6 +193,25 @@ def scans_of(relation: Relation) -> list[Scan]:
             return scans_of(left) + scans_of(right)
         case UnionAll(sources):
             return [scan for source in sources for scan in scans_of(source)]
+
+
+def with_scans(relation: Relation, change: Callable[[Scan], Relation]) -> Relation:
+    """The same, made of changed scans."""
+
+    def changed(inner: Relation) -> Relation:
+        return with_scans(inner, change)
+
+    match relation:
+        case Scan():
+            return change(relation)
+        case PublicScan():
+            return relation
+        case Filter(source) | Project(source) | PerUnit(source):
+            return replace(relation, source=changed(source))
+        case Join(left, right):
+            return replace(relation, left=changed(left), right=changed(right))
+        case UnionAll(sources):
+            return replace(relation, sources=tuple(map(changed, sources)))
 
 
 def public_scans_of(relation: Relation) -> list[PublicScan]:

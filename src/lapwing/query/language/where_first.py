@@ -26,6 +26,7 @@ from lapwing.query.language.relation import (
     Scan,
     UnionAll,
     scans_of,
+    with_scans,
 )
 
 
@@ -62,14 +63,8 @@ def ranks_anew(relation: Relation) -> bool:
 
 def where_after(relation: Relation) -> Relation:
     """The other way round again: for rows that are not ranked."""
-    match relation:
-        case Scan(where=predicate) if predicate is not None:
-            return Filter(replace(relation, where=None), predicate)
-        case Filter(source) | Project(source) | PerUnit(source):
-            return replace(relation, source=where_after(source))
-        case Join(left, right):
-            return replace(relation, left=where_after(left), right=where_after(right))
-        case UnionAll(sources):
-            return replace(relation, sources=tuple(map(where_after, sources)))
-        case _:
-            return relation
+
+    def after(scan: Scan) -> Relation:
+        return scan if scan.where is None else Filter(replace(scan, where=None), scan.where)
+
+    return with_scans(relation, after)

@@ -17,12 +17,15 @@ from lapwing.exact import lower, precision, upper
 from lapwing.noise.gaussian import (
     CHUNK,
     DIRECT_BELOW,
+    FLAT_AFTER,
     LARGEST_SIGMA,
     SMALL,
     BlockGaussian,
     DirectGaussian,
     Weights,
+    _sampler,
     discrete_gaussian,
+    fill,
 )
 from lapwing.noise.stream import SYSTEM
 from support import laws
@@ -290,3 +293,17 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
     finally:
         tracemalloc.stop()
     assert peak < 8 * size + (8 << 20)
+
+
+@pytest.mark.parametrize("sigma", [Fraction(5), Fraction(500), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
+    for size in (100, 2 * FLAT_AFTER):
+        floats = np.empty(size)
+        _sampler.cache_clear()
+        fill(SeededStream(9), sigma, floats)
+        _sampler.cache_clear()  # so that the tables come at the same draw
+        whole = discrete_gaussian(SeededStream(9), sigma, size)
+        _sampler.cache_clear()
+        assert np.array_equal(floats.astype(np.int64), whole)
+        assert np.array_equal(floats, np.rint(floats))
+    assert noise.discrete_gaussian_floats(sigma, 7).dtype == np.float64

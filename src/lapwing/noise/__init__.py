@@ -26,6 +26,7 @@ __all__ = [
     "bernoulli_exp",
     "bernoulli_near",
     "discrete_gaussian",
+    "discrete_gaussian_floats",
     "discrete_laplace",
     "exp_neg",
     "exponential_choice",
@@ -75,6 +76,13 @@ def geometric(scale: Number, size: int) -> NDArray[np.int64]:
 def discrete_gaussian(sigma: Number, size: int) -> NDArray[np.int64]:
     """Integers x with probability proportional to exp(-x^2 / (2 sigma^2))."""
     return gaussian.discrete_gaussian(SYSTEM, _scale(sigma, "sigma"), _size(size))
+
+
+def discrete_gaussian_floats(sigma: Number, size: int) -> NDArray[np.float64]:
+    """The same integers as exact floats, for sums of floats that are integers, too."""
+    drawn = np.empty(_size(size))
+    gaussian.fill(SYSTEM, _scale(sigma, "sigma"), drawn)
+    return drawn
 
 
 def polya_share(scale: Number, size: int, *, parties: int) -> NDArray[np.int64]:

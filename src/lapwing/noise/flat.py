@@ -41,6 +41,8 @@ BLOCKS_PER_SIGMA = 64
 REACH = Fraction(105, 10)
 # A block keeps at least this share of its weight for the rest, so that floats can tell its coins.
 LEAST_REST = Fraction(1, 2**20)
+# Whole numbers, also as floats: below 2^53 these are exact.
+Whole = NDArray[np.int64] | NDArray[np.float64]
 
 
 class Blocks:
@@ -150,7 +152,7 @@ class FlatGaussian:
         """The probability of the rest."""
         return Fraction(SLOTS - sum(self._blocks.slots), SLOTS)
 
-    def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
+    def fill(self, stream: Stream, out: Whole) -> None:
         """Overwrite `out` with draws."""
         drawn = self._rest(stream, padded_count(float(self.rest_share), len(out)))
         for start in range(0, len(out), CHUNK):
@@ -161,13 +163,15 @@ class FlatGaussian:
             part[lacking] = drawn[: len(lacking)]
             drawn = drawn[len(lacking) :]
 
-    def _fill_flat(self, stream: Stream, out: NDArray[np.int64]) -> NDArray[np.intp]:
+    def _fill_flat(self, stream: Stream, out: Whole) -> NDArray[np.intp]:
         """Draw by the table, and say where it has nothing."""
         kind = self._starts.dtype
         start = self._starts.take(stream.halves(len(out)), mode="wrap")
+        lacking = np.flatnonzero(start == np.iinfo(kind).min)
         words: NDArray[Any] = np.frombuffer(stream.take(kind.itemsize * len(out)), dtype=kind)
-        np.add(start, words & kind.type(self._blocks.width - 1), out=out)
-        return np.flatnonzero(start == np.iinfo(kind).min)
+        start += words & kind.type(self._blocks.width - 1)
+        out[:] = start
+        return lacking
 
     def _rest(self, stream: Stream, size: int) -> NDArray[np.int64]:
         found = np.empty(size, dtype=np.int64)

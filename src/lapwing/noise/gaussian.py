@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lapwing.exact import Real, ball, exp_of, precision
 from lapwing.noise.decay import exp_neg, float_error
-from lapwing.noise.flat import FlatGaussian
+from lapwing.noise.flat import FlatGaussian, Whole
 from lapwing.noise.inversion import Inversion
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
@@ -96,18 +96,18 @@ class DirectGaussian:
         listed = 2 * math.ceil(REACH * sigma) + 1
         self._table = Inversion(Weights(sigma, 1, both_sides=True).cdf, listed)
 
-    def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
+    def fill(self, stream: Stream, out: Whole) -> None:
         """Overwrite `out` with draws."""
         for start in range(0, len(out), CHUNK):
             self._fill(stream, out[start : start + CHUNK])
 
-    def _fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
+    def _fill(self, stream: Stream, out: Whole) -> None:
         if len(out) <= SMALL:
             symbols = self._table.draw(stream, len(out))
         else:
             symbols = self._table.draw_guided(stream, len(out)).astype(np.int64)
         # 0, 1, 2, 3, 4 -> 0, 1, -1, 2, -2
-        np.copyto(out, ((symbols + 1) >> 1) * ((symbols & 1) * 2 - 1))
+        out[:] = ((symbols + 1) >> 1) * ((symbols & 1) * 2 - 1)
 
 
 class BlockGaussian:
@@ -121,7 +121,7 @@ class BlockGaussian:
         self._table = Inversion(Weights(sigma, width, both_sides=False).cdf, listed)
         self._rate = 1 / (2 * sigma * sigma)
 
-    def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
+    def fill(self, stream: Stream, out: Whole) -> None:
         """Overwrite `out` with draws."""
         filled = 0
         while filled < len(out):
@@ -165,7 +165,7 @@ class LargeGaussian:
     def _flat(self) -> FlatGaussian:
         return FlatGaussian(self._sigma)
 
-    def fill(self, stream: Stream, out: NDArray[np.int64]) -> None:
+    def fill(self, stream: Stream, out: Whole) -> None:
         """Overwrite `out` with draws."""
         if len(out) <= SMALL or self._asked < FLAT_AFTER:
             self._asked += len(out)
@@ -181,8 +181,13 @@ def _sampler(sigma: Fraction) -> DirectGaussian | LargeGaussian:
 
 def discrete_gaussian(stream: Stream, sigma: Fraction, size: int) -> NDArray[np.int64]:
     """`size` draws; memory beyond the result does not grow with `size`."""
-    sampler = _sampler(sigma)
     result = np.empty(size, dtype=np.int64)
-    for start in range(0, size, AT_ONCE):
-        sampler.fill(stream, result[start : start + AT_ONCE])
+    fill(stream, sigma, result)
     return result
+
+
+def fill(stream: Stream, sigma: Fraction, out: Whole) -> None:
+    """Overwrite `out` with draws. Floats hold them exactly: 2^53 is 32 times the largest sigma."""
+    sampler = _sampler(sigma)
+    for start in range(0, len(out), AT_ONCE):
+        sampler.fill(stream, out[start : start + AT_ONCE])

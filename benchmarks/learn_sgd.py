@@ -3,7 +3,7 @@
 Three models, batch 256, one CPU thread (or `--device cuda`): sides take turns in one process, medians of
 samples a second. `gradients` is the step without noise, on all sides; `step` has each side's own noise:
 exact and discrete here, floating-point in Opacus. Memory is the peak beyond the loaded model, each side in
-a process of its own. Without Opacus (`pip install opacus`) its columns are left out.
+a process of its own. Without Opacus (`pip install 'lapwing[opacus]'`) its columns are left out.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from lapwing.learn.sgd import ClippedGradients, Sensitivity
-from lapwing.learn.sgd.noisy import NoiseAhead, lots_of_noise, release
+from lapwing.learn.sgd.noisy import Noise, NoiseAhead, release
 
 try:
     with warnings.catch_warnings():
@@ -136,7 +136,7 @@ class Side:
         mechanism = self.grid.mechanism(Fraction(NOISE))
         if self.ahead:
             self.drawn = NoiseAhead(mechanism, 1 << 20).__enter__()
-        self.lots = self.drawn.lots if self.ahead else lambda: lots_of_noise(mechanism)
+        self.draw = self.drawn.draw if self.ahead else Noise(mechanism).draw
 
     def _lapwing(self) -> None:
         sums = self.gradients.empty(single=self.grid.single_up_to >= BATCH)
@@ -145,7 +145,7 @@ class Side:
             x, y = self.x[start : start + self.page], self.y[start : start + self.page]
             self.gradients.add_page(x, y, present, sums, is_first=not start)
         if self.noise:
-            sums = release(sums, self.grid, self.lots(), divided_by=BATCH)
+            sums = release(sums, self.grid, self.draw(), divided_by=BATCH)
         else:
             sums.div_(BATCH)
         for value, part in zip(self.module.parameters(), self.gradients.views(sums).values(), strict=True):
@@ -292,7 +292,7 @@ def main() -> None:
         f"DP-SGD, batch {BATCH}, {chosen.device}, torch {torch.__version__}, median of {chosen.turns} turns"
     )
     if not HAS_OPACUS:
-        print("Opacus is not installed: its columns are missing (pip install opacus)")
+        print("Opacus is not installed: its columns are missing (pip install 'lapwing[opacus]')")
     for model in MODELS:
         if chosen.model not in model:
             continue

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lapwing.errors import OverBudget, WorkEnded
+from lapwing.errors import BadParameter, OverBudget, WorkEnded
 from lapwing.gate import Gate, Target
-from lapwing.learn.purse import LedgerPurse, PublicData
+from lapwing.learn.purse import EACH_ROW, LedgerPurse, NoPurse, Paid, PublicData, Purse, Stored
 from lapwing.ledger import Ledger, Unit
 from lapwing.privacy import Pure, Relation
 
@@ -90,3 +92,60 @@ def test_copies_pay_from_the_same_purse(ledger: Ledger) -> None:
 
 def test_public_data_costs_nothing() -> None:
     assert PublicData().pay(LOSS, lambda: b"model", mechanism="training", parameters={}).receipt is None
+
+
+class Silent(Purse):
+    """Does not say what it protects."""
+
+    @property
+    def relation(self) -> Relation:
+        return Relation.ADD_REMOVE
+
+    def pay(self, *_: Any, **__: Any) -> Paid:
+        return Paid(b"", None)
+
+
+def test_a_purse_knows_what_it_protects(ledger: Ledger) -> None:
+    assert purse_of(ledger, None).unit is Unit.PERSON
+    assert PublicData().unit is None
+    assert Silent().unit is Unit.PERSON
+    monthly = LedgerPurse(
+        Gate(ledger, principal="builder"),
+        targets=(),
+        unit=Unit.PERSON_AND_PERIOD,
+        relation=Relation.ADD_REMOVE,
+        request=b"",
+    )
+    with pytest.raises(BadParameter, match="a person and period"):
+        monthly.whose(None)
+
+
+@pytest.mark.parametrize("make", [lambda ledger: purse_of(ledger, None), lambda _: Silent()])
+def test_where_persons_are_protected_somebody_must_say_whose_rows_they_are(
+    make: Any, ledger: Ledger
+) -> None:
+    purse = make(ledger)
+    with pytest.raises(BadParameter, match="protected is a person"):
+        purse.whose(None)
+    assert purse.whose(EACH_ROW) is None
+    assert purse.whose([1]) == [1]
+
+
+def test_public_rows_are_anybodys() -> None:
+    assert PublicData().whose(None) is None
+    assert PublicData().whose(EACH_ROW) is None
+
+
+def test_the_promise_stays_itself_in_copies() -> None:
+    assert copy.deepcopy(EACH_ROW) is EACH_ROW
+    assert pickle.loads(pickle.dumps(EACH_ROW)) is EACH_ROW
+
+
+def test_what_was_stored_is_not_made_again() -> None:
+    paid = Stored(b"model").pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})
+    assert (paid.result, paid.is_replay) == (b"model", True)
+
+
+def test_without_a_purse_nothing_is_made() -> None:
+    with pytest.raises(BadParameter, match="n_jobs=1"):
+        NoPurse().pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})

@@ -26,10 +26,10 @@ __all__ = [
     "bernoulli_exp",
     "bernoulli_near",
     "discrete_gaussian",
-    "discrete_gaussian_floats",
     "discrete_laplace",
     "exp_neg",
     "exponential_choice",
+    "fill_discrete_gaussian",
     "geometric",
     "permutation",
     "polya_share",
@@ -78,11 +78,9 @@ def discrete_gaussian(sigma: Number, size: int) -> NDArray[np.int64]:
     return gaussian.discrete_gaussian(SYSTEM, _scale(sigma, "sigma"), _size(size))
 
 
-def discrete_gaussian_floats(sigma: Number, size: int) -> NDArray[np.float64]:
-    """The same integers as exact floats, for sums of floats that are integers, too."""
-    drawn = np.empty(_size(size))
-    gaussian.fill(SYSTEM, _scale(sigma, "sigma"), drawn)
-    return drawn
+def fill_discrete_gaussian(sigma: Number, out: NDArray[np.float64]) -> None:
+    """Overwrite a vector with such integers, as exact floats: for sums of floats that are integers, too."""
+    gaussian.fill(SYSTEM, _scale(sigma, "sigma"), out)
 
 
 def polya_share(scale: Number, size: int, *, parties: int) -> NDArray[np.int64]:

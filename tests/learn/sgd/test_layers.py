@@ -13,7 +13,7 @@ from lapwing.learn.sgd.layers import parts_of
 from lapwing.learn.sgd.parts import Ghost, Outer, Stacked
 from learn.sgd.made import MODULES, clipped_one_by_one, losses
 
-UNITS = 11
+UNITS = 19
 WITHOUT_TRICK = {"tied weights", "a layer twice"}
 
 
@@ -24,7 +24,7 @@ def test_clipped_sums_and_norms_are_those_of_gradients_taken_one_by_one(name: st
     make, rows = MODULES[name]
     module, x = make(), rows(UNITS * unit_rows)
     y = torch.randint(0, 3, (len(x),))
-    gradients = ClippedGradients(module, losses, clip=0.5, page=4, unit_rows=unit_rows)
+    gradients = ClippedGradients(module, losses, clip=0.5, page=16, unit_rows=unit_rows)
     gradients.rehearse(x[:0], y[:0])
     sums, norms = gradients.of(x, y)
     expected, exact_norms = clipped_one_by_one(copy.deepcopy(module), x, y, 0.5, unit_rows)
@@ -39,7 +39,7 @@ def test_clipped_sums_and_norms_are_those_of_gradients_taken_one_by_one(name: st
 @pytest.mark.parametrize("name", MODULES)
 def test_supported_layers_need_no_vmap(name: str) -> None:
     make, rows = MODULES[name]
-    gradients = ClippedGradients(make(), losses, clip=1, page=4)
+    gradients = ClippedGradients(make(), losses, clip=1, page=16)
     x = rows(8)
     gradients.rehearse(x[:0], torch.zeros(0, dtype=torch.int64))
     others = {"other layers": 2, "reflecting conv": 1}
@@ -64,7 +64,7 @@ def test_weights_are_written_out_only_where_that_is_cheap() -> None:
 
 def test_training_leaves_the_module_as_it_was() -> None:
     module = nn.Sequential(nn.Linear(6, 7), nn.ReLU(inplace=True), nn.Linear(7, 3))
-    gradients = ClippedGradients(module, losses, clip=1, page=4)
+    gradients = ClippedGradients(module, losses, clip=1, page=16)
     gradients.of(torch.randn(5, 6), torch.zeros(5, dtype=torch.int64))
     assert all(value.requires_grad and value.grad is None for value in module.parameters())
     assert getattr(module[1], "inplace") is True  # noqa: B009 (mypy sees a submodule)

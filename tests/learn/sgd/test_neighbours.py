@@ -41,7 +41,7 @@ class Sums:
             y = self.y.new_zeros((len(places), *self.y.shape[1:]))
             x[present], y[present] = self.x[places[present]], self.y[places[present]]
             self.gradients.add_page(x, y, present, sums)
-        return on_grid(sums.numpy(), self.grid).astype(np.int64)
+        return on_grid(sums, self.grid).long().numpy()
 
 
 def squared_distance(one: Whole, other: Whole) -> int:
@@ -151,3 +151,26 @@ def test_clipping_rows_instead_of_units_moves_more_than_is_priced() -> None:
     sums = Sums(by_row, grid, x, y)
     moved = squared_distance(sums.of(list(range(20))), sums.of(list(range(15))))  # five rows of one unit
     assert moved > 16 * grid.distance**2
+
+
+class InShortFloats(nn.Module):
+    """Works in bfloat16 inside, which no setting shows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found: Tensor = self.layer(x)
+        return found
+
+
+def test_short_floats_inside_a_module_are_clipped_for_what_they_are() -> None:
+    torch.manual_seed(24)
+    gradients = ClippedGradients(InShortFloats(), product, clip=1e-2, page=16)
+    x, y = torch.zeros(200, 4), torch.randn(200, 8)
+    sums = Sums(gradients, grid_of(gradients, 1e-2, 1), x, y)
+    for unit in range(200):
+        alone = sums.of([unit])
+        assert squared_distance(alone, 0 * alone) <= sums.grid.distance**2

@@ -12,7 +12,7 @@ import torch
 
 from lapwing.errors import BadParameter, BadValue, NoEntropy, SessionOver
 from lapwing.learn.sgd import Sensitivity
-from lapwing.learn.sgd.noisy import NoiseAhead, lots_of_noise, on_grid, release
+from lapwing.learn.sgd.noisy import Noise, NoiseAhead, on_grid, release
 from lapwing.mechanisms.gaussian import Gaussian
 
 MECHANISM = Gaussian(Fraction(1000), Fraction(100), 500)
@@ -22,9 +22,9 @@ GRID = Sensitivity.of(1, parameters=SIZE, page=64, expected_batch=256)
 
 def test_each_step_has_noise_of_its_own_and_there_is_no_step_more() -> None:
     with NoiseAhead(MECHANISM, 3) as noise:
-        found = [np.concatenate(noise.lots()) for _ in range(3)]
+        found = [noise.draw().copy() for _ in range(3)]
         with pytest.raises(SessionOver):
-            noise.lots()
+            noise.draw()
     assert all((one != other).any() for one, other in pairwise(found))
     assert all(750 < np.std(one) < 1250 for one in found)  # eight standard deviations of a spread of 500
     assert all(abs(np.mean(one)) < 400 for one in found)  # nine
@@ -39,35 +39,32 @@ def test_without_noise_there_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     def dry(*_: object) -> None:
         raise NoEntropy("no entropy")
 
-    monkeypatch.setattr("lapwing.learn.sgd.noisy.discrete_gaussian", dry)
+    monkeypatch.setattr("lapwing.learn.sgd.noisy.fill_discrete_gaussian", dry)
     with NoiseAhead(MECHANISM, 1) as noise, pytest.raises(NoEntropy):
-        noise.lots()
+        noise.draw()
 
 
 def test_noise_is_for_the_vector_that_was_priced() -> None:
-    for size in (499, 501, 100_000):
+    noise = Noise(MECHANISM).draw()
+    for size in (0, 499, 501, 100_000):
         with pytest.raises(BadValue, match="priced"):
-            release(torch.zeros(size), GRID, lots_of_noise(MECHANISM), divided_by=1)
-    with pytest.raises(BadValue, match="priced"):
-        release(torch.zeros(0), GRID, lots_of_noise(MECHANISM), divided_by=1)
+            release(torch.zeros(size), GRID, noise, divided_by=1)
 
 
-def test_noise_in_lots_is_noise() -> None:
-    large = Gaussian(Fraction(1000), Fraction(100), SIZE)
-    found = np.concatenate(list(lots_of_noise(large)))
-    assert found.shape == (SIZE,)
-    assert abs(np.std(found) - 1000) < 16  # ten standard deviations
-    assert (found[:65_536] != found[65_536:131_072]).any()
+def test_each_draw_is_fresh() -> None:
+    noise = Noise(MECHANISM)
+    first = noise.draw().copy()
+    assert (noise.draw() != first).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(dtype: torch.dtype) -> None:
     sums = torch.randn(SIZE, dtype=dtype) * 100
-    noise = list(lots_of_noise(GRID.mechanism(Fraction(1))))
+    noise = Noise(GRID.mechanism(Fraction(1))).draw()
     step = Fraction(GRID.step)
     due = [
         round(Fraction(value) / step) + int(drawn)
-        for value, drawn in zip(sums.tolist(), np.concatenate(noise).tolist(), strict=True)
+        for value, drawn in zip(sums.tolist(), noise.tolist(), strict=True)
     ]
     found = release(sums.clone(), GRID, noise, divided_by=1).double() / float(step)
     if dtype == torch.float64:
@@ -77,9 +74,9 @@ def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
 
 
 def test_the_grid_rounds_to_the_nearest_whole_number() -> None:
-    values = np.array([0.0, -0.0, 0.49, 0.5, 1.5, -2.5, 1e6 + 0.25], dtype=np.float32) * float(GRID.step)
+    values = torch.tensor([0.0, -0.0, 0.49, 0.5, 1.5, -2.5, 1e6 + 0.25]) * float(GRID.step)
     assert on_grid(values, GRID).tolist() == [0, 0, 0, 0, 2, -2, 1e6]
-    assert on_grid(values, GRID).dtype == np.float64
+    assert on_grid(values, GRID).dtype == torch.float64
 
 
 def test_sums_and_noise_stay_where_floats_are_exact() -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.gate import Gate, Target
-from lapwing.learn.purse import LedgerPurse, Paid, PublicData, Purse
+from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
 from lapwing.learn.sgd import ClippedGradients, PrivateTrainer, Sensitivity
 from lapwing.learn.sgd.iterate import to_bytes
 from lapwing.ledger import Ledger, Unit
@@ -57,12 +57,12 @@ def through_opacus(module: nn.Module, **other: Any) -> ClippedGradients:
 def test_clipped_sums_are_those_of_our_own_way(name: str, unit_rows: int) -> None:
     torch.manual_seed(13)
     make, rows = TAKEN[name]
-    module, x = make(), rows(9 * unit_rows)
+    module, x = make(), rows(19 * unit_rows)
     y = torch.randint(0, 3, (len(x),))
     found: list[tuple[dict[str, Tensor], Tensor]] = []
     for gradients in (
-        ClippedGradients(module, losses, clip=0.25, page=4, unit_rows=unit_rows),
-        through_opacus(module, clip=0.25, page=4, unit_rows=unit_rows),
+        ClippedGradients(module, losses, clip=0.25, page=16, unit_rows=unit_rows),
+        through_opacus(module, clip=0.25, page=16, unit_rows=unit_rows),
     ):
         gradients.rehearse(x[:0], y[:0])
         found.append(gradients.of(x, y))
@@ -78,7 +78,7 @@ def test_nothing_of_opacus_stays_on_the_module() -> None:
     """Above all no rows, and no sum of gradients that is neither clipped nor noisy."""
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Dropout(0.5), nn.Linear(5, 3)).eval()
     before = copy.deepcopy([vars(part) for part in module.modules()])
-    gradients = through_opacus(module, clip=1, page=4)
+    gradients = through_opacus(module, clip=1, page=16)
     gradients.rehearse(torch.zeros(0, 4), NO_TARGETS)
     gradients.of(torch.randn(6, 4), torch.randint(0, 3, (6,)))
     for part, old in zip(module.modules(), before, strict=True):
@@ -131,7 +131,7 @@ def test_a_wrong_rule_of_opacus_is_found_and_moves_no_more_than_is_priced(
     torch.manual_seed(16)
     wrong = rule_of(lambda rows: 1000 * rows.roll(1, dims=1))
     monkeypatch.setitem(GradSampleModule.GRAD_SAMPLERS, nn.Linear, wrong)
-    gradients = through_opacus(nn.Linear(6, 3), clip=1, page=8)
+    gradients = through_opacus(nn.Linear(6, 3), clip=1, page=16)
     with pytest.raises(BadParameter, match="weight: what Opacus finds by row does not add up"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
     x, y = torch.randn(20, 6), torch.randint(0, 3, (20,))
@@ -142,7 +142,7 @@ def test_a_rule_of_opacus_that_mixes_rows_is_refused(monkeypatch: pytest.MonkeyP
     """The rows still add up to the gradient, but are not each row's own."""
     mixing = rule_of(lambda rows: rows + 0.25 * (rows.mean(0) - rows))
     monkeypatch.setitem(GradSampleModule.GRAD_SAMPLERS, nn.Linear, mixing)
-    gradients = through_opacus(nn.Linear(6, 3), clip=1, page=8)
+    gradients = through_opacus(nn.Linear(6, 3), clip=1, page=16)
     with pytest.raises(BadParameter, match="mixes the rows"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
 
@@ -217,7 +217,7 @@ def test_what_opacus_cannot_do_is_refused_at_once(make: Callable[[], nn.Module],
 def test_what_opacus_gets_wrong_is_found_on_made_up_rows(
     make: Callable[[], nn.Module], form: tuple[int, ...], says: str
 ) -> None:
-    gradients = through_opacus(make(), clip=1, page=4)
+    gradients = through_opacus(make(), clip=1, page=16)
     with pytest.raises(BadParameter, match=says):
         gradients.rehearse(torch.zeros(0, *form), NO_TARGETS)
 
@@ -243,7 +243,7 @@ def trainer_of(purse: Purse, **other: Any) -> PrivateTrainer:
     torch.manual_seed(17)
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": Fraction(1, 10**5), "clip": 1, "rate": "0.2", "expected_batch": 10,
-        "steps": 4, "learning_rate": 0.5, "page": 8, "backend": "opacus", **other,
+        "steps": 4, "learning_rate": 0.5, "page": 16, "backend": "opacus", **other,
     }  # fmt: skip
     return PrivateTrainer(
         nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, purse=purse, **chosen
@@ -263,7 +263,7 @@ def test_the_receipt_names_the_backend(tmp_path: Path) -> None:
     )  # fmt: skip
     trainer = trainer_of(purse)
     before = to_bytes(trainer.module)
-    receipt = trainer.fit(X, Y).receipt
+    receipt = trainer.fit(X, Y, EACH_ROW).receipt
     assert receipt is not None
     assert receipt.record["parameters"]["backend"] == "opacus"
     assert to_bytes(trainer.module) != before
@@ -273,8 +273,8 @@ def test_the_price_is_that_of_our_own_way_and_says_who_found_gradients() -> None
     purse = Recording()
     theirs, ours = trainer_of(purse), trainer_of(purse, backend="own")
     assert theirs.schedule == ours.schedule
-    theirs.fit(X, Y)
-    ours.fit(X, Y)
+    theirs.fit(X, Y, EACH_ROW)
+    ours.fit(X, Y, EACH_ROW)
     assert [named["backend"] for named in purse.named] == ["opacus", "own"]
 
 

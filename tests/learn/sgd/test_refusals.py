@@ -62,7 +62,7 @@ def test_modules_that_cannot_be_private_are_named(module: nn.Module, says: str) 
 
 @pytest.mark.parametrize(("module", "says"), [(Centred(), "mixes the rows"), (Counting(), "buffer seen")])
 def test_modules_that_mix_or_remember_are_found_out_on_made_up_rows(module: nn.Module, says: str) -> None:
-    gradients = ClippedGradients(module, losses, clip=1, page=8)
+    gradients = ClippedGradients(module, losses, clip=1, page=16)
     with pytest.raises(BadParameter, match=says):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
 
@@ -79,7 +79,7 @@ class Deciding(nn.Module):
 
 
 def test_what_torch_cannot_take_unit_by_unit_is_refused() -> None:
-    gradients = ClippedGradients(Deciding(), losses, clip=1, page=4)
+    gradients = ClippedGradients(Deciding(), losses, clip=1, page=16)
     with pytest.raises(BadParameter, match="cannot be taken unit by unit"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
 
@@ -87,20 +87,20 @@ def test_what_torch_cannot_take_unit_by_unit_is_refused() -> None:
 def test_batch_norm_that_only_uses_fixed_numbers_is_taken() -> None:
     module = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 3))
     module[1].eval()
-    gradients = ClippedGradients(module, losses, clip=1, page=4)
+    gradients = ClippedGradients(module, losses, clip=1, page=16)
     gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
 
 
 def test_dropout_is_taken_whole_and_in_training() -> None:
     module = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 3))
-    gradients = ClippedGradients(module, losses, clip=1, page=4)
+    gradients = ClippedGradients(module, losses, clip=1, page=16)
     gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
     assert gradients.way == "one backward pass"
     assert module[1].training
 
 
 def test_a_mean_over_rows_is_no_loss_of_each() -> None:
-    gradients = ClippedGradients(nn.Linear(6, 3), functional.cross_entropy, clip=1, page=4)
+    gradients = ClippedGradients(nn.Linear(6, 3), functional.cross_entropy, clip=1, page=16)
     with pytest.raises(BadParameter, match="reduction='none'"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
 
@@ -113,6 +113,63 @@ def test_short_products_are_refused() -> None:
             ClippedGradients(nn.Linear(6, 3), losses, clip=1)
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+SETTINGS = {
+    "fp32_precision = 'tf32'": "must multiply in full: set torch.backends.fp32_precision to 'ieee'",
+    "mkldnn.matmul.fp32_precision = 'bf16'": "set torch.backends.mkldnn.matmul.fp32_precision to 'ieee'",
+    "cuda.matmul.fp32_precision = 'tf32'": "set torch.backends.cuda.matmul.fp32_precision to 'ieee'",
+    "cudnn.conv.fp32_precision = 'ieee'": "older and newer settings of precision mixed up",
+    "cuda.matmul.allow_fp16_accumulation = True": "must add in full",
+}
+EACH_IN_A_PROCESS_OF_ITS_OWN = """
+import os, sys, torch
+from lapwing.errors import BadParameter
+from lapwing.learn.sgd.refusals import refuse_short_floats
+refuse_short_floats()
+for setting in sys.argv[1:]:
+    if not os.fork():
+        exec("torch.backends." + setting)
+        try:
+            refuse_short_floats()
+        except BadParameter as error:
+            print(error, flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+def test_short_products_are_refused_by_the_name_of_the_setting() -> None:
+    """Torch does not forget that such settings were mixed."""
+    ran = subprocess.run(
+        [sys.executable, "-c", EACH_IN_A_PROCESS_OF_ITS_OWN, *SETTINGS],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    said = ran.stdout.splitlines()
+    assert len(said) == len(SETTINGS)
+    assert all(expected in line for expected, line in zip(SETTINGS.values(), said, strict=True))
+
+
+class RunningMean(nn.Module):
+    """A loss that keeps a mean of its rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Tensor
+        self.register_buffer("mean", torch.zeros(()))
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        found = losses(outputs, targets)
+        self.mean.mul_(0.9).add_(0.1 * found.detach().mean())
+        return found - self.mean
+
+
+def test_a_loss_that_remembers_is_found_out_and_put_back() -> None:
+    for loss_fn in (whole := RunningMean(), whole.forward):
+        gradients = ClippedGradients(nn.Linear(6, 3), loss_fn, clip=1)
+        with pytest.raises(BadParameter, match="loss_fn: its buffer mean keeps statistics"):
+            gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
+        assert whole.mean == 0
 
 
 def test_autocasting_is_refused() -> None:

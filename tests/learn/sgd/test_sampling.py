@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lapwing.errors import BadValue
@@ -60,3 +61,20 @@ def test_pages_have_one_shape() -> None:
 def test_units_that_are_no_whole_numbers_are_refused(units: np.ndarray) -> None:
     with pytest.raises(BadValue, match="whole numbers, one for each row"):
         Units(2, units)
+
+
+def test_a_column_of_a_table_is_taken_by_place_and_not_by_its_labels() -> None:
+    column = pd.Series([1, 1, 2, 2, 3, 3], index=[5, 3, 1, 0, 2, 4])
+    lines = Units(6, column).sample(Fraction(1), 2)
+    assert sorted(map(sorted, lines.tolist())) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_the_number_of_units_is_never_an_error() -> None:
+    """It is private. (These take 100 MB for a moment.)"""
+    assert len(Units((1 << 22) + 1, None)) == (1 << 22) + 1
+
+
+def test_pages_may_hold_fewer_than_they_have_places_for() -> None:
+    sampled = Units(5, None).sample(Fraction(1), 1)
+    found = [page[:, 0].tolist() for page in pages(sampled, 4, at_most=2)]
+    assert found == [[0, 1, ABSENT, ABSENT], [2, 3, ABSENT, ABSENT], [4, ABSENT, ABSENT, ABSENT]]

@@ -6,8 +6,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 
 from lapwing.errors import BadParameter
+from lapwing.learn.sgd.noisy import Careful
 from lapwing.learn.sgd.sensitivity import DOUBLE, SINGLE, Sensitivity, gamma
 
 
@@ -60,3 +62,26 @@ def test_noise_is_a_multiple_of_what_a_unit_moves() -> None:
     mechanism = found.mechanism(Fraction(3, 2))
     assert mechanism.loss.concentrated.rho == Fraction(1, 2) / Fraction(9, 4)
     assert mechanism.dimension == 10
+
+
+def test_sums_with_care_err_by_less_than_their_price_and_cut_sums_stay_whole() -> None:
+    """2^22 and 2^34 units cost less than single precision does; beyond, coordinates are cut."""
+    found = Sensitivity.of(1, parameters=1000, page=64, expected_batch=256)
+    assert found.sum_error == 2 * found._off(found.single_up_to, SINGLE)
+    many = Sensitivity(Fraction(1), 1000, 64, 0)
+    assert 0 < many.sum_error < Fraction(1, 1000)
+    total = Careful(torch.zeros(3, dtype=torch.float64))
+    total.next().copy_(torch.tensor([1e30, -1e30, 3 * float(found.step)]))
+    assert (total.sum(found) / float(found.step)).tolist() == [found.largest, -found.largest, 3]
+
+
+def test_what_is_lost_in_adding_is_kept() -> None:
+    total = Careful(torch.zeros(2, dtype=torch.float64))
+    for _ in range(10):
+        total.next().copy_(torch.tensor([1e16, 1.0]))
+        total.next().copy_(torch.tensor([1.0, 2.0**-60]))
+        total.next().copy_(torch.tensor([-1e16, 0.0]))
+    assert total.sum(Sensitivity.of(1, parameters=2, page=64, expected_batch=256)).tolist() == [
+        10.0,
+        10.0 + 10 * 2.0**-60,
+    ]

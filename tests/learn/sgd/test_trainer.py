@@ -14,9 +14,9 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from lapwing.errors import BadParameter, BadValue, OverBudget, WorkEnded
+from lapwing.errors import BadParameter, BadValue, OverBudget
 from lapwing.gate import Gate, Target
-from lapwing.learn.purse import LedgerPurse, Paid, PublicData, Purse
+from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
 from lapwing.learn.sgd import PrivateTrainer, clipped
 from lapwing.learn.sgd.iterate import to_bytes
 from lapwing.learn.sgd.noisy import release
@@ -53,7 +53,7 @@ def module_of() -> nn.Module:
 def trainer_of(purse: Purse, module: nn.Module | None = None, **other: Any) -> PrivateTrainer:
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": DELTA, "clip": 1, "rate": "0.2", "expected_batch": 10, "steps": 6,
-        "learning_rate": 0.5, "page": 8, **other,
+        "learning_rate": 0.5, "page": 16, **other,
     }  # fmt: skip
     return PrivateTrainer(module or module_of(), losses, purse=purse, **chosen)
 
@@ -73,7 +73,7 @@ def test_the_steps_are_paid_at_once_and_all_of_them_are_done(monkeypatch: pytest
 
     monkeypatch.setattr("lapwing.learn.sgd.trainer.release", counted)
     before = to_bytes(trainer.module)
-    trainer.fit(X, Y)
+    trainer.fit(X, Y, EACH_ROW)
     assert done == [1] * 6
     (loss,) = purse.paid
     assert isinstance(loss, FixedRun)
@@ -111,8 +111,8 @@ def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
     with monkeypatch.context() as patched:
         patched.setattr("lapwing.learn.sgd.trainer.release", breaks)
         with pytest.raises(RuntimeError, match="killed"):
-            trainer.fit(X, Y)
-    again = trainer_of(purse, **where).fit(X, Y, resume=True)
+            trainer.fit(X, Y, EACH_ROW)
+    again = trainer_of(purse, **where).fit(X, Y, EACH_ROW, resume=True)
     first, second = purse.paid
     assert isinstance(first, FixedRun)
     assert isinstance(second, FixedRun)
@@ -122,7 +122,7 @@ def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
     assert to_bytes(again.module)[-40:] in saved
     finished = trainer_of(purse, **where)
     with pytest.raises(BadParameter, match="nothing to go on with"):
-        finished.fit(X, Y, resume=True)
+        finished.fit(X, Y, EACH_ROW, resume=True)
     assert len(purse.paid) == 2
 
 
@@ -152,26 +152,31 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_the_same_key_gives_the_same_model_and_no_budget_no_look(ledger: Ledger) -> None:
-    first = trainer_of(ledger_purse(ledger, "one")).fit(X, Y)
-    second = trainer_of(ledger_purse(ledger, "one")).fit(X, Y)
+    first = trainer_of(ledger_purse(ledger, "one")).fit(X, Y, EACH_ROW)
+    second = trainer_of(ledger_purse(ledger, "one")).fit(X, Y, EACH_ROW)
     assert to_bytes(first.module) == to_bytes(second.module)
     assert first.receipt is not None
     module = module_of()
     before = to_bytes(module)
     dear = trainer_of(ledger_purse(ledger, None), module, epsilon=2)
     with pytest.raises(OverBudget):
-        dear.fit(X, Y)
+        dear.fit(X, Y, EACH_ROW)
     assert to_bytes(module) == before
 
 
-def test_rows_that_break_the_module_end_the_work_without_a_word(ledger: Ledger) -> None:
-    """A target out of range is an error in torch: after the charge, nobody hears why."""
+def test_who_is_protected_must_be_said_for_accounts_of_persons(ledger: Ledger) -> None:
+    trainer = trainer_of(ledger_purse(ledger, None))
+    with pytest.raises(BadParameter, match="units: must say whose row each is"):
+        trainer.fit(X, Y)
+
+
+@pytest.mark.parametrize("bad", [3, 99, -1])
+def test_a_row_for_which_the_module_fails_does_not_end_the_work(ledger: Ledger, bad: int) -> None:
+    """A target out of range is an error in torch: whoever has it is left out, and nobody hears of it."""
     trainer = trainer_of(ledger_purse(ledger, None), rate=1)
     wrong = Y.clone()
-    wrong[7] = 99
-    with pytest.raises(WorkEnded) as found:
-        trainer.fit(X, wrong)
-    assert "99" not in str(found.value)
+    wrong[7] = bad
+    assert trainer.fit(X, wrong, EACH_ROW).receipt is not None
 
 
 def test_shuffled_batches_are_refused() -> None:
@@ -190,18 +195,22 @@ def test_only_adding_and_removing_is_priced() -> None:
 def test_data_of_the_wrong_form_is_refused_before_the_charge() -> None:
     purse = Recording()
     trainer = trainer_of(purse)
-    wrong: list[tuple[Tensor, Any]] = [(Y[:9], None), (Y, np.zeros(9, dtype=np.int64)), (Y, np.zeros(50))]
+    wrong: list[tuple[Tensor, Any]] = [
+        (Y[:9], EACH_ROW),
+        (Y, np.zeros(9, dtype=np.int64)),
+        (Y, np.zeros(50)),
+    ]
     for y, units in wrong:
         with pytest.raises(BadValue):
             trainer.fit(X, y, units)
     with pytest.raises(BadParameter, match="such rows"):
-        trainer.fit(torch.randn(50, 7), Y)
+        trainer.fit(torch.randn(50, 7), Y, EACH_ROW)
     assert purse.paid == []
 
 
 def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
     """One unit with fifty equal rows moves the sum by no more than the clip."""
-    trainer = trainer_of(PublicData(), rate=1, unit_rows=50, page=2)
+    trainer = trainer_of(PublicData(), rate=1, unit_rows=50, page=8)
     seen: list[float] = []
     on_page = clipped.ClippedGradients.add_page
 

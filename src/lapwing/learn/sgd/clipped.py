@@ -1,7 +1,8 @@
 """Sums of clipped gradients: each unit's gradient is scaled to a norm of at most the clip, then added.
 
 Claim    the sum is that of `torch.func`'s gradients unit by unit, each clipped, to float accuracy; a unit
-         whose gradient is not finite adds nothing; no unit's floats depend on the others'.
+         whose gradient is not finite, or for which the module fails, adds nothing; no unit's floats
+         depend on the others'.
 Because  a page always has the same shape, whoever is in it: what is missing is padded and has slope 0. At
          one shape, a row's floats depend on the row alone; `rehearse` tries this, bit for bit, on made-up
          rows, before anything is charged, and refuses a module where it fails.
@@ -11,24 +12,27 @@ Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_clipped.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from lapwing.errors import BadParameter, LapwingError
+from lapwing.errors import BadParameter
 from lapwing.exact import Number, positive, whole
 from lapwing.learn.sgd.layers import parts_of
-from lapwing.learn.sgd.opacus_rows import OpacusRows
+from lapwing.learn.sgd.opacus_rows import WRONG, OpacusRows
 from lapwing.learn.sgd.parts import Part
-from lapwing.learn.sgd.refusals import refuse_short_floats, refuse_unfit
+from lapwing.learn.sgd.refusals import Kept, refuse_short_floats, refuse_unfit
+from lapwing.learn.sgd.rehearsal import TILE, Form, Rehearsal, steady
 from lapwing.learn.sgd.tracing import CannotTrace, Layers, LossFunction, Page, layers_of, trace
+from lapwing.learn.sgd.usable import repeated, usable_parts
 from lapwing.learn.sgd.vmapped import layer_parts, module_parts
 
 _SMALLEST_FACTOR = 2.0**-100
 _SEED = 20  # of made-up rows and their dropout: public, and far from all that is released
+
+_WRONG = "units' gradients do not add up to torch's own, to 0.1 %. (Does it work in short floats inside?)"
 
 Backend = Literal["own", "opacus"]
 
@@ -37,7 +41,7 @@ class ClippedGradients:
     """Clips and sums the gradients of a module, `page` units at once, each of up to `unit_rows` rows.
 
     A unit's rows are added up before clipping. `way` says how: "one backward pass", "vmap" or, with that
-    `backend`, "opacus".
+    `backend`, "opacus". Whole numbers in made-up rows are below `tokens`, and in targets below `classes`.
     """
 
     def __init__(
@@ -49,6 +53,8 @@ class ClippedGradients:
         page: int = 64,
         unit_rows: int = 1,
         backend: Backend = "own",
+        tokens: int | None = None,
+        classes: int | None = None,
     ) -> None:
         refuse_unfit(module)
         refuse_short_floats()
@@ -61,6 +67,11 @@ class ClippedGradients:
         if backend not in ("own", "opacus"):
             raise BadParameter("backend", "must be own or opacus")
         self._opacus = OpacusRows(module, loss_fn) if backend == "opacus" else None
+        self._tokens, self._classes = (
+            None if below is None else whole(below, name, at_least=1)
+            for below, name in ((tokens, "tokens"), (classes, "classes"))
+        )
+        self._is_share = False
         self._layers: Layers | None = None
         with suppress(CannotTrace):
             self._layers = layers_of(module)
@@ -110,8 +121,9 @@ class ClippedGradients:
         """
         if len(x) != self.rows or len(y) != self.rows or present.shape != (self.rows,):
             raise BadParameter("page", f"must have {self.rows} rows, padding included")
-        with _steady(x):
-            parts = self._parts(Page(x, y, present, self.page))
+        if self.unit_rows > 1:
+            x, y = repeated(x, present, self.page), repeated(y, present, self.page)
+        parts = usable_parts(self._steady_parts, Page(x, y, present, self.page))
         norms = torch.stack([part.squares() for part in parts]).sum(0).sqrt_()
         factors = (self._clip / norms).clamp_(max=1.0)
         unusable = ~(factors >= _SMALLEST_FACTOR)  # not a number, infinite, or beyond what floats can scale
@@ -147,9 +159,9 @@ class ClippedGradients:
             return rows
         return torch.cat([rows, rows.new_zeros((self.rows - len(rows), *rows.shape[1:]))])
 
-    def _parts(self, page: Page, *, made_up: bool = False) -> list[Part]:
+    def _parts(self, page: Page) -> list[Part]:
         if self._opacus is not None:
-            return self._opacus.parts(page, made_up=made_up)
+            return self._opacus.parts(page)
         trained = set(self._trained)
         if self._layers is None:
             return module_parts(self._module, self._loss_fn, trained, page)
@@ -169,98 +181,58 @@ class ClippedGradients:
         return parts or module_parts(self._module, self._loss_fn, trained, page)
 
     def rehearse(self, x: Tensor, y: Tensor) -> None:
-        """Try the module on made-up rows of the same form, and refuse what cannot be trained privately."""
-        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-            torch.manual_seed(_SEED)
-            rows, targets = _made_up(x, self.rows), _made_up(y, self.rows)
-            others = _made_up(x, self.rows), _made_up(y, self.rows)
-        buffers = {name: value.clone() for name, value in self._module.named_buffers()}
-        try:
-            self._rehearse(rows, targets, *others)
-        except CannotTrace:
-            self._layers = None
-            self._rehearse(rows, targets, *others)
-        for name, value in self._module.named_buffers():
-            if not torch.equal(value, buffers[name]):
-                value.copy_(buffers[name])
-                raise BadParameter("module", f"its buffer {name} keeps statistics of private data, unpaid")
+        """Try the module on made-up rows of the same form, and refuse what cannot be trained privately.
 
-    def _rehearse(self, x: Tensor, y: Tensor, other_x: Tensor, other_y: Tensor) -> None:
-        units, rows = self.page // 2, self.page // 2 * self.unit_rows
-        mixed_x, mixed_y = torch.cat([x[:rows], other_x[rows:]]), torch.cat([y[:rows], other_y[rows:]])
-        kept = [(one[:units], other[:units]) for one, other in self._both(x, y, mixed_x, mixed_y)]
-        if not all(_same(one, other) for one, other in kept):
+        What one backward pass cannot do, or does wrong, is left to vmap.
+        """
+        if self.rows % TILE:
             raise BadParameter(
-                "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
+                "page",
+                f"times unit_rows must be a multiple of {TILE}: else a row's floats depend on its place",
             )
-        with _evaluating(self._module):
-            for turn in (1, self.page // 2 + 1):
-                turned = x.roll(turn * self.unit_rows, 0), y.roll(turn * self.unit_rows, 0)
-                if not all(_same(one.roll(turn, 0), other) for one, other in self._both(x, y, *turned)):
-                    raise BadParameter(
-                        "page", "is of a size at which a row's floats depend on its place. Try another"
-                    )
+        kept = Kept(self._module, self._loss_fn)
+        try:
+            self._choose_way(x, y)
+        finally:
+            kept.refuse_changes()
 
-    def _both(
-        self, x: Tensor, y: Tensor, other_x: Tensor, other_y: Tensor
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        """All floats of two pages, side by side, one line for each unit."""
-        one, other = self._tried(x, y), self._tried(other_x, other_y)
-        for first, second in zip(one, other, strict=True):
-            for here, there in zip(first.floats(), second.floats(), strict=True):
-                yield here.reshape(self.page, -1), there.reshape(self.page, -1)
-            yield first.squares(), second.squares()
+    def rehearse_again(self, x: Tensor, y: Tensor, *, step: int) -> None:
+        """A few trials more, with the numbers that the module has by now, on other made-up rows."""
+        self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step).brief()
 
-    def _tried(self, x: Tensor, y: Tensor) -> list[Part]:
-        """The parts of a page of made-up rows, with the same coins each time."""
-        present = torch.ones(self.rows, dtype=torch.bool, device=x.device)
-        with torch.random.fork_rng(devices=[x.device] if x.is_cuda else []):
-            torch.manual_seed(_SEED)
-            with _steady(x):
-                return _explained(lambda: self._parts(Page(x, y, present, self.page), made_up=True))
+    def _choose_way(self, x: Tensor, y: Tensor) -> None:
+        by_layers, first = self._layers, None  # what was wrong at first says most
+        for layers in [None] if by_layers is None or self._opacus is not None else [by_layers, None]:
+            for is_share in (False, True) if y.is_floating_point() else (False,):
+                self._layers, self._is_share = layers, is_share
+                try:
+                    self._rehearsal(x, y, is_share=is_share, seed=_SEED).full()
+                except CannotTrace:
+                    break
+                except BadParameter as error:
+                    if error.name == "page":
+                        raise
+                    first = first or error
+                else:
+                    return
+        self._layers = by_layers
+        assert first is not None  # vmap says what it cannot do
+        raise first
 
+    def _rehearsal(self, x: Tensor, y: Tensor, *, is_share: bool, seed: int) -> Rehearsal:
+        return Rehearsal(
+            module=self._module,
+            loss_fn=self._loss_fn,
+            trained=self._trained,
+            parts=self._steady_parts,
+            units=self.page,
+            unit_rows=self.unit_rows,
+            form=Form(x, y, self._tokens or 2, self._classes or 2, is_share),
+            seed=seed,
+            drops_in_sums=self._opacus is not None,
+            wrong=WRONG if self._opacus is not None else _WRONG,
+        )
 
-def _steady(x: Tensor) -> AbstractContextManager[None]:
-    """On a GPU, let the same rows take the same way each time: no algorithm is chosen by a race."""
-    if not x.is_cuda:
-        return nullcontext()
-    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
-        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
-    )
-    return flags
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Bit for bit, except that what is not a number is that."""
-    return torch.equal(one.nan_to_num(), other.nan_to_num())
-
-
-def _explained(run: Callable[[], list[Part]]) -> list[Part]:
-    """Run, and say what the module cannot do. Only made-up rows are shown to it."""
-    try:
-        return run()
-    except (CannotTrace, LapwingError):
-        raise
-    except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
-        said = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise BadParameter("module", f"cannot be taken unit by unit on such rows: {said}") from error
-
-
-def _made_up(like: Tensor, rows: int) -> Tensor:
-    """Rows of the same form as `like`, of which only the form is looked at."""
-    shape = (rows, *like.shape[1:])
-    if like.dtype.is_floating_point:
-        return torch.randn(shape, dtype=like.dtype, device=like.device)
-    return torch.randint(0, 2, shape, dtype=like.dtype, device=like.device)
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Without dropout: its coins go by place."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
+    def _steady_parts(self, page: Page) -> list[Part]:
+        with steady(page.x):
+            return self._parts(page)

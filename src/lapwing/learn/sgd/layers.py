@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lapwing.learn.sgd.parts import Ghost, Outer, Part, Scattered, Stacked
+from lapwing.learn.sgd.parts import Ghost, Outer, Part, Scattered, Stacked, wide
 
 # Written out, a weight's gradients of a page take at most so many floats; else ghost norms are used.
 MOST_WRITTEN = 1 << 25
@@ -105,7 +105,7 @@ def takes(layer: nn.Module) -> bool:
 
 def parts_of(layer: nn.Module, prefix: str, inputs: Tensor, slopes: Tensor, page: int) -> list[Part]:
     """The layer's parts, under the full names of their parameters."""
-    found = RULES[type(layer)](layer, inputs, slopes, page)
+    found = RULES[type(layer)](layer, wide(inputs), wide(slopes), page)
     for name, part in found.items():
         part.name = f"{prefix}{name}"
     return list(found.values())

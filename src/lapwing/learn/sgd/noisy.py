@@ -13,10 +13,10 @@ lost with the process: whoever goes on after a crash draws anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from fractions import Fraction
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -26,43 +26,67 @@ from torch import Tensor
 from lapwing.errors import BadValue, SessionOver
 from lapwing.learn.sgd.sensitivity import Sensitivity
 from lapwing.mechanisms.gaussian import Gaussian
-from lapwing.noise import discrete_gaussian
+from lapwing.noise import fill_discrete_gaussian
 from lapwing.privacy.once import Once
 
-Whole = NDArray[np.int64]
+Whole = NDArray[np.float64]  # whole numbers, all the same
 _AT_ONCE = 1 << 16  # few enough to stay in a processor's cache
-_DRAWN_AT_ONCE = 1 << 20
 
 
-def on_grid(sums: NDArray[Any], grid: Sensitivity) -> NDArray[np.float64]:
-    """Floats as whole numbers of steps. Private: they get noise next."""
-    found: NDArray[np.float64] = sums * np.float64(1 / grid.step)
-    return np.rint(found, out=found)
+def on_grid(sums: Tensor, grid: Sensitivity) -> Tensor:
+    """Floats as whole numbers of steps, in double precision. Private: they get noise next."""
+    return _whole(sums, 1 / grid.step, torch.empty_like(sums, dtype=torch.float64))
 
 
-def lots_of_noise(mechanism: Gaussian) -> Iterator[Whole]:
-    """The mechanism's noise, a lot at a time: coordinates are independent."""
-    for start in range(0, mechanism.dimension, _DRAWN_AT_ONCE):
-        drawn = discrete_gaussian(mechanism.sigma, min(_DRAWN_AT_ONCE, mechanism.dimension - start))
-        for first in range(0, len(drawn), _AT_ONCE):
-            yield drawn[first : first + _AT_ONCE]
+def _whole(sums: Tensor, steps: Fraction, into: Tensor) -> Tensor:
+    return into.copy_(sums).mul_(float(steps)).round_()
 
 
-def release(sums: Tensor, grid: Sensitivity, noise: Iterable[Whole], *, divided_by: int) -> Tensor:
+class Careful:
+    """A sum of very many parts in double precision: what is lost at each addition is added in the end."""
+
+    def __init__(self, zeros: Tensor) -> None:
+        self._total, self._lost, self._part = zeros, torch.zeros_like(zeros), torch.zeros_like(zeros)
+
+    def next(self) -> Tensor:
+        """Take in the last part; zeros, to write the next one into."""
+        before, part = self._total, self._part
+        total = before + part
+        kept = total - before
+        self._lost += (before - (total - kept)) + (part - kept)  # exact: Knuth's sum of two
+        self._total = total
+        return part.zero_()
+
+    def sum(self, grid: Sensitivity) -> Tensor:
+        """All parts together, cut where whole numbers would stop being exact."""
+        self.next()
+        most = float(grid.largest * grid.step)
+        return self._total.add_(self._lost).clamp_(-most, most)
+
+
+def release(sums: Tensor, grid: Sensitivity, noise: Whole, *, divided_by: int) -> Tensor:
     """The noisy sum, divided by a public number. `sums` is overwritten where it can be."""
-    numbers = sums.cpu().numpy()
-    lots, share = iter(noise), float(grid.step) / divided_by
-    for start in range(0, len(numbers), _AT_ONCE):
-        lot, part = next(lots, None), numbers[start : start + _AT_ONCE]
-        if lot is None or lot.shape != part.shape:
-            raise BadValue("the sum is not of the form that was priced")
-        noisy = on_grid(part, grid)
-        noisy += lot
-        noisy *= share
-        part[:] = noisy
-    if next(lots, None) is not None:
+    if sums.shape != noise.shape:
         raise BadValue("the sum is not of the form that was priced")
-    return torch.from_numpy(numbers).to(sums.device)
+    numbers, steps, share = sums.cpu(), 1 / grid.step, float(grid.step) / divided_by
+    room = torch.empty(min(_AT_ONCE, len(numbers)), dtype=torch.float64)
+    for part, drawn in zip(
+        *(torch.split(one, _AT_ONCE) for one in (numbers, torch.from_numpy(noise))), strict=True
+    ):
+        part.copy_(_whole(part, steps, room[: len(part)]).add_(drawn).mul_(share))
+    return numbers.to(sums.device)
+
+
+class Noise:
+    """A mechanism's noise for one vector after the other, always in the same memory."""
+
+    def __init__(self, mechanism: Gaussian) -> None:
+        self._sigma, self._room = mechanism.sigma, np.empty(mechanism.dimension)
+
+    def draw(self) -> Whole:
+        """Fresh noise. The last one is gone."""
+        fill_discrete_gaussian(self._sigma, self._room)
+        return self._room
 
 
 class NoiseAhead(Once):
@@ -70,12 +94,13 @@ class NoiseAhead(Once):
 
     def __init__(self, mechanism: Gaussian, steps: int) -> None:
         super().__init__()
-        self._mechanism, self._left = mechanism, steps
+        self._left = steps
+        self._rooms = Noise(mechanism), Noise(mechanism)  # one is drawn while the other is used
         self._thread = ThreadPoolExecutor(1, "noise")
-        self._next: Future[list[Whole]] | None = None
+        self._next: Future[Whole] | None = None
 
     def __enter__(self) -> Self:
-        self._draw()
+        self._begin()
         return self
 
     def __exit__(
@@ -83,19 +108,19 @@ class NoiseAhead(Once):
     ) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
-    def _draw(self) -> None:
+    def _begin(self) -> None:
         self._next = None
         if self._left:
             self._left -= 1
-            self._next = self._thread.submit(lambda: list(lots_of_noise(self._mechanism)))
+            self._next = self._thread.submit(self._rooms[self._left % 2].draw)
 
-    def lots(self) -> list[Whole]:
-        """A step's noise. A failure to draw fails the step: there is no sum without noise."""
+    def draw(self) -> Whole:
+        """A step's noise, for this step only. If it cannot be drawn, the step fails."""
         self.require_here()
         if self._next is None:
             raise SessionOver("all the noise that was paid for is used")
         noise = self._next.result()
-        self._draw()
+        self._begin()
         return noise
 
     def settle(self) -> None:

@@ -20,9 +20,7 @@ from lapwing.errors import BadParameter, MissingExtra
 from lapwing.learn.sgd.parts import Part, Stacked
 from lapwing.learn.sgd.tracing import LossFunction, Page, one_loss_a_row
 
-# A parameter's rows must add up to torch's own gradient: to this share of their lengths, and to this share
-# of all parameters' (a gradient that is 0 but for rounding agrees with nothing).
-_OFF, _OFF_OF_ALL = 1e-3, 1e-6
+WRONG = "what Opacus finds by row does not add up to the gradient. Use backend='own'"
 
 
 def _library() -> Any:
@@ -41,22 +39,15 @@ class OpacusRows:
         self._module, self._loss_fn = module, loss_fn
         _refuse_what_opacus_cannot(module)
 
-    def parts(self, page: Page, *, made_up: bool) -> list[Part]:
-        """The parts of a page; if its rows are made up, they are compared with torch's own gradient."""
+    def parts(self, page: Page) -> list[Part]:
+        """The parts of a page."""
         trained = {
             name: value
             for name, value in self._after_a_pass(page).named_parameters()
             if value.requires_grad
         }
         rows = {name: _rows(name, value, len(page.x)) for name, value in trained.items()}
-        if made_up:
-            _compare({name: value.grad for name, value in trained.items()}, rows)
-        parts: list[Part] = []
-        for name in list(rows):
-            found = rows.pop(name).flatten(1).masked_fill_(~page.present[:, None], 0)
-            each = found.reshape(page.units, -1, found.shape[1])
-            parts.append(Stacked(name, each[:, 0] if each.shape[1] == 1 else each.sum(1)))
-        return parts
+        return [Stacked.of(name, rows.pop(name), page.present, page.units) for name in list(rows)]
 
     def _after_a_pass(self, page: Page) -> nn.Module:
         """A likeness of the module after a pass forward and back, with all that Opacus left on it.
@@ -121,17 +112,3 @@ def _rows(name: str, value: Tensor, rows: int) -> Tensor:
             "module", f"{name}: Opacus does not find one gradient for each row. Use backend='own'"
         )
     return found.detach()
-
-
-def _compare(whole: dict[str, Tensor | None], rows: dict[str, Tensor]) -> None:
-    """Refuse where rows do not add up to what torch gives for all rows together: a rule is wrong then."""
-    finite = {name: found.double().nan_to_num(0, 0, 0) for name, found in rows.items()}
-    lengths = {name: float(found.flatten(1).norm(dim=1).sum()) for name, found in finite.items()}
-    for name, found in finite.items():
-        total = whole[name]
-        off = found.sum(0) if total is None else (total.double() - found.sum(0))[total.isfinite()]
-        if float(off.norm()) > _OFF * lengths[name] + _OFF_OF_ALL * sum(lengths.values()):
-            raise BadParameter(
-                "module",
-                f"{name}: what Opacus finds by row does not add up to the gradient. Use backend='own'",
-            )

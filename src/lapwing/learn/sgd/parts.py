@@ -50,6 +50,11 @@ def _added_up(keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     return distinct, torch.segment_reduce(sorted_rows, "sum", lengths=counts, axis=0)
 
 
+def wide(values: Tensor) -> Tensor:
+    """Floats of a module that works in less than single precision, as single ones: the same numbers."""
+    return values.float() if values.is_floating_point() and values.itemsize < 4 else values
+
+
 class Part(ABC):
     """What one layer contributes to one parameter. Tensors have one row for each unit of the page."""
 
@@ -78,6 +83,15 @@ class Stacked(Part):
 
     name: str
     gradients: Tensor
+
+    @classmethod
+    def of(cls, name: str, rows: Tensor, present: Tensor | None, page: int) -> Stacked:
+        """From each row's gradient (zeros, if it is not present); a unit's rows are added up."""
+        flat = wide(rows).flatten(1)
+        if present is not None:
+            flat = flat.masked_fill(~present[:, None], 0)
+        each = flat.reshape(page, -1, flat.shape[1])
+        return cls(name, each[:, 0] if each.shape[1] == 1 else each.sum(1))
 
     def squares(self) -> Tensor:
         return squared_lengths(self.gradients)
@@ -179,12 +193,14 @@ class Scattered(Part):
         return cls(name, page, keys // table, lines, rows)
 
     def squares(self) -> Tensor:
-        lengths = _exact_squares(self.rows)
+        return self._by_unit(_exact_squares(self.rows))
+
+    def _by_unit(self, values: Tensor) -> Tensor:
         counts = torch.bincount(self.units, minlength=self.page)  # the units stand in order
-        return torch.segment_reduce(lengths, "sum", lengths=counts, axis=0)
+        return torch.segment_reduce(values, "sum", lengths=counts, axis=0)
 
     def floats(self) -> list[Tensor]:
-        return [self.squares()]
+        return [self._by_unit(self.rows)]  # units have different numbers of lines
 
     def drop(self, units: Tensor) -> None:
         self.rows = self.rows.masked_fill(units[self.units][:, None], 0)

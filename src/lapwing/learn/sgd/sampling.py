@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadValue
-from lapwing.learn.sgd.sensitivity import MOST_UNITS
 from lapwing.noise import bernoulli, uniform_int
 
 ABSENT = -1
@@ -33,14 +32,13 @@ class Units:
             self._order = np.arange(rows, dtype=np.int64)
             self._ends = self._order + 1
         else:
+            units = np.asarray(units)  # else a table's column is looked up by its own labels
             if units.shape != (rows,) or units.dtype.kind not in "iu":
                 raise BadValue("units must be whole numbers, one for each row")
             self._order = np.argsort(units, kind="stable").astype(np.int64)
             ordered = units[self._order]
             last = np.append(ordered[1:] != ordered[:-1], True) if rows else np.zeros(0, dtype=bool)
             self._ends = np.flatnonzero(last).astype(np.int64) + 1
-        if len(self._ends) > MOST_UNITS:
-            raise BadValue("there are more units than the price of float sums reaches (2^22)")
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -73,9 +71,10 @@ class Units:
         return found
 
 
-def pages(sampled: Rows, page: int) -> Iterator[Rows]:
-    """The sample in pages of `page` units, the last one filled up with absent units."""
-    for start in range(0, len(sampled), page):
-        part = sampled[start : start + page]
+def pages(sampled: Rows, page: int, *, at_most: int | None = None) -> Iterator[Rows]:
+    """The sample in pages of `page` units (of which `at_most` are there), filled up with absent units."""
+    each = page if at_most is None else min(page, at_most)
+    for start in range(0, len(sampled), each):
+        part = sampled[start : start + each]
         missing = page - len(part)
         yield np.pad(part, ((0, missing), (0, 0)), constant_values=ABSENT) if missing else part

@@ -25,7 +25,11 @@ BLOCK = 1024
 MOST_SINGLE = Fraction(1, 64)
 # Rounding to the grid costs at most this share of the clip. (Finer grids have wider, slower noise.)
 GRID_SHARE = Fraction(1, 2**14)
-MOST_UNITS = 1 << 22
+# Up to so many sampled units, pages are added one after the other in double precision.
+DOUBLE_UP_TO = 1 << 22
+# More are added in pages of at most so many, and what is lost in adding pages is kept and added as well.
+# The price reaches to twice as many as there are people, whose places alone would take 256 GiB of memory.
+FEW, MOST_UNITS = 32, 1 << 34
 MOST_PARAMETERS = 1 << 30
 SMALLEST_CLIP, LARGEST_CLIP = Fraction(1, 10**6), Fraction(10**6)
 # What is left: the rounding of the factor itself and of the products with it, squares that underflow, and
@@ -45,7 +49,8 @@ class Sensitivity:
     """The public grid of a training run, and how far one unit moves a sum on it.
 
     `page` units are worked on at once. Up to `single_up_to` sampled units are summed in single precision
-    (never, if 0): more of them are summed in double precision, so that no sample is too large.
+    (never, if 0): more of them are summed in double precision, and very many with more care, so that no
+    sample is too large.
     """
 
     clip: Fraction
@@ -79,9 +84,15 @@ class Sensitivity:
 
     @property
     def sum_error(self) -> Fraction:
-        """Two float sums of clipped gradients are off by at most this share of the clip, together."""
-        single = self._off(self.single_up_to, SINGLE)
-        return max(2 * single, single + self._off(MOST_UNITS, DOUBLE))
+        """Two float sums of clipped gradients are off by at most this share of the clip, together.
+
+        Neighbours may be summed in different ways: twice the largest error holds for any two.
+        """
+        single, double = self._off(self.single_up_to, SINGLE), self._off(DOUBLE_UP_TO, DOUBLE)
+        few = min(self.page, FEW)
+        # Of pages whose losses are kept, only losses of losses are lost (Ogita, Rump and Oishi's Sum2).
+        lost = gamma(few + 8, DOUBLE) + gamma(MOST_UNITS // few, DOUBLE) ** 2
+        return 2 * max(single, double, MOST_UNITS * lost)
 
     def _off(self, units: int, roundoff: Fraction) -> Fraction:
         pages = -(-units // self.page)
@@ -105,11 +116,19 @@ class Sensitivity:
         moved = self.clip * (1 + self.kappa) / self.step
         return math.ceil(moved + sqrt_up(self.parameters))
 
+    @property
+    def largest(self) -> int:
+        """No coordinate of up to 2^22 units is larger. Of more units, it is cut here.
+
+        That costs nothing: two numbers that are cut are no further apart than before.
+        """
+        return DOUBLE_UP_TO * self.distance
+
     def mechanism(self, noise: Fraction) -> Gaussian:
         """The exact noise: `noise` times as wide as one unit can move the sum.
 
         Sums and noise (16 deviations: 2^-180) stay below 2^53, where whole numbers are exact floats.
         """
-        if 16 * noise * self.distance + MOST_UNITS * self.distance >= 1 << 53:
+        if 16 * noise * self.distance + self.largest >= 1 << 53:
             raise BadParameter("noise", "is so large that floats are no longer exact on the grid")
         return Gaussian(noise * self.distance, Fraction(self.distance**2), self.parameters)

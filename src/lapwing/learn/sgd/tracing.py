@@ -30,12 +30,22 @@ class Page:
     present: Tensor
     units: int
 
+    def only(self, units: Tensor) -> Page:
+        """The page with these units (a mask) alone: the others' places are empty, as after a sample."""
+        rows = units.repeat_interleave(len(self.present) // self.units)
+        x, y = (
+            values.masked_fill(~rows.reshape(-1, *[1] * (values.ndim - 1)), 0)
+            for values in (self.x, self.y)
+        )
+        return Page(x, y, self.present & rows, self.units)
+
 
 @dataclass
 class Visit:
     """One layer in one pass. `slopes` is filled on the way back."""
 
     inputs: tuple[Tensor, ...]
+    versions: tuple[int, ...]
     slopes: Tensor | None = None
 
 
@@ -114,7 +124,9 @@ def trace(module: nn.Module, loss_fn: LossFunction, layers: Layers, page: Page) 
             fits = isinstance(output, Tensor) and inputs and all(isinstance(i, Tensor) for i in inputs)
             if name in visits or not fits:
                 raise CannotTrace  # called twice, or with more than tensors
-            visit = visits[name] = Visit(tuple(value.detach() for value in inputs))
+            visit = visits[name] = Visit(
+                tuple(value.detach() for value in inputs), tuple(value._version for value in inputs)
+            )
             if not output.requires_grad:
                 output.requires_grad_(True)
             output.register_hook(lambda slope: _set(visit, slope))
@@ -134,6 +146,9 @@ def trace(module: nn.Module, loss_fn: LossFunction, layers: Layers, page: Page) 
         for handle in handles:
             with suppress(KeyError):
                 handle.remove()
+    for visit in visits.values():
+        if visit.versions != tuple(value._version for value in visit.inputs):
+            raise CannotTrace  # what went in was written over afterwards
     return visits
 
 

@@ -21,9 +21,11 @@ from torch import Tensor, nn
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, whole
 from lapwing.learn.purse import Purse
+from lapwing.learn.sgd import sensitivity
 from lapwing.learn.sgd.clipped import Backend, ClippedGradients
+from lapwing.learn.sgd.coins import own_coins
 from lapwing.learn.sgd.iterate import Iterate, load_bytes, to_bytes
-from lapwing.learn.sgd.noisy import NoiseAhead, release
+from lapwing.learn.sgd.noisy import Careful, NoiseAhead, release
 from lapwing.learn.sgd.price import Schedule, schedule
 from lapwing.learn.sgd.sampling import Units, pages
 from lapwing.learn.sgd.sensitivity import Sensitivity
@@ -32,6 +34,7 @@ from lapwing.ledger import Receipt
 from lapwing.privacy import Relation
 
 Data = Tensor | NDArray[Any]
+_AGAIN = frozenset(4**k for k in range(1, 16))  # after so many steps the module is rehearsed again
 
 
 class PrivateTrainer:
@@ -43,8 +46,12 @@ class PrivateTrainer:
     Of a unit's rows, up to `unit_rows` are drawn in each step and added up before clipping.
 
     `loss_fn(outputs, targets)` gives one loss for each row. `page` and `save_*` are about speed and safety:
-    units that are worked on at once, where iterates are kept, and how often. `backend` says who finds the
-    gradients of rows: with "opacus", Opacus (extra `opacus`); all that privacy rests on stays here.
+    units that are worked on at once (times `unit_rows` a multiple of 16), where iterates are kept, and how
+    often. `backend` says who finds the gradients of rows: with "opacus", Opacus (extra `opacus`); all that
+    privacy rests on stays here.
+
+    With `tokens` and `classes`, rows with whole numbers outside 0 to tokens - 1, or targets outside 0 to
+    classes - 1, do not count. Declare them on a GPU, where one such row may end the process.
     """
 
     def __init__(
@@ -68,12 +75,15 @@ class PrivateTrainer:
         save_to: Path | None = None,
         save_every: int = 0,
         backend: Backend = "own",
+        tokens: int | None = None,
+        classes: int | None = None,
     ) -> None:
         if purse.relation is not Relation.ADD_REMOVE:
             raise BadParameter("purse", "must pay for adding or removing a unit: so are samples priced")
         self.module, self._loss_fn, self._purse = module, loss_fn, purse
         self._clip, self._page, self._unit_rows = clip, page, unit_rows
         self._backend: Backend = backend
+        self._tokens, self._classes = tokens, classes
         gradients = self._gradients(module)
         self.sensitivity = Sensitivity.of(
             clip, parameters=gradients.size, page=page, expected_batch=expected_batch
@@ -94,23 +104,20 @@ class PrivateTrainer:
         self,
         X: Data,  # noqa: N803 (scikit-learn's name)
         y: Data,
-        units: NDArray[np.int64] | None = None,
+        units: Any = None,
         *,
         resume: bool = False,
     ) -> PrivateTrainer:
         """Charge the steps, then do them. With `resume`, from the last saved iterate: they are paid anew.
 
+        `units` says whose row each is, in whole numbers. It may be left out where rows are protected.
         The module holds the new numbers afterwards. What fails after the charge stays charged: going on is
         other work, under another key.
         """
         rows, targets = _tensor(X, "X"), _tensor(y, "y")
         if len(rows) != len(targets):
             raise BadValue("X and y must have as many rows")
-        people = Units(len(rows), units)
-        first = next(self.module.parameters())
-        self._gradients(self.module).rehearse(
-            rows[:0].to(first.device), targets[:0].to(first.device)
-        )  # only their form is looked at
+        people = Units(len(rows), self._purse.whose(units))
         begun = None
         if resume:
             if self._save_to is None:
@@ -119,9 +126,15 @@ class PrivateTrainer:
         done = begun.step if begun else 0
         if done >= self.schedule.steps:
             raise BadParameter("resume", "all steps were done: there is nothing to go on with")
+        at_work = copy.copy(self)  # what a module or a loss remembers stays with a copy, and ends with it
+        at_work.module, at_work._loss_fn = copy.deepcopy((self.module, self._loss_fn))
+        if begun is not None:
+            load_bytes(at_work.module, begun.model)
+        gradients = at_work._gradients(at_work.module)
+        gradients.rehearse(*_form(rows, targets, at_work.module))
         paid = self._purse.pay(
             self.schedule.loss(done=done),
-            lambda: self._train(rows, targets, people, begun),
+            lambda: at_work._train(gradients, rows, targets, people, begun),
             mechanism="dp-sgd",
             parameters={**self._public(), "from step": done},
         )
@@ -129,21 +142,33 @@ class PrivateTrainer:
         self.receipt = paid.receipt
         return self
 
-    def _train(self, rows: Tensor, targets: Tensor, people: Units, begun: Iterate | None) -> bytes:
-        module = copy.deepcopy(self.module)
-        if begun is not None:
-            load_bytes(module, begun.model)
+    def _train(
+        self,
+        gradients: ClippedGradients,
+        rows: Tensor,
+        targets: Tensor,
+        people: Units,
+        begun: Iterate | None,
+    ) -> bytes:
+        module, form = self.module, _form(rows, targets, self.module)
         optimizer = self._make_optimizer(module)
         if begun is not None:
             optimizer.load_state_dict(begun.optimizer)
-        gradients = self._gradients(module)
-        gradients.rehearse(rows[:0].to(_device(module)), targets[:0].to(_device(module)))
+        counts = None
+        if self._tokens is not None or self._classes is not None:
+            counts = _within(rows, self._tokens) & _within(targets, self._classes)
         mechanism = self.schedule.sensitivity.mechanism(self.schedule.noise)
         first = begun.step if begun else 0
-        with NoiseAhead(mechanism, self.schedule.steps - first) as noise:
+        with (
+            own_coins(_device(module)) as throw_anew,
+            NoiseAhead(mechanism, self.schedule.steps - first) as noise,
+        ):
             for step in range(first, self.schedule.steps):
-                sums = self._sum(gradients, rows, targets, people)
-                noisy = release(sums, self.sensitivity, noise.lots(), divided_by=self._batch)
+                if (step - first) in _AGAIN:  # decided from released numbers: it may fail
+                    gradients.rehearse_again(*form, step=step)
+                throw_anew()
+                sums = self._sum(gradients, rows, targets, people, counts)
+                noisy = release(sums, self.sensitivity, noise.draw(), divided_by=self._batch)
                 # From here on everything is made of released numbers.
                 for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
                     value.grad = part.view_as(value).to(value.dtype)
@@ -154,18 +179,32 @@ class PrivateTrainer:
                     now.save(self._save_to)
         return to_bytes(module)
 
-    def _sum(self, gradients: ClippedGradients, rows: Tensor, targets: Tensor, people: Units) -> Tensor:
+    def _sum(
+        self,
+        gradients: ClippedGradients,
+        rows: Tensor,
+        targets: Tensor,
+        people: Units,
+        counts: Tensor | None = None,
+    ) -> Tensor:
         """One step's sum, of a fresh sample. Private: it gets noise next."""
         sampled = people.sample(self.schedule.rate, self._unit_rows)
         single = len(sampled) <= self.sensitivity.single_up_to
         sums = gradients.empty(single=single)
-        for number, page in enumerate(pages(sampled, self._page)):
+        # Very many are added with care: page by page, what is lost in adding is kept.
+        total = Careful(sums) if len(sampled) > sensitivity.DOUBLE_UP_TO else None
+        few = None if total is None else sensitivity.FEW
+        for number, page in enumerate(pages(sampled, self._page, at_most=few)):
             places = torch.from_numpy(page.reshape(-1))
             present = places >= 0
+            if counts is not None:
+                present &= counts[places]  # a place of -1 is absent already
             x, y = _gathered(rows, places, present), _gathered(targets, places, present)
             device = sums.device
-            gradients.add_page(x.to(device), y.to(device), present.to(device), sums, is_first=not number)
-        return sums
+            into = sums if total is None else total.next()
+            is_first = not number or total is not None
+            gradients.add_page(x.to(device), y.to(device), present.to(device), into, is_first=is_first)
+        return sums if total is None else total.sum(self.sensitivity)
 
     def _gradients(self, module: nn.Module) -> ClippedGradients:
         return ClippedGradients(
@@ -175,6 +214,8 @@ class PrivateTrainer:
             page=self._page,
             unit_rows=self._unit_rows,
             backend=self._backend,
+            tokens=self._tokens,
+            classes=self._classes,
         )
 
     def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
@@ -199,6 +240,8 @@ class PrivateTrainer:
             "page": str(self._page),
             "backend": self._backend,
             "optimizer": f"{optimizer}, rate {learning_rate}, momentum {momentum}",
+            **({} if self._tokens is None else {"tokens": str(self._tokens)}),
+            **({} if self._classes is None else {"classes": str(self._classes)}),
         }
 
     def __repr__(self) -> str:
@@ -211,6 +254,18 @@ def _gathered(values: Tensor, places: Tensor, present: Tensor) -> Tensor:
     found = values.new_zeros((len(places), *values.shape[1:]))
     found[present] = values[places[present]]
     return found
+
+
+def _form(rows: Tensor, targets: Tensor, module: nn.Module) -> tuple[Tensor, Tensor]:
+    """No rows at all: only their form is looked at."""
+    return rows[:0].to(_device(module)), targets[:0].to(_device(module))
+
+
+def _within(values: Tensor, below: int | None) -> Tensor:
+    """Which rows hold declared whole numbers alone: each row's own affair."""
+    if below is None:
+        return torch.ones(len(values), dtype=torch.bool)
+    return ((values >= 0) & (values < below)).reshape(len(values), -1).all(1).cpu()
 
 
 def _device(module: nn.Module) -> torch.device:

@@ -19,17 +19,6 @@ def _named(module: nn.Module, trained: set[str]) -> tuple[dict[str, Tensor], dic
     return moving, fixed
 
 
-def _stacked(prefix: str, gradients: dict[str, Tensor], present: Tensor | None, page: int) -> list[Part]:
-    parts: list[Part] = []
-    for name, value in gradients.items():
-        rows = value.flatten(1)
-        if present is not None:
-            rows = rows.masked_fill(~present[:, None], 0)
-        each = rows.reshape(page, -1, rows.shape[1])
-        parts.append(Stacked(f"{prefix}{name}", each[:, 0] if each.shape[1] == 1 else each.sum(1)))
-    return parts
-
-
 def layer_parts(layer: nn.Module, prefix: str, trained: set[str], visit: Visit, page: int) -> list[Part]:
     """The parts of one layer, from what went in and the slope of what came out."""
     own = {name.removeprefix(prefix) for name in trained if name.startswith(prefix)}
@@ -46,7 +35,7 @@ def layer_parts(layer: nn.Module, prefix: str, trained: set[str], visit: Visit, 
 
     assert visit.slopes is not None
     gradients = vmap(of_row, randomness="error")(visit.slopes, *visit.inputs)
-    return _stacked(prefix, gradients, None, page)
+    return [Stacked.of(f"{prefix}{name}", rows, None, page) for name, rows in gradients.items()]
 
 
 def module_parts(module: nn.Module, loss_fn: LossFunction, trained: set[str], page: Page) -> list[Part]:
@@ -59,4 +48,4 @@ def module_parts(module: nn.Module, loss_fn: LossFunction, trained: set[str], pa
 
     with torch.enable_grad():
         gradients = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")(moving, page.x, page.y)
-    return _stacked("", gradients, page.present, page.units)
+    return [Stacked.of(name, rows, page.present, page.units) for name, rows in gradients.items()]

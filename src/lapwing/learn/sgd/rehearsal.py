@@ -1,0 +1,243 @@
+"""A module is tried on made-up rows, before anything is charged: is a row's gradient its own, and right?
+
+Claim    a module that passes gave, at this page's shape and for the rows tried, the same floats for a unit
+         bit for bit at every place and whoever else was there, nothing for whoever was absent, and units'
+         gradients that add up to the one that torch finds itself.
+Because  that is what is tried: one unit at all places, in many sizes; single units and many replaced by
+         long ones, by zeros, by nobody; a weighted sum beside torch's.
+Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
+
+It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from lapwing.errors import BadParameter, LapwingError
+from lapwing.learn.sgd.coins import known_coins, without_dropout
+from lapwing.learn.sgd.parts import Part
+from lapwing.learn.sgd.tracing import CannotTrace, LossFunction, Page, one_loss_a_row
+
+# A page has a multiple of so many rows: what is left over at the end of a matrix goes through other code.
+TILE = 16
+_LONG = 1000
+_SIZES = (0.0, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3)
+_SAME, _SAME_AGAIN = 24, 4  # how many units are put at all places: at first, and once more while training
+# A parameter's units must add up to torch's own gradient: to this share of their lengths, and to this share
+# of all parameters' (a gradient that is 0 but for rounding agrees with nothing).
+_OFF, _OFF_OF_ALL = 1e-3, 1e-6
+
+
+@dataclass(frozen=True)
+class Form:
+    """What rows look like: of `x` and `y` nothing else is used. Whole numbers are made up below a bound."""
+
+    x: Tensor
+    y: Tensor
+    x_below: int = 2
+    y_below: int = 2
+    is_share: bool = False  # made-up float targets lie between 0 and 1
+
+    def rows(self, count: int) -> tuple[Tensor, Tensor]:
+        """Made-up rows of this form."""
+        y = _made_up(self.y, count, self.y_below)
+        share = self.is_share and y.is_floating_point()
+        return _made_up(self.x, count, self.x_below), (y.sigmoid() if share else y)
+
+
+def _made_up(like: Tensor, rows: int, below: int) -> Tensor:
+    shape = (rows, *like.shape[1:])
+    if like.dtype.is_floating_point:
+        return torch.randn(shape, dtype=like.dtype, device=like.device)
+    return torch.randint(0, below, shape, device=like.device).to(like.dtype)
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """One way to find a module's gradients, tried on made-up rows. `seed` says which."""
+
+    module: nn.Module
+    loss_fn: LossFunction
+    trained: Mapping[str, Tensor]
+    parts: Callable[[Page], list[Part]]
+    units: int
+    unit_rows: int
+    form: Form
+    seed: int
+    drops_in_sums: bool  # compare with torch under the same dropout: not where each row has its own coins
+    wrong: str  # what to say of a parameter whose gradients do not add up
+
+    def full(self) -> None:
+        """All trials. Raises `BadParameter` of what is wrong, `CannotTrace` where only this way is."""
+        with known_coins(self.form.x.device, self.seed):
+            self._nobody_adds_nothing()
+            self._others_change_nothing(brief=False)
+            self._all_places_are_alike(_SAME)
+            self._units_add_up()
+
+    def brief(self) -> None:
+        """A few trials again, with the numbers that the module has by now."""
+        with known_coins(self.form.x.device, self.seed):
+            self._others_change_nothing(brief=True)
+            self._all_places_are_alike(_SAME_AGAIN)
+
+    @property
+    def _rows(self) -> int:
+        return self.units * self.unit_rows
+
+    def _tried(self, x: Tensor, y: Tensor, present: Tensor | None = None) -> list[Part]:
+        """The parts of a page (`present` is of units), with the same coins each time."""
+        if present is None:
+            present = torch.ones(self.units, dtype=torch.bool, device=x.device)
+        page = Page(x, y, present.repeat_interleave(self.unit_rows), self.units)
+        with known_coins(x.device, self.seed):
+            return _explained(lambda: self.parts(page))
+
+    def _floats(self, parts: list[Part]) -> list[Tensor]:
+        """All floats of a page, one line for each unit."""
+        found = []
+        for part in parts:
+            found += [each.reshape(self.units, -1).nan_to_num() for each in part.floats()]
+            found.append(part.squares().reshape(self.units, 1).nan_to_num())
+        return found
+
+    def _nobody_adds_nothing(self) -> None:
+        x, y = self.form.rows(self._rows)
+        nobody = torch.zeros(self.units, dtype=torch.bool, device=x.device)
+        self._refuse_absent(self._tried(torch.zeros_like(x), torch.zeros_like(y), nobody), nobody)
+
+    def _refuse_absent(self, parts: list[Part], present: Tensor) -> None:
+        for part in parts:
+            squares = part.squares()[~present]
+            if ((squares != 0) & squares.isfinite()).any():  # what is not finite adds nothing
+                raise BadParameter("loss_fn", "mixes the rows of a batch: an absent row has a gradient")
+
+    def _others_change_nothing(self, *, brief: bool) -> None:
+        x, y = self.form.rows(self._rows)
+        usual = self._floats(self._tried(x, y))
+        for kept, other_x, other_y, present in self._variations(x, y, brief=brief):
+            try:
+                parts = self._tried(other_x, other_y, present)
+            except BadParameter:
+                continue  # rows for which it fails: those are left out in training
+            floats = self._floats(parts)
+            if any(
+                not torch.equal(one[kept], other[kept]) for one, other in zip(usual, floats, strict=True)
+            ):
+                raise BadParameter(
+                    "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
+                )
+            self._refuse_absent(parts, present)
+
+    def _variations(
+        self, x: Tensor, y: Tensor, *, brief: bool
+    ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+        """Pages in which some units are others: who is kept, the rows, and who is present."""
+        everyone, half = self.units, self.units // 2
+
+        def some(count: int) -> Tensor:
+            return torch.randperm(everyone, device=x.device)[:count]
+
+        first, last = torch.tensor([0], device=x.device), torch.tensor([everyone - 1], device=x.device)
+        choices = [
+            (some(1), "long"), (some(half), "long"), (some(half), "absent"), (some(1), "absent"),
+            (first, "long"), (last, "zero"), (some(half), "other"), (some(half), "zero"),
+            (some(everyone - 1), "absent"),
+        ]  # fmt: skip
+        for replaced, how in choices[:3] if brief else choices:
+            kept = torch.ones(everyone, dtype=torch.bool, device=x.device)
+            kept[replaced] = False
+            rows = kept.repeat_interleave(self.unit_rows)
+            new_x, new_y = self.form.rows(self._rows)
+            if how in ("zero", "absent"):
+                new_x, new_y = torch.zeros_like(new_x), torch.zeros_like(new_y)
+            if how == "long" and new_x.is_floating_point():
+                new_x = new_x * _LONG
+            present = kept if how == "absent" else torch.ones_like(kept)
+            yield kept, _either(rows, x, new_x), _either(rows, y, new_y), present
+
+    def _all_places_are_alike(self, count: int) -> None:
+        for number in range(count):
+            x, y = self.form.rows(self.unit_rows)
+            if x.is_floating_point():
+                x = x * _SIZES[number * (len(_SIZES) // min(count, len(_SIZES))) % len(_SIZES)]
+            repeated = [values.repeat(self.units, *[1] * (values.ndim - 1)) for values in (x, y)]
+            try:
+                with without_dropout(self.module):
+                    floats = self._floats(self._tried(*repeated))
+            except BadParameter:
+                continue  # such a unit would be left out
+            if any(not torch.equal(each, each[:1].expand_as(each)) for each in floats):
+                raise BadParameter(
+                    "page", "is of a size at which a row's floats depend on its place. Try another"
+                )
+
+    def _units_add_up(self) -> None:
+        """Refuse where units' gradients, each times a number, are not those of the losses times it."""
+        x, y = self.form.rows(self._rows)
+        weights = torch.rand(self.units, dtype=torch.float64, device=x.device) + 0.5
+        if self.drops_in_sums:
+            parts, whole = self._tried(x, y), self._by_torch(x, y, weights)
+        else:
+            with without_dropout(self.module):
+                parts, whole = self._tried(x, y), self._by_torch(x, y, weights)
+        lengths = {
+            part.name: float((part.squares().sqrt() * weights).nan_to_num(0, 0, 0).sum()) for part in parts
+        }
+        longest = sum(lengths.values())
+        found = {name: torch.zeros(value.numel(), dtype=torch.float64, device=x.device)
+                 for name, value in self.trained.items()}  # fmt: skip
+        for part in parts:
+            part.drop(~part.squares().isfinite())
+            part.add(weights, found[part.name], is_first=False)
+        for name, total in whole.items():
+            off = found[name] if total is None else total.double().flatten() - found[name]
+            if float(off[off.isfinite()].norm()) > _OFF * lengths.get(name, 0.0) + _OFF_OF_ALL * longest:
+                raise BadParameter("module", f"{name}: {self.wrong}")
+
+    def _by_torch(self, x: Tensor, y: Tensor, weights: Tensor) -> dict[str, Tensor | None]:
+        def run() -> dict[str, Tensor | None]:
+            with known_coins(x.device, self.seed), steady(x), torch.enable_grad():
+                losses = one_loss_a_row(self.loss_fn(self.module(x), y), len(x))
+                if not losses.requires_grad:
+                    return dict.fromkeys(self.trained)
+                total = (losses * weights.repeat_interleave(self.unit_rows)).sum()
+                found = torch.autograd.grad(total, list(self.trained.values()), allow_unused=True)
+            return dict(zip(self.trained, found, strict=True))
+
+        return _explained(run)
+
+
+def steady(x: Tensor) -> AbstractContextManager[None]:
+    """On a GPU, let the same rows take the same way each time: no algorithm is chosen by a race."""
+    if not x.is_cuda:
+        return nullcontext()
+    flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    )
+    return flags
+
+
+def _either(chosen: Tensor, one: Tensor, other: Tensor) -> Tensor:
+    return torch.where(chosen.reshape(-1, *[1] * (one.ndim - 1)), one, other)
+
+
+_Found = TypeVar("_Found")
+
+
+def _explained(run: Callable[[], _Found]) -> _Found:
+    """Run, and say what the module cannot do. Only made-up rows are shown to it."""
+    try:
+        return run()
+    except (CannotTrace, LapwingError):
+        raise
+    except Exception as error:
+        said = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise BadParameter("module", f"cannot be taken unit by unit on such rows: {said}") from error

@@ -25,10 +25,19 @@ Messages may show public parameters. They never show data.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class LapwingError(Exception):
-    """Base of all errors raised on purpose by Lapwing."""
+    """Base of all errors raised on purpose by Lapwing. It comes whole out of a worker process."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (type(self), self.args), self.__dict__
+
+
+def _again(kind: type[LapwingError], args: tuple[Any, ...]) -> LapwingError:
+    """Without `__init__`, which would want what the message was made of."""
+    return kind.__new__(kind, *args)
 
 
 class BadParameter(LapwingError, ValueError):

@@ -123,7 +123,7 @@ def test_the_bound_is_close_where_every_canary_is_told() -> None:
     """A lie has probability e^-ε / 2, so the true ε is ln(2e^ε - 1). Half of it is 8 deviations away."""
     true = np.log(2 * np.e - 1)
     found = audit_one_run(
-        _responses(Fraction(1)), canaries=2000, guesses=2000, claimed=1000, delta=DELTA, error=ERROR
+        _responses(Fraction(1)), canaries=2000, guesses=2000, claimed=2, delta=DELTA, error=ERROR
     )
     assert 0.5 * true < found.at_least <= true
 
@@ -198,3 +198,20 @@ def test_a_trainer_must_score_every_canary() -> None:
 def test_impossible_results_cannot_be_made(guesses: int, right: int) -> None:
     with pytest.raises(BadParameter):
         OneRun(Fraction(1), Fraction(0), Fraction(1, 100), 100, guesses, right)
+
+
+@pytest.mark.parametrize(
+    ("claimed", "delta", "error", "guesses"),
+    [(1, "1e-5", "1e-6", 1000), (1000, 0, "0.01", 1000), (1, 0, "1e-6", 20), (3, "1e-3", "1e-3", 1000)],
+)
+def test_an_audit_that_could_never_fail_is_refused_before_training(
+    claimed: int, delta: str | int, error: str, guesses: int
+) -> None:
+    """Even all guesses right would be plausible, so that any trainer would pass."""
+    with pytest.raises(BadParameter, match="always hold"):
+        audit_one_run(
+            lambda _: pytest.fail("trained"),
+            canaries=1000, guesses=guesses, claimed=claimed, delta=delta, error=error,
+        )  # fmt: skip
+    with pytest.raises(BadParameter, match="always hold"):
+        OneRun(Fraction(claimed), Fraction(delta), Fraction(error), 1000, guesses, guesses // 2)

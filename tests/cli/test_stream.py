@@ -67,9 +67,10 @@ def test_append_and_status(shell: Shell, policy: Path, tmp_path: Path) -> None:
         == 0
     )
     after = shell("stream", "status", policy)
-    assert "1 blocks can be learned from, 1 are retired, 10 are declared" in after.out
+    assert "1 block can be learned from, 1 is retired, 10 are declared and have no data yet" in after.out
     assert "retired" in after.out
-    assert "up to k times a block's ε" in after.out
+    assert "in 2 (ε 2, δ 0.00000371829)" in after.out
+    assert "Nothing is promised from k = 15 on." in after.out
     found = {one["block"]: one for one in shell("stream", "status", policy, "--json").json["blocks"]}
     assert found["2025-01"]["is_retired"]
     assert found["2025-02"]["epsilon_left"] == 1.0
@@ -87,3 +88,35 @@ def test_mistakes_are_told_in_one_line(shell: Shell, policy: Path, tmp_path: Pat
     )
     policy.write_text(text)
     assert "a stream needs blocks" in shell("stream", "status", policy).error
+
+
+def test_a_share_of_a_third_shows_what_is_there(shell: Shell, policy: Path, tmp_path: Path) -> None:
+    (tmp_path / "rides.stream.toml").write_text(
+        '[sharing]\nrule = "equal shares"\npipelines = ["a", "b", "c"]\n'
+    )
+    assert shell("stream", "append", policy, "--through", "2025-01").code == 0
+    size = (tmp_path / "rides.ledger").stat().st_size
+    found = shell("stream", "status", policy, "--pipeline", "a")
+    assert "11 are declared and have no data yet" in found.out
+    assert "2025-02" not in found.out
+    assert "share of a" not in shell("budget", policy).out
+    assert (tmp_path / "rides.ledger").stat().st_size == size
+
+
+def test_stages_are_told_where_there_is_no_terminal(shell: Shell, policy: Path) -> None:
+    done = shell("stream", "append", policy, "--through", "2025-01")
+    assert done.error == ""
+    told = ["Preparing the data.", "The data is prepared.", "Version 1. New blocks: 2025-01"]
+    assert done.out.splitlines() == told
+
+
+def test_folders_and_broken_files_are_told_by_their_names(
+    shell: Shell, policy: Path, tmp_path: Path
+) -> None:
+    folder = shell("stream", "append", policy, tmp_path / "rides")
+    assert folder.code == 2
+    assert "is a folder: give its files" in folder.error
+    (tmp_path / "rides" / "broken.parquet").write_bytes(b"PAR1 and nothing more")
+    broken = shell("stream", "append", policy, "--through", "2025-01")
+    assert broken.code == 2
+    assert "broken.parquet cannot be read as parquet" in broken.error

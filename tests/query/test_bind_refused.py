@@ -236,3 +236,34 @@ def test_generated_texts_are_bound_or_refused_and_nothing_else() -> None:
             answered += 1
     assert answered > 500
     assert time.perf_counter() - began < 60
+
+
+ESCAPE, TURNED, HIDDEN = "\x1b[2J", "\u202e", "\u200b"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *(f'SELECT COUNT(*) AS "n{bad}" FROM visits' for bad in (ESCAPE, TURNED, HIDDEN, "\n")),
+        *(f"SELECT COUNT(*) AS 'n{bad}' FROM visits" for bad in (ESCAPE, TURNED, HIDDEN, "\n")),
+        *(f'SELECT SUM("stay{bad}") FROM visits' for bad in (ESCAPE, HIDDEN)),
+        *(f'SELECT COUNT(*) FROM "visits{bad}"' for bad in (ESCAPE, HIDDEN)),
+        f'SELECT COUNT(*) FROM visits WHERE CAST(stay AS "int{HIDDEN}") > 1',
+        f"SELECT stay{HIDDEN}(stay) FROM visits",
+        f"SELECT COUNT(*) FROM visits WHERE name = '{ESCAPE}'",
+        r"SELECT COUNT(*) FROM visits WHERE name = e'\x1b[2J'",
+        f'WITH "c{HIDDEN}" AS (SELECT * FROM visits) SELECT COUNT(*) FROM "c{HIDDEN}"',
+    ],
+    ids=ascii,
+)
+def test_what_cannot_be_shown_is_refused_and_not_shown(sql: str) -> None:
+    """Names stand in refusals, on screens and on cards: nothing in them moves the cursor."""
+    with pytest.raises(Refused) as error:
+        asked(sql, CATALOG)
+    assert str(error.value).isprintable()
+
+
+def test_texts_may_hold_what_names_may_not_and_columns_called_after_them_are_shown() -> None:
+    asked("SELECT COUNT(*) FROM visits WHERE name = 'a\u00a0b\u200d'", CATALOG)
+    found = asked("SELECT COUNT(*) FILTER (WHERE name = 'a\nb') FROM visits", CATALOG)
+    assert all(output.name.isprintable() for output in found.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import date
 from fractions import Fraction
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lapwing.errors import Unavailable
+from lapwing.query.bounded.arrivals import ARRIVALS, KnownPeople
 from lapwing.query.bounded.prepare import prepare
 from lapwing.query.bounded.prepared import Prepared, current
 from lapwing.query.bounded.sources import open_sources
@@ -114,3 +117,26 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
     assert copied(elsewhere, again) == expected
     if policy.blocks is None:
         assert coded_rows(policy, *NAMES) == expected
+
+
+@pytest.mark.parametrize("policy", [Blocks("unit", every="month")], indirect=True)
+def test_a_lost_copy_in_a_server_gives_nobody_another_block(policy: Policy, elsewhere: Policy) -> None:
+    everybody = {f"ann{n}" for n in range(37)}
+
+    def known() -> KnownPeople:
+        return KnownPeople(1, lambda ids: everybody <= {str(one).strip().lower() for one in ids})
+
+    made = prepare(elsewhere, KEY, today=date(2026, 1, 5))
+    made = prepare(elsewhere, KEY, known=known, today=date(2026, 2, 5))
+    assert made.follows == 1
+    opened = open_sources(elsewhere, writes=True)
+    if made.engine == "spark":
+        shutil.rmtree(made.file / ARRIVALS)
+    else:
+        opened.engine.execute(f"DROP TABLE {made.relations(opened.engine, [ARRIVALS])[ARRIVALS]}")
+    opened.engine.close()
+    with pytest.raises(Unavailable, match="Restore it from a backup"):
+        prepare(elsewhere, KEY, known=known, today=date(2026, 3, 5))
+    (made.folder / "manifest.json").unlink()
+    with pytest.raises(Unavailable, match="Restore it from a backup"):
+        prepare(elsewhere, KEY, known=known, today=date(2026, 3, 5))

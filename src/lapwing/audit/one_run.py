@@ -36,7 +36,8 @@ _LARGEST = 64
 class OneRun:
     """How many guesses were right, and what ε that shows.
 
-    `error` must be above about 2 δ · canaries / guesses: with less, nothing can be shown.
+    `error` must be above about 2 δ · canaries / guesses: with less, nothing could contradict the claim, and
+    such an audit cannot be made.
     """
 
     claimed: Fraction
@@ -53,6 +54,12 @@ class OneRun:
         guesses = whole(self.guesses, "guesses", at_least=1)
         if not 0 <= whole(self.right, "right") <= guesses <= canaries:
             raise BadParameter("guesses", "must be at most as many as canaries, and right ones fewer still")
+        if self._plausible(self.claimed, right=guesses):
+            raise BadParameter(
+                "guesses",
+                "could all be right without contradicting the claim, so that it would always hold: make "
+                "more of them, or allow a larger error",
+            )
 
     @property
     def at_least(self) -> float:
@@ -70,9 +77,10 @@ class OneRun:
         """Whether nothing contradicts the claim."""
         return self._plausible(self.claimed)
 
-    def _plausible(self, epsilon: Fraction) -> bool:
+    def _plausible(self, epsilon: Fraction, right: int | None = None) -> bool:
+        seen = self.right if right is None else right
         with precision(BITS):
-            tail = tail_of_right(self.canaries, self.guesses, self.right, epsilon, self.delta)
+            tail = tail_of_right(self.canaries, self.guesses, seen, epsilon, self.delta)
             return not tail <= ball(self.error)
 
 
@@ -114,6 +122,7 @@ def audit_one_run(
     if number > count:
         raise BadParameter("guesses", "must be at most as many as canaries")
     settings = checked_epsilon(claimed, "claimed"), checked_delta(delta), _checked_error(error)
+    OneRun(*settings, count, number, number)  # says before training what is wrong
     included = bernoulli(Fraction(1, 2), count)
     scores = np.asarray(train(included.copy()), dtype=np.float64)
     if scores.shape != (count,):

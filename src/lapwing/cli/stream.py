@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,9 +42,7 @@ def append(
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
     with plainly(), opened as stream, working("taking data in") as tell:
-        done = stream.append(
-            file, table=table, through=through, progress=lambda share: tell(round(share * 100), 100)
-        )
+        done = stream.append(file, table=table, through=through, progress=_told(tell, as_json=as_json))
     if as_json:
         print_json(
             {
@@ -56,6 +56,20 @@ def append(
         print(f"The file is in {done.file}")
     new = ", ".join(done.blocks[:SHOWN]) + (" …" if len(done.blocks) > SHOWN else "")
     print(f"Version {done.version}. New blocks: {new or 'none'}")
+
+
+def _told(tell: Callable[[int, int], None], *, as_json: bool) -> Callable[[float], None]:
+    """Progress on a terminal; elsewhere (and not amid JSON) one line before and one after the long work."""
+    by_lines = not as_json and not sys.stderr.isatty()
+
+    def told(share: float) -> None:
+        tell(round(share * 100), 100)
+        if by_lines and share >= 1:
+            print("The data is prepared.", flush=True)
+
+    if by_lines:
+        print("Preparing the data.", flush=True)
+    return told
 
 
 @app.command()
@@ -81,20 +95,23 @@ def _show(found: Status) -> None:
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    from lapwing.learn.growing import blocks_text  # noqa: PLC0415
+    from lapwing.ledger.views.price_words import short_down  # noqa: PLC0415
+
     version = "nothing was taken in yet" if found.version is None else f"version {found.version}"
     table = Table(title=f"{found.name}: {version}; {found.sharing}")
     table.add_column("block")
     for name in ("ε left", "of", "unlocked"):
         table.add_column(name, justify="right")
     table.add_column("")
-    shown = [block for block in found.blocks if block.has_arrived or block.left < block.epsilon]
+    shown = [block for block in found.blocks if block.has_arrived or not block.is_untouched]
     for block in shown[-SHOWN:]:
         table.add_row(
             block.label,
-            f"{float(block.left):.6g}",
-            f"{float(block.epsilon):g}",
+            short_down(block.left),
+            short_down(block.epsilon),
             f"{float(block.unlocked):.0%}",
-            "retired" if block.is_retired else "",
+            "retired" if block.is_retired else "" if block.has_arrived else "has not come in",
         )
     console = Console(soft_wrap=True)
     if shown:
@@ -103,10 +120,14 @@ def _show(found: Status) -> None:
         print(f"{found.name}: {version}; {found.sharing}")
     waiting = len(found.blocks) - len(shown)
     print(
-        f"{len(found.usable)} blocks can be learned from, {len(found.retired)} are retired, "
-        f"{waiting} are declared and have no data yet."
+        f"{blocks_text(len(found.usable))} can be learned from, {_are(len(found.retired))} retired, "
+        f"{_are(waiting)} declared and {'has' if waiting == 1 else 'have'} no data yet."
     )
     if len(shown) > SHOWN:
         print(f"Shown are the newest {SHOWN} of {len(shown)}; all of them with --json.")
-    if found.unit == "person-period":
-        print("Protected is a person in one period: with rows in k of them, up to k times a block's ε.")
+    if found.several:
+        print(found.several)
+
+
+def _are(count: int) -> str:
+    return f"{count:,} {'is' if count == 1 else 'are'}"

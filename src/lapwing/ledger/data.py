@@ -133,6 +133,18 @@ def find(ledger: Ledger, label: str) -> DataSet:
     return _named(ledger.store.read(_all), label)
 
 
+def has_everybody(ledger: Ledger, label: str, *, units: Ids) -> bool:
+    """Whether these units hold all whom any version of the data set had, as far as sketches tell."""
+    data, sketch = find(ledger, label), Sketch.of(units, ledger.keys.people)
+    sql = "SELECT bytes FROM sketches WHERE data = ? AND version = ?"
+
+    def known(version: int) -> Sketch:
+        [(content,)] = ledger.store.read(lambda tx: tx.rows(sql, data.number, version))
+        return untagged(bytes(content), ledger.keys.people, data.name.id, version)
+
+    return all(sketch.holds(known(version)) for version in range(1, data.version + 1))  # one at a time
+
+
 def spends_by_block(data: DataSet, account: Account) -> bool:
     """Whether its releases may be charged to single blocks of the account; otherwise to everyone."""
     return account.slices is not Slices.NONE and account.rule == data.rule

@@ -77,6 +77,14 @@ class Sketch:
         self._require_same_key(other)
         return bool(np.intersect1d(self._hashes, other._hashes, assume_unique=True).size)
 
+    def holds(self, other: Sketch) -> bool:
+        """Whether everybody in the other is in this one, as far as this one can tell (see above)."""
+        self._require_same_key(other)
+        asked = other._hashes
+        if len(self._hashes) == LARGEST:  # what lies above the last is not held, whoever is there
+            asked = asked[asked <= self._hashes[-1]]
+        return bool(np.isin(asked, self._hashes, assume_unique=True).all())
+
     def merged(self, other: Sketch) -> Sketch:
         """The sketch of everybody who is in one of the two."""
         self._require_same_key(other)

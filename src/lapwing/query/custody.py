@@ -104,6 +104,10 @@ def _require_accounts(ledger: Ledger, policy: Policy) -> None:
 def _require_same(account: Account, policy: Policy, rule: str) -> None:
     """An account is for life: a policy that was edited does not change it."""
     _require_terms(account, policy.epsilon, policy.delta, "budget")
+    if account.slices is _slices(policy) is Slices.UNITS and account.rule != rule:
+        raise BadParameter(
+            "blocks", "of arrival are those of one data set: others cannot share its account by population"
+        )
     if (account.unit, account.slices, account.rule) != (unit_of(policy), _slices(policy), rule):
         raise BadParameter("blocks", "or what is protected differs from what the account was opened with")
 

@@ -35,6 +35,7 @@ from lapwing.query.binding.final import bind
 from lapwing.query.binding.parse import normal_form, text_of
 from lapwing.query.binding.public import PublicTable
 from lapwing.query.bounded import prepared, registered
+from lapwing.query.bounded.arrivals import is_by_arrival, known_people
 from lapwing.query.bounded.fake import fake_reader
 from lapwing.query.bounded.prepare import prepare
 from lapwing.query.bounded.reader import Reader, read_public, row_key, shown_statements, unit_ids
@@ -244,29 +245,29 @@ class Dataset:
             self._reader = None
 
     def prepare(self, progress: Progress | None = None, *, today: date | None = None) -> None:
-        """Store the rank of every row, so that answers are fast, and register who is in that copy.
-
-        Between the two nothing is answered: the copy is not the one that was registered.
-        """
+        """Store the rank of every row, so that answers are fast, and register who is in that copy."""
         today = today or datetime.now(UTC).date()  # one day for both: who arrives is in an open block
         custody.open_arrivals(self.ledger, self.policy, today)
         self._close_reader()
-        key = row_key(self.ledger)
-        made = prepare(self.policy, key, progress=progress, today=today, threads=self._threads)
-        self.register(made)
+        prepare(
+            self.policy, row_key(self.ledger), known=lambda: known_people(self.ledger, self.policy),
+            then=self._registered, progress=progress, today=today, threads=self._threads,
+        )  # fmt: skip
 
-    def register(self, copy: prepared.Prepared | None = None, *, again: bool = True) -> int:
+    def register(self, *, again: bool = True) -> int:
         """Tell the ledger who is in the data now: one version more, or (not `again`) the first."""
+        if is_by_arrival(self.policy):
+            raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
         registered.make_folder(self.policy)
         with prepared.alone(prepared.folder_of(self.policy)):
             known = None if again else custody.find_data(self.ledger, self.policy)
-            if known is not None:  # by another process, while we waited
-                return known.version
-            files = prepared.files_of(self.policy) if copy is None else copy.files
-            units = unit_ids(self.policy, copy)
-            version = custody.new_version(self.ledger, self.policy, units).version
-            registered.remember(self.policy, version, files)
-            return version
+            return self._registered(None) if known is None else known.version  # by another, while we waited
+
+    def _registered(self, copy: prepared.Prepared | None) -> int:
+        files = prepared.files_of(self.policy) if copy is None else copy.files
+        version = custody.new_version(self.ledger, self.policy, unit_ids(self.policy, copy)).version
+        registered.remember(self.policy, version, files)
+        return version
 
     def version(self) -> int:
         """The version that will be asked. Data that the ledger has never seen is registered first."""

@@ -12,7 +12,7 @@ import pytest
 
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.gate import Gate, Plan, Spending
-from lapwing.learn.growing import Stream, arrived
+from lapwing.learn.growing import Stream
 from lapwing.learn.growing.stream import Appended
 from lapwing.privacy import Approximate, Loss, Pure, Relation
 from lapwing.query import custody, rows
@@ -236,13 +236,3 @@ def test_looking_makes_no_ledger(stream_at: Opens, tmp_path: Path) -> None:
     assert len(status.blocks) == 12
     assert {float(block.left) for block in status.blocks} == {1.0}
     assert [path.suffix for path in tmp_path.iterdir() if path.suffix not in ("", ".toml")] == []
-
-
-def test_a_lost_note_unlocks_nothing(stream_at: Opens) -> None:
-    sharing = '[sharing]\nrule = "unlock"\nversions = 4\n'
-    stream = stream_at(sharing=sharing)
-    for _ in range(3):
-        stream.append(through="2025-02")
-    assert {float(b.unlocked) for b in stream.status().blocks if b.has_arrived} == {0.75}
-    (arrived.folder_of_stream(stream.policy) / arrived.FILE).write_text("{}")
-    assert {float(block.unlocked) for block in stream.status().blocks} == {0.25}

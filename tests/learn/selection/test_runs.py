@@ -16,6 +16,7 @@ from lapwing.errors import BadParameter
 from lapwing.exact import ball, precision
 from lapwing.learn.selection import NegativeBinomialRuns, PoissonRuns, Runs
 from lapwing.privacy import Concentrated, GaussianNoise, Loss, Pure
+from support.streams import CountingStream, SeededStream
 
 LAWS: list[Runs] = [
     NegativeBinomialRuns.with_mean(10, eta="-0.5"),
@@ -168,3 +169,39 @@ def test_a_mean_must_be_above_one(mean: object) -> None:
 def test_a_poisson_rate_must_be_above_zero(rate: int) -> None:
     with pytest.raises(BadParameter):
         PoissonRuns(Fraction(rate))
+
+
+@pytest.mark.parametrize("runs", [LAWS[1], LAWS[3], LAWS[5]], ids=repr)
+def test_the_work_of_a_draw_does_not_tell_the_number(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One word each, and no more ball arithmetic once the table stands: a padded search hides its K."""
+    most = runs.most(Fraction(1, 10**7))
+    runs.draw(most=most)
+    stream = CountingStream(SeededStream(11))
+    monkeypatch.setattr("lapwing.noise.SYSTEM", stream)
+    monkeypatch.setattr(type(runs), "law", lambda _: pytest.fail("the law was computed again"))
+    work: dict[int, set[int]] = {}
+    for _ in range(300):
+        before = stream.bytes_taken
+        work.setdefault(runs.draw(most=most), set()).add(stream.bytes_taken - before)
+    assert min(work) <= 2 * runs.mean / 3 < 2 * runs.mean <= max(work)
+    assert set.union(*work.values()) == {8}
+
+
+@pytest.mark.parametrize("runs", [LAWS[1], LAWS[5]], ids=repr)
+def test_what_is_cut_off_is_added_at_the_end(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chi-square of min(K, 4); false-alarm rate 1e-9, once for this seed."""
+    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(12))
+    draws = Counter(runs.draw(most=4) for _ in range(3000))
+    with precision(128):
+        law = [float(p) for p in islice(runs.law(), 4)]
+    expected = 3000 * np.array([*law, 1 - sum(law)])
+    seen = np.array([draws[k] for k in range(5)])
+    kept = expected > 0
+    assert seen[~kept].sum() == 0
+    statistic = float(((seen - expected)[kept] ** 2 / expected[kept]).sum())
+    assert stats.chi2.sf(statistic, int(kept.sum()) - 1) > ONE_IN_A_BILLION
+
+
+def test_more_runs_than_a_table_holds_are_refused() -> None:
+    with pytest.raises(BadParameter, match="4,095"):
+        NegativeBinomialRuns.with_mean(1000, eta=1).most(Fraction(1, 10**9))

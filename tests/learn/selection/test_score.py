@@ -9,6 +9,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
@@ -98,3 +99,25 @@ def test_a_bound_must_be_a_whole_number_above_zero(most: Any) -> None:
     of: Callable[[Any, Any], float] = max
     with pytest.raises(BadParameter):
         Score(most, of)
+
+
+class Zero:
+    """Predicts 0, except for rows that it fails on."""
+
+    def predict(self, rows: NDArray[Any]) -> NDArray[Any]:
+        if rows[0, 0] < 0:
+            raise RuntimeError("Alice")
+        return np.array([0])
+
+
+@pytest.mark.parametrize("odd", [None, "x", pd.NA, [0, 0]])
+def test_a_row_for_which_the_score_fails_scores_nothing(odd: object) -> None:
+    truth = np.empty(3, dtype=object)
+    truth[:] = [0, 4, odd]
+    near = Score(10, lambda wanted, given: 10 - abs(float(wanted) - given))
+    assert near.total(Zero(), np.zeros((3, 1)), truth) == 16
+    assert CORRECT.total(Zero(), np.zeros((3, 1)), truth) == 1
+
+
+def test_a_row_for_which_the_model_fails_scores_nothing() -> None:
+    assert CORRECT.total(Zero(), np.array([[1.0], [-1.0], [1.0]]), np.zeros(3)) == 2

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
 from lapwing.errors import BadParameter, BadValue, OverBudget, WorkEnded
 from lapwing.gate import Gate, Target
-from lapwing.learn.purse import LedgerPurse, PublicData
+from lapwing.learn.purse import EACH_ROW, LedgerPurse, PublicData
 from lapwing.learn.selection import (
     CORRECT,
     EveryCandidate,
@@ -78,7 +78,7 @@ def charges(ledger: Ledger) -> tuple[int, ...]:
 @pytest.mark.parametrize("way", [SURE, VERY_OFTEN])
 def test_it_finds_a_good_candidate(way: Way) -> None:
     """False-alarm rate below 1e-9: that none of Poisson(66) runs tries the best of three."""
-    found = search_of(way).fit(ROWS, ANSWERS, tests=TESTS)
+    found = search_of(way).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert found.best_params_ == {"answer": 2}
     assert found.predict(ROWS[:3]).tolist() == [2, 2, 2]
 
@@ -87,15 +87,15 @@ def test_it_is_one_charge_of_the_price_that_was_shown(ledger: Ledger) -> None:
     search = search_of(OFTEN, purse_of(ledger))
     account = ledger.account("visits")
     priced = account.terms.price(search.price(2))
-    search.fit(ROWS, ANSWERS, tests=TESTS)
+    search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert charges(ledger) == account.terms.after(account.terms.nothing_spent, priced)
     assert search.receipt_ is not None
 
 
 def test_the_same_key_gives_the_same_winner_and_trains_nothing(ledger: Ledger) -> None:
-    first = search_of(OFTEN, purse_of(ledger, "search 1")).fit(ROWS, ANSWERS, tests=TESTS)
+    first = search_of(OFTEN, purse_of(ledger, "search 1")).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     spent, trained = charges(ledger), len(Constant.seen)
-    again = search_of(OFTEN, purse_of(ledger, "search 1")).fit(ROWS, ANSWERS, tests=TESTS)
+    again = search_of(OFTEN, purse_of(ledger, "search 1")).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert (again.best_params_, again.noisy_score_) == (first.best_params_, first.noisy_score_)
     assert (charges(ledger), len(Constant.seen)) == (spent, trained)
 
@@ -105,7 +105,7 @@ def test_a_ledger_pays_for_padded_runs_only(ledger: Ledger) -> None:
     timed = RandomRuns(PoissonRuns(Fraction(10)), noise=5, delta="1e-8", padded=False)
     search = search_of(timed, purse_of(ledger))
     with pytest.raises(BadParameter, match="padded"):
-        search.fit(ROWS, ANSWERS, tests=TESTS)
+        search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert charges(ledger) == ledger.account("visits").terms.nothing_spent
 
 
@@ -113,7 +113,7 @@ def test_over_budget_trains_nothing(ledger: Ledger) -> None:
     dear = EveryCandidate(Exponential(Fraction(900), Fraction(1, 2)))
     search = search_of(dear, purse_of(ledger))
     with pytest.raises(OverBudget):
-        search.fit(ROWS, ANSWERS, tests=TESTS)
+        search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert not Constant.seen
 
 
@@ -122,7 +122,7 @@ def test_what_fails_stays_charged_and_says_nothing(ledger: Ledger, parameters: d
     """Also a trainer that asks for more than its price."""
     search = search_of(OFTEN, purse_of(ledger), **parameters)
     with pytest.raises(WorkEnded) as error:
-        search.fit(ROWS, ANSWERS, tests=TESTS)
+        search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert "4711" not in str(error.value)
     assert charges(ledger) != ledger.account("visits").terms.nothing_spent
     assert not hasattr(search, "best_estimator_")
@@ -130,7 +130,7 @@ def test_what_fails_stays_charged_and_says_nothing(ledger: Ledger, parameters: d
 
 def test_nothing_of_the_runs_is_kept(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither how many there were, nor losers: the fitted search has the winner alone."""
-    search = search_of(OFTEN, purse_of(ledger)).fit(ROWS, ANSWERS, tests=TESTS)
+    search = search_of(OFTEN, purse_of(ledger)).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     fitted = {name for name in vars(search) if name.endswith("_")}
     assert fitted == {
         "best_estimator_", "best_index_", "best_params_", "noisy_score_", "receipt_",
@@ -139,7 +139,7 @@ def test_nothing_of_the_runs_is_kept(ledger: Ledger, capsys: pytest.CaptureFixtu
 
 
 def test_a_choice_among_all_tells_no_score() -> None:
-    assert search_of(SURE).fit(ROWS, ANSWERS, tests=TESTS).noisy_score_ is None
+    assert search_of(SURE).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS).noisy_score_ is None
 
 
 def test_units_that_test_do_not_train() -> None:
@@ -167,7 +167,7 @@ def test_one_row_of_each_testing_unit_is_scored(monkeypatch: pytest.MonkeyPatch)
 
 def test_no_run_finds_no_model() -> None:
     never = RandomRuns(PoissonRuns(Fraction(1, 10**6)), noise=5, delta="1e-8", padded=False)
-    search = search_of(never).fit(ROWS, ANSWERS, tests=TESTS)
+    search = search_of(never).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert search.best_estimator_ is None
     with pytest.raises(BadParameter, match="found no model"):
         search.predict(ROWS)
@@ -176,11 +176,11 @@ def test_no_run_finds_no_model() -> None:
 def test_copies_and_pickles(ledger: Ledger) -> None:
     search = search_of(SURE, purse_of(ledger))
     assert clone(search).purse is search.purse
-    again = pickle.loads(pickle.dumps(search_of(SURE).fit(ROWS, ANSWERS, tests=TESTS)))
+    again = pickle.loads(pickle.dumps(search_of(SURE).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)))
     assert again.predict(ROWS[:1]).tolist() == [2]
     revived = pickle.loads(pickle.dumps(search))
     with pytest.raises(BadParameter, match="purse"):
-        revived.fit(ROWS, ANSWERS, tests=TESTS)
+        revived.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_copies_and_pickles(ledger: Ledger) -> None:
 def test_bad_parameters_are_refused_before_anything_is_charged(change: dict[str, Any]) -> None:
     search = search_of(SURE).set_params(**change)
     with pytest.raises(BadParameter):
-        search.fit(ROWS, ANSWERS, tests=TESTS)
+        search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_bad_parameters_are_refused_before_anything_is_charged(change: dict[str,
     [{"y": ANSWERS[:3]}, {"units": ROWS[:, 0]}, {"units": [1]}, {"tests": TESTS[:3]}, {"tests": ANSWERS}],
 )
 def test_bad_forms_are_refused_before_anything_is_charged(ledger: Ledger, change: dict[str, Any]) -> None:
-    given = {"X": ROWS, "y": ANSWERS, "tests": TESTS} | change
+    given = {"X": ROWS, "y": ANSWERS, "units": EACH_ROW, "tests": TESTS} | change
     search = search_of(SURE, purse_of(ledger))
     with pytest.raises(BadValue):
         search.fit(**given)
@@ -214,7 +214,7 @@ def test_bad_forms_are_refused_before_anything_is_charged(ledger: Ledger, change
 def test_only_adding_or_removing_a_unit_is_priced(ledger: Ledger) -> None:
     search = search_of(SURE, purse_of(ledger, relation=Relation.REPLACE))
     with pytest.raises(BadParameter, match="add or remove"):
-        search.fit(ROWS, ANSWERS, tests=TESTS)
+        search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
 
 
 @pytest.mark.parametrize("private", [True, False])
@@ -233,3 +233,25 @@ def test_it_searches_with_a_real_trainer(private: bool) -> None:
     tests = np.arange(len(rows)) % 12 == 0
     search.fit(rows, truth, tests=tests)
     assert search.best_estimator_.score(rows[tests], truth[tests]) > 0.4
+
+
+def test_an_account_about_persons_wants_to_know_whose_rows_they_are(ledger: Ledger) -> None:
+    search = search_of(SURE, purse_of(ledger))
+    with pytest.raises(BadParameter, match="units=EACH_ROW"):
+        search.fit(ROWS, ANSWERS, tests=TESTS)
+    assert charges(ledger) == ledger.account("visits").terms.nothing_spent
+
+
+def test_one_text_among_the_answers_changes_no_other() -> None:
+    """As one array, all answers would be texts, and nobody's would be right."""
+    answers = [*ANSWERS.tolist(), "?"]
+    table, tests = [*ROWS.tolist(), [None, "x"]], np.append(TESTS, False)
+    for _ in range(20):  # where nobody is right, the choice is by chance
+        assert search_of(SURE).fit(table, answers, tests=tests).best_params_ == {"answer": 2}
+
+
+@pytest.mark.parametrize("tests", [TESTS.tolist(), TESTS.astype(int), TESTS[:, None]])
+def test_who_tests_is_said_by_an_array_of_truths(tests: Any) -> None:
+    search = search_of(SURE)
+    with pytest.raises(BadValue, match="tests"):
+        search.fit(ROWS, ANSWERS, tests=tests)

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone  # type: ignore[import-untyped]
@@ -200,3 +201,23 @@ def test_no_row_is_seen_before_it_is_paid() -> None:
     with pytest.raises(InterruptedError):
         model.fit(table, [0, 1, 0])
     assert not seen
+
+
+@pytest.mark.parametrize("odd", ["?", None, [1], 0.5])
+@pytest.mark.parametrize("as_frame", [False, True])
+def test_an_odd_cell_of_one_unit_moves_no_other(
+    odd: Any, as_frame: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one array, a text would make texts of all cells, and a float would round whole numbers."""
+    sums, huge = watch(monkeypatch), 2**53 + 1
+    rows, truth = [[huge, True]] * 40 + [[1, False]] * 20, [0] * 30 + [1] * 30
+    trainer = NaiveBayes(columns=(Category([1, huge]), Category([True, False])), classes=(0, 1), **PAID)
+
+    def fit(cells: list[Any], classes: list[Any]) -> Any:
+        trainer.fit(pd.DataFrame(cells, columns=["a", "b"]) if as_frame else cells, classes)
+        return sums.pop()[2]
+
+    whole = fit(rows, truth)
+    for more, its_class in (([1, odd], 0), ([1, True], odd)):
+        moved = fit([*rows, more], [*truth, its_class]) - whole
+        assert sum(int(step) ** 2 for step in moved) <= trainer._price(2).parts[0].l2_squared

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.errors import BadValue
 from lapwing.learn.trainers.errors import FAR, FINE, REACH, errors, likely
 from lapwing.learn.trainers.logistic import gradient, with_constant
-from lapwing.learn.trainers.shape import one_row_each, shortened, squared, summed, units_of
+from lapwing.learn.trainers.shape import one_row_each, products, shortened, squared, summed
 
 
 @settings(max_examples=200, deadline=None)
@@ -59,6 +57,22 @@ def test_large_sums_are_added_in_parts_that_stay_exact() -> None:
     assert summed(ones, ones + 1, (1 << 52) + (1 << 26)).tolist() == [[9 * (1 << 26) * ((1 << 26) + 1)]]
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-3, 1.0, 1e300])
+def test_products_are_those_of_a_row_alone_and_hardly_rounded(scale: float) -> None:
+    rng = np.random.default_rng(6)
+    rows, weights = rng.integers(-4096, 4097, (503, 21)), scale * rng.normal(size=(21, 2))
+    together = products(rows, weights, 4096)
+    assert all((products(rows[at : at + 1], weights, 4096) == together[at]).all() for at in range(503))
+    assert (products(rows[1:], weights, 4096) == together[1:]).all()
+    greatest = 21 * 4096 * float(np.abs(weights).max()) / scale
+    lost = np.abs(together / scale - rows @ (weights / scale))
+    assert lost.max() <= 2.0**-49 * 4096 * 21 * greatest
+
+
+def test_products_with_no_weight_are_none() -> None:
+    assert products(np.ones((2, 3), dtype=np.int64), np.zeros((3, 1)), 1).tolist() == [[0], [0]]
+
+
 def test_without_units_every_row_counts() -> None:
     assert one_row_each(None, 4).tolist() == [0, 1, 2, 3]
 
@@ -75,12 +89,6 @@ def test_all_rows_of_a_unit_are_equally_likely() -> None:
     units = np.array([7, 7, 7, 8])
     seen = Counter(int(one_row_each(units, 4)[0]) for _ in range(4000))
     assert all(abs(seen[row] - 4000 / 3) < 6 * (4000 * 2 / 9) ** 0.5 for row in range(3))
-
-
-@pytest.mark.parametrize("units", [[1, 2], [1.0, 2.0, 3.0], ["a", "b", "c"], [[1], [2], [3]]])
-def test_units_of_another_form_are_refused(units: Any) -> None:
-    with pytest.raises(BadValue):
-        units_of(units, 3)
 
 
 @pytest.mark.parametrize("outputs", [1, 3, 10])

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 from lapwing.errors import BadParameter, BadValue, KeyReused, OverBudget, WorkEnded
 from lapwing.exact import round_up
 from lapwing.gate import Gate, Point, Target
-from lapwing.learn.purse import LedgerPurse, PublicData
+from lapwing.learn.purse import EACH_ROW, LedgerPurse, PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,
@@ -58,7 +58,7 @@ def data(rows: int = 300) -> tuple[NDArray[np.float64], NDArray[Any]]:
 
 def fitted(trainer: Any, table: Any, y: Any) -> Any:
     goal = np.where(y == "yes", 1, -1) if isinstance(trainer, LinearRegression) else y
-    return clone(trainer).fit(table, goal)
+    return clone(trainer).fit(table, goal, units=EACH_ROW)
 
 
 def outcome(model: Any, table: Any) -> Any:
@@ -163,14 +163,16 @@ class TestEachTrainer:
         with pytest.raises(BadParameter):
             fitted(clone(trainer).set_params(**wrong), table, y)
 
-    @pytest.mark.parametrize("table", [np.zeros(3), np.zeros((3, 3, 3)), [[1j, 2, 3]]])
+    @pytest.mark.parametrize(
+        "table", [np.zeros(3), np.zeros((3, 3, 3)), np.array([[1j, 2, 3]]), [1, 2, 3], [[1, 2], [3]]]
+    )
     def test_refuses_tables_of_another_form(self, trainer: Any, table: Any) -> None:
         with pytest.raises(BadValue):
             trainer.fit(table, np.zeros(3))
 
     def test_refuses_units_of_another_form(self, trainer: Any) -> None:
         with pytest.raises(BadValue):
-            trainer.fit(np.zeros((3, 3)), np.zeros(3), units=[0.5, 1, 2])
+            trainer.fit(np.zeros((3, 3)), np.zeros(3), units=np.array([0.5, 1, 2]))
 
     def test_refuses_accounts_where_a_unit_is_replaced(self, trainer: Any, file_home: Home) -> None:
         ledger = file_home.create()
@@ -212,7 +214,7 @@ def test_a_grid_search_charges_every_fit(ledger: Ledger) -> None:
     table, y = data(60)
     trainer = NaiveBayes(**{**CODED, "purse": purse_of(ledger), "epsilon": "0.1"})
     search = GridSearchCV(trainer, {"epsilon": ["0.1", "0.2"]}, cv=3)
-    search.fit(table, y)
+    search.fit(table, y, units=EACH_ROW)
     prices: dict[str, Any] = {at: clone(trainer).set_params(epsilon=at).price(3) for at in ("0.1", "0.2")}
     fits = 3 * ["0.1", "0.2"] + [search.best_params_["epsilon"]]
     assert ledger.blocks("visits")[0].spent[1] == sum(
@@ -231,7 +233,7 @@ def test_a_pipeline_of_two_pays_for_both(ledger: Ledger) -> None:
     second = LogisticRegression(
         classes=("no", "yes"), size=60, **{**FEW, "columns": Real(-2, 2), "purse": purse_of(ledger)}
     )
-    make_pipeline(first, second).fit(table, y)
+    make_pipeline(first, second).fit(table, y, pca__units=EACH_ROW, logisticregression__units=EACH_ROW)
     fits: tuple[tuple[Any, int], ...] = ((first, 3), (second, 2))
     wanted = sum(round_up(trainer.price(wide).pair[0], 10**9) for trainer, wide in fits)
     assert ledger.blocks("visits")[0].spent[1] == wanted
@@ -251,17 +253,19 @@ def test_after_a_crash_nothing_is_trained_twice(point: Point, file_home: Home) -
     child = os.fork()
     if child == 0:
         try:
-            NaiveBayes(**{**CODED, "purse": purse_of(file_home.open(), "once", die)}).fit(table, y)
+            NaiveBayes(**{**CODED, "purse": purse_of(file_home.open(), "once", die)}).fit(
+                table, y, units=EACH_ROW
+            )
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
     again = NaiveBayes(**{**CODED, "purse": purse_of(file_home.open(), "once")})
     if point in {Point.CHARGED, Point.RAN}:
         with pytest.raises(WorkEnded):
-            again.fit(table, y)
+            again.fit(table, y, units=EACH_ROW)
         assert not hasattr(again, "logs_")
     else:
-        assert again.fit(table, y).predict(table).shape == (60,)
+        assert again.fit(table, y, units=EACH_ROW).predict(table).shape == (60,)
 
 
 def test_an_error_while_training_tells_nothing(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +274,7 @@ def test_an_error_while_training_tells_nothing(ledger: Ledger, monkeypatch: pyte
 
     monkeypatch.setattr(NaiveBayes, "_train", fail)
     with pytest.raises(WorkEnded) as caught:
-        NaiveBayes(**{**CODED, "purse": purse_of(ledger)}).fit(*data(60))
+        NaiveBayes(**{**CODED, "purse": purse_of(ledger)}).fit(*data(60), units=EACH_ROW)
     assert "42" not in str(caught.value)
 
 

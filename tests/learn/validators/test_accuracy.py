@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
@@ -89,7 +90,7 @@ def test_what_is_near_the_target_is_asked_to_come_again() -> None:
 @pytest.mark.usefixtures("without_noise")
 def test_a_unit_counts_once_however_many_rows_it_has() -> None:
     judge = validator("1")
-    is_right, units = [True] * 50 + [False, True, False], [1] * 50 + [2, 3, 4]
+    is_right, units = [True] * 50 + [False, True, False], np.array([1] * 50 + [2, 3, 4])
     right, wrong = judge.release(Rows(is_right, units=units)).numbers
     assert (right, wrong) == (2, 2)
     fewer = judge.release(Rows(is_right[50:], units=units[50:])).numbers
@@ -97,7 +98,7 @@ def test_a_unit_counts_once_however_many_rows_it_has() -> None:
     assert judge.loss.pure == 1
 
 
-@pytest.mark.parametrize("values", [[1, 0], [0.5], ["yes"], [[True]]])
+@pytest.mark.parametrize("values", [np.array([1, 0]), np.array([0.5]), np.array(["yes"]), [[True]], True])
 def test_values_must_be_true_or_false(values: object) -> None:
     judge = validator("1")
     rows = Rows(values, units=None)  # type: ignore[arg-type]
@@ -128,3 +129,10 @@ def test_bad_parameters_are_refused(bad: dict[str, str | int]) -> None:
     given = {"target": "0.8", "eta": "0.05", "epsilon": 1} | bad
     with pytest.raises(BadParameter):
         AccuracyValidator(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("without_noise")
+@pytest.mark.parametrize("odd", [None, "x", 0.5, [True], pd.NA])
+def test_one_odd_value_in_a_list_counts_as_wrong(odd: object) -> None:
+    released = validator("1").release(Rows([True, False, np.True_, 1, odd], units=None))
+    assert released.numbers == (3, 2)

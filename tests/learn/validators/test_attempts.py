@@ -91,7 +91,7 @@ class TestEveryValidator:
         """With another η, target or price after the fact, the bounds would not hold."""
         released = validator.release(Rows([], units=None))
         for change in ({"eta": ETA / 2}, {"epsilon": 2}, {"target": Fraction(1, 3)}):
-            other = replace(validator, **change)  # type: ignore[type-var]
+            other = replace(validator, **change)
             with pytest.raises(BadParameter, match="another validator"):
                 other.judge(released, attempt=1)
 

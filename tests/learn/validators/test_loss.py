@@ -163,7 +163,7 @@ def test_removing_a_unit_moves_the_numbers_by_exactly_what_is_priced() -> None:
 @pytest.mark.usefixtures("without_noise")
 def test_losses_are_averaged_over_a_units_rows_and_rounded_to_the_safe_side() -> None:
     judge = validator("1", BestInClass(models=1, epsilon=1))  # type: ignore[arg-type]
-    rows, units = [0.1, 2.0, 0.6], [1, 1, 2]
+    rows, units = [0.1, 2.0, 0.6], np.array([1, 1, 2])
     released = judge.release(Rows(rows, units=units, of_class=OfClass([rows], units=units)))
     # In halves: up 1 and 4, mean 2.5, so 3; and 2. Down 0 and 4, mean 2; and 1.
     assert released.numbers == (5, 3, 3, 5)

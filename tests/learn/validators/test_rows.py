@@ -7,11 +7,13 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue
+from lapwing.learn.purse import EACH_ROW
 from lapwing.learn.validators.rows import (
     OfClass,
     Rounding,
@@ -105,16 +107,21 @@ def test_nothing_is_drawn_of_nobody() -> None:
     assert one_row_each(unit_rows(None, 0)).tolist() == []
 
 
-@pytest.mark.parametrize("values", [[[1.0]], ["a"], [None], [1j], 3.0])
+@pytest.mark.parametrize(
+    "values", [[[1.0]], np.array(["a"]), np.array([1j]), np.zeros((2, 2)), 3.0, "text"]
+)
 def test_values_of_another_form_are_refused(values: object) -> None:
     with pytest.raises(BadValue, match="one number per row"):
         real_rows(values)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("units", [[1.5, 2], ["a", "b"], [[1, 2]], [True, False], [1], [1, 2, 3]])
+@pytest.mark.parametrize(
+    "units",
+    [[1, 2], [1.5, 2], np.array(["a", "b"]), np.array([[1, 2]]), np.array([True, False]), np.array([1])],
+)
 def test_units_of_another_form_are_refused(units: object) -> None:
     with pytest.raises(BadValue, match="units"):
-        unit_rows(units, 2)  # type: ignore[arg-type]
+        unit_rows(units, 2)
 
 
 @pytest.mark.parametrize(
@@ -136,3 +143,19 @@ def test_bounds_must_lie_on_the_grid(low: float | str, high: float | str, step: 
 def test_printing_rows_shows_none_of_them() -> None:
     rows = Rows([0.12345], units=[67890], of_class=OfClass([[0.54321]], units=[67890]))
     assert not any(private in repr(rows) + repr(rows.of_class) for private in ("12345", "67890", "54321"))
+
+
+@pytest.mark.parametrize("odd", [None, "x", [1.0], 1j, pd.NA, 10**400])
+def test_one_odd_value_in_a_list_is_a_missing_one(odd: object) -> None:
+    """Neither an error, which would tell that it is there, nor a change of the others."""
+    found = real_rows([0.25, True, 3, odd])
+    assert found[:3].tolist() == [0.25, 1.0, 3.0]
+    assert not math.isfinite(found[3])
+
+
+def test_numbers_that_are_too_large_give_no_warning() -> None:
+    assert real_rows(np.array(["1e4000", "1"], np.longdouble)).tolist() == [math.inf, 1.0]
+
+
+def test_each_row_may_be_a_unit_by_promise() -> None:
+    assert unit_rows(EACH_ROW, 3).tolist() == unit_rows(None, 3).tolist() == [0, 1, 2]

@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
@@ -124,20 +125,20 @@ def test_removing_a_unit_moves_the_mean_by_what_is_priced() -> None:
 @pytest.mark.usefixtures("without_noise")
 def test_a_unit_is_in_one_bin_and_other_bins_are_left_out() -> None:
     judge = histogram("0.5", 3)
-    released = judge.release(Rows([0, 0, 0, 2, -1, 7, 2], units=[1, 1, 1, 2, 2, 3, 4]))
+    released = judge.release(Rows([0, 0, 0, 2, -1, 7, 2], units=np.array([1, 1, 1, 2, 2, 3, 4])))
     assert released.numbers == (1, 0, 2)
     assert judge.loss.pure == 1
 
 
 @pytest.mark.usefixtures("without_noise")
 def test_units_without_a_value_are_left_out() -> None:
-    released = mean_of("1").release(Rows([math.nan, 1.0], units=[1, 2]))
+    released = mean_of("1").release(Rows([math.nan, 1.0], units=np.array([1, 2])))
     assert released.numbers == (3, 1)
 
 
 def test_bins_must_be_whole_numbers() -> None:
     judge = histogram("0.5", 3)
-    rows = Rows([0.5], units=None)
+    rows = Rows(np.array([0.5]), units=None)
     with pytest.raises(BadValue, match="whole numbers"):
         judge.release(rows)
 
@@ -163,3 +164,16 @@ def test_bad_parameters_of_a_histogram_are_refused(bad: dict[str, str | int]) ->
     given = {"target": "0.1", "eta": "0.1", "epsilon": 1, "bins": 3} | bad
     with pytest.raises(BadParameter):
         HistogramValidator(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("without_noise")
+@pytest.mark.parametrize("odd", [None, "x", 1.5, 10**30, pd.NA])
+def test_one_odd_value_in_a_list_is_in_no_bin(odd: object) -> None:
+    released = histogram("0.5", 3).release(Rows([0, 1, 2, np.int64(1), odd], units=None))
+    assert released.numbers == (1, 2, 1)
+
+
+@pytest.mark.usefixtures("without_noise")
+def test_one_odd_value_in_a_list_is_in_no_mean() -> None:
+    rows = Rows([1.0, None], units=None)
+    assert mean_of("1").release(rows).numbers == (3, 1)

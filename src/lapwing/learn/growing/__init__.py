@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lapwing.learn.growing.sharing import Sharing
-from lapwing.learn.growing.status import BlockStatus, Status
+from lapwing.learn.growing.status import BlockStatus, Status, blocks_text
 from lapwing.learn.growing.stream import Appended, Stream
 
-__all__ = ["Appended", "BlockStatus", "Sharing", "Status", "Stream"]
+__all__ = ["Appended", "BlockStatus", "Sharing", "Status", "Stream", "blocks_text"]

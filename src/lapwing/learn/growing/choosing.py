@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.gate import Target
+from lapwing.learn.growing.sharing import Share
 from lapwing.ledger import Ledger
 from lapwing.ledger.accounts import Account, Block
 from lapwing.privacy import Loss
@@ -25,13 +26,24 @@ WHOLE = Fraction(1)
 
 
 def able_to_pay(
-    ledger: Ledger, targets: Sequence[Target], loss: Loss, unlocked: Mapping[str, Fraction] | None = None
+    ledger: Ledger,
+    targets: Sequence[Target],
+    loss: Loss,
+    unlocked: Mapping[str, Fraction] | None = None,
+    share: Share | None = None,
 ) -> set[str]:
     """The blocks of the targets that can pay. If an account without named blocks cannot, none can.
 
-    `unlocked` is the share of a block's budget that may be used by now, by name; else all of it.
+    `unlocked` is the part of a block's budget that may be used by now, by name; else all of it. `share` is
+    the pipeline's, where there is one. Nothing is opened in it.
     """
+    labels = {label for target in targets for label in target.blocks}
     able: set[str] | None = None
+    if share is not None and labels:
+        fits_anew = share.terms.after(share.taken, share.terms.price(loss)) is not None
+        able = {label for label in labels if fits_anew or label in share.blocks}
+        here = share.target(sorted(labels))
+        targets = targets if here is None else (*targets, here)
     for target in targets:
         found = ledger.look_at(ledger.account(target.account), target.blocks)
         fits = dict(zip([block.label for _, block in found], _fits(found, loss, unlocked), strict=True))
@@ -39,8 +51,8 @@ def able_to_pay(
             if not all(fits.values()):
                 return set()
             continue
-        here = {label for label in target.blocks if fits.get(label, False)}
-        able = here if able is None else able & here
+        cannot = {label for label in target.blocks if not fits.get(label, False)}
+        able = (labels if able is None else able) - cannot
     return able or set()
 
 

@@ -9,8 +9,13 @@ pipelines = ["durations", "tips"]
 
 first come    whoever asks first spends. So it is without a file.
 equal shares  each pipeline has an account of its own with the stream's blocks and 1/n of ε and δ, charged
-              beside the stream's.
-unlock        of a block's budget, one part more of n may be spent with each version of the data.
+              beside the stream's. A share goes by the pipeline's name, whoever trains it. n is the number
+              of pipelines, or `shares` if that is written: with it the list can grow.
+unlock        of a block's budget, one part more of n may be spent with each append that brings files (or,
+              where the source is none of files, on each day of an append).
+
+They are about pipelines. A plain question (`lapwing ask`) is charged to the stream's account alone, and to
+the quota of who asks.
 
 Claim    no rule can make the stream lose more than its own account allows.
 Because  the stream's account is charged for everything under every rule; rules only refuse more.
@@ -25,9 +30,10 @@ from fractions import Fraction
 from pathlib import Path
 
 from lapwing.errors import BadParameter
+from lapwing.gate import Target
 from lapwing.ledger import Ledger
-from lapwing.ledger.entry import checked_label
-from lapwing.privacy import Relation
+from lapwing.ledger.entry import Costs, checked_label
+from lapwing.privacy import Relation, Terms
 from lapwing.query import custody
 from lapwing.query.policies.policy import Policy
 from lapwing.toml.section import Section
@@ -39,11 +45,13 @@ MOST_PIPELINES, MOST_VERSIONS = 1000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A rule. `pipelines` share equally; `versions` is over how many a block's budget unlocks."""
+    """A rule. `pipelines` share equally, in `shares` parts (0: as many as they are); `versions` is over how
+    many appends a block's budget unlocks."""
 
     rule: str = FIRST_COME
     pipelines: tuple[str, ...] = ()
     versions: int = 0
+    shares: int = 0
 
     def __post_init__(self) -> None:
         if self.rule not in (FIRST_COME, EQUAL_SHARES, UNLOCK):
@@ -54,17 +62,25 @@ class Sharing:
             raise BadParameter("pipelines", f"must be at most {MOST_PIPELINES:,} different names")
         if (self.rule == UNLOCK) is not bool(self.versions) or not 0 <= self.versions <= MOST_VERSIONS:
             raise BadParameter("versions", f'1 to {MOST_VERSIONS:,}, where the rule is "{UNLOCK}"')
+        if (self.shares and self.rule != EQUAL_SHARES) or not 0 <= self.shares <= MOST_PIPELINES:
+            raise BadParameter("shares", f'1 to {MOST_PIPELINES:,}, where the rule is "{EQUAL_SHARES}"')
 
-    def unlocked(self, version: int, born: int) -> Fraction:
-        """How much of a block's budget may be spent by now: of one that arrived with version `born`."""
+    @property
+    def parts(self) -> int:
+        """Into how many the budget is divided."""
+        return self.shares or len(self.pipelines)
+
+    def unlocked(self, appends: int, born: int) -> Fraction:
+        """How much of a block's budget may be spent by now: of one that came in with append `born`."""
         if self.rule != UNLOCK:
             return Fraction(1)
-        return Fraction(min(max(version - born + 1, 1), self.versions), self.versions)
+        return Fraction(min(max(appends - born + 1, 1), self.versions), self.versions)
 
     def __str__(self) -> str:
         if self.rule == EQUAL_SHARES:
-            return f"{self.rule} of {', '.join(self.pipelines)}"
-        return f"{self.rule} over {self.versions} versions" if self.rule == UNLOCK else self.rule
+            parts = f", 1/{self.shares} each" if self.shares else ""
+            return f"{self.rule} of {', '.join(self.pipelines)}{parts}"
+        return f"{self.rule} over {self.versions} appends" if self.rule == UNLOCK else self.rule
 
 
 def sharing_file(policy: Policy) -> Path:
@@ -79,16 +95,17 @@ def load_sharing(policy: Policy) -> Sharing:
         return Sharing()
     values, mistakes = read(path, what="stream file", example=path.name, draft="a text editor")
     root = Section.of(mistakes, (), values, ("sharing",))
-    section = None if root is None else root.below("sharing", ("rule", "pipelines", "versions"))
+    section = None if root is None else root.below("sharing", ("rule", "pipelines", "versions", "shares"))
     if root is not None and section is None and not root.has("sharing"):
         root.missing("sharing", f'[sharing] with rule = "{FIRST_COME}"')
-    rule, pipelines, versions = None, None, None
+    rule, pipelines, versions, shares = None, None, None, None
     if section is not None:
         if not section.has("rule"):
             section.missing("rule", f'rule = "{FIRST_COME}"')
         rule = section.one_of("rule", (FIRST_COME, EQUAL_SHARES, UNLOCK))
         pipelines = _pipelines(section)
         versions = section.whole("versions", least=1, most=MOST_VERSIONS)
+        shares = section.whole("shares", least=1, most=MOST_PIPELINES)
         if rule == EQUAL_SHARES and not section.has("pipelines"):
             section.missing("pipelines", 'pipelines = ["durations", "tips"]')
         if rule == UNLOCK and not section.has("versions"):
@@ -96,7 +113,7 @@ def load_sharing(policy: Policy) -> Sharing:
     mistakes.complain()
     assert rule is not None
     try:
-        return Sharing(rule, pipelines or (), versions or 0)
+        return Sharing(rule, pipelines or (), versions or 0, shares or 0)
     except BadParameter as error:
         assert section is not None
         section.wrong(error.name, error.why)
@@ -120,39 +137,71 @@ def share_label(policy: Policy, pipeline: str) -> str:
     return f"{custody.account_label(policy)}: share of {pipeline}"
 
 
-def share_of(ledger: Ledger, policy: Policy, sharing: Sharing, pipeline: str) -> str | None:
-    """The account that a pipeline's charges go to as well, opened at its first use; None: there is none.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A pipeline's share: its account, the blocks that are open there, and how those begin that are not.
 
-    It has the blocks that the stream's account has now.
+    `taken` is what a block would begin with if it were opened now.
     """
+
+    label: str
+    terms: Terms
+    blocks: frozenset[str]
+    taken: Costs
+    is_open: bool
+
+    def target(self, labels: Sequence[str]) -> Target | None:
+        """Where those of the blocks pay that are open; None if there are none of them."""
+        there = tuple(label for label in labels if label in self.blocks)
+        return Target(self.label, there) if there else None
+
+
+def look_at_share(ledger: Ledger, policy: Policy, sharing: Sharing, pipeline: str) -> Share | None:
+    """A pipeline's share as it is now; None: there is none by this rule. Nothing is written."""
     if sharing.rule != EQUAL_SHARES:
         return None
     if pipeline not in sharing.pipelines:
         raise BadParameter("pipeline", "has no share of this stream: ask the curator for one")
-    label, parts = share_label(policy, pipeline), len(sharing.pipelines)
-    whole = ledger.account(custody.account_label(policy))
-    epsilon, delta = whole.terms.epsilon / parts, whole.terms.delta / parts
+    label, whole = share_label(policy, pipeline), ledger.account(custody.account_label(policy))
+    epsilon, delta = whole.terms.epsilon / sharing.parts, whole.terms.delta / sharing.parts
     if label not in {account.label for account in ledger.accounts()}:
+        terms = Terms.of(epsilon, delta)
+        return Share(label, terms, frozenset(), terms.nothing_spent, is_open=False)
+    own = ledger.account(label)
+    if (own.terms.epsilon, own.terms.delta) != (epsilon, delta):
+        were = whole.terms.epsilon / own.terms.epsilon
+        raise BadParameter(
+            "pipelines",
+            f"a share was opened as ε {float(own.terms.epsilon):g} for life: it cannot change. Write "
+            f"shares = {were} beside the list, and every pipeline on it has that much, newcomers too "
+            "(the stream's own account bounds them all); or take the newcomers off the list",
+        )
+    found = {block.label: block for block in ledger.blocks(label)}
+    everyone = ledger.look_at(own, (custody.EVERYBODY_ELSE,))[0][1].taken(own.terms)
+    return Share(label, own.terms, frozenset(found) - {custody.EVERYBODY_ELSE}, everyone, is_open=True)
+
+
+def open_share(ledger: Ledger, policy: Policy, sharing: Sharing, pipeline: str) -> str | None:
+    """The account that a pipeline's charges go to as well, opened at its first use; None: there is none.
+
+    It has the blocks that the stream's account has now.
+    """
+    share = look_at_share(ledger, policy, sharing, pipeline)
+    if share is None:
+        return None
+    whole = ledger.account(custody.account_label(policy))
+    if not share.is_open:
         ledger.open_account(
-            label,
-            epsilon=epsilon,
-            delta=delta,
+            share.label,
+            epsilon=share.terms.epsilon,
+            delta=share.terms.delta,
             unit=whole.unit,
             relation=Relation.ADD_REMOVE,
             slices=whole.slices,
             rule=whole.rule,
         )
-    own = ledger.account(label)
-    if (own.terms.epsilon, own.terms.delta) != (epsilon, delta):
-        raise BadParameter(
-            "pipelines", f"a share was opened as ε {float(own.terms.epsilon):g} for life: it cannot change"
-        )
-    _open_missing(ledger, label, [block.label for block in ledger.blocks(whole.label)])
-    return label
-
-
-def _open_missing(ledger: Ledger, label: str, wanted: Sequence[str]) -> None:
-    there = {block.label for block in ledger.blocks(label)}
-    missing = [name for name in wanted if name not in there and name != custody.EVERYBODY_ELSE]
+    wanted = [block.label for block in ledger.blocks(whole.label)]
+    missing = [name for name in wanted if name not in share.blocks and name != custody.EVERYBODY_ELSE]
     if missing:
-        ledger.open_blocks(label, missing)
+        ledger.open_blocks(share.label, missing)
+    return share.label

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from lapwing.gate import Target
+from lapwing.learn.growing.sharing import Share
 from lapwing.ledger import Ledger
 from lapwing.ledger.entry import Costs
 from lapwing.ledger.views.left import delta_left, exactly
 from lapwing.privacy import Terms
 
 RETIRED_BELOW = Fraction(1, 1000)  # of the block's ε
+
+
+def blocks_text(count: int) -> str:
+    """So many blocks, in words."""
+    return f"{count:,} block{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,7 @@ class BlockStatus:
     delta_left: Fraction
     has_arrived: bool
     unlocked: Fraction
+    is_untouched: bool  # nothing was charged or is held there, in any of the accounts
 
     @property
     def is_retired(self) -> bool:
@@ -45,6 +53,7 @@ class Status:
     version: int | None  # None: nothing was taken in yet
     sharing: str
     blocks: tuple[BlockStatus, ...]
+    several: str = ""  # what it means for somebody who is several units, in words
 
     @property
     def retired(self) -> tuple[BlockStatus, ...]:
@@ -63,12 +72,13 @@ class Status:
             "protects": self.unit,
             "version": self.version,
             "sharing": self.sharing,
+            "several_periods": self.several,
             "blocks": [
                 {
                     "block": block.label,
                     "epsilon": float(block.epsilon),
-                    "epsilon_left": float(block.left),
-                    "delta_left": float(block.delta_left),
+                    "epsilon_left": float_down(block.left),
+                    "delta_left": float_down(block.delta_left),
                     "has_arrived": block.has_arrived,
                     "unlocked": float(block.unlocked),
                     "is_retired": block.is_retired,
@@ -82,7 +92,13 @@ def untouched(epsilon: Fraction, delta: Fraction, labels: Sequence[str]) -> tupl
     """Declared blocks before anything was taken in or spent."""
     terms = Terms.of(epsilon, delta)
     now = terms.epsilon, terms.largest_pure(terms.nothing_spent), delta_left(terms, terms.nothing_spent)
-    return tuple(BlockStatus(label, *now, has_arrived=False, unlocked=Fraction(1)) for label in labels)
+    return tuple(BlockStatus(label, *now, False, Fraction(1), True) for label in labels)
+
+
+def float_down(value: Fraction) -> float:
+    """The nearest float that is not above."""
+    near = float(value)
+    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
 
 
 def blocks_left(
@@ -92,9 +108,25 @@ def blocks_left(
     *,
     arrived: Collection[str],
     unlocked: Mapping[str, Fraction],
+    share: Share | None = None,
 ) -> tuple[BlockStatus, ...]:
-    """What is left of blocks: in each the least of all accounts."""
-    least: dict[str, tuple[Fraction, Fraction, Fraction]] = {}
+    """What is left of blocks: in each the least of all accounts. In a share, nothing is opened."""
+    least: dict[str, tuple[Fraction, Fraction, Fraction, bool]] = {}
+
+    def note(label: str, now: tuple[Fraction, Fraction, Fraction, bool]) -> None:
+        before = least.get(label, now)
+        least[label] = (
+            min(before[0], now[0]), min(before[1], now[1]), min(before[2], now[2]), before[3] and now[3],
+        )  # fmt: skip
+
+    if share is not None:
+        terms, taken = share.terms, share.taken
+        anew = terms.epsilon, terms.largest_pure(taken), delta_left(terms, taken), not any(taken)
+        for label in labels:
+            if label not in share.blocks:
+                note(label, anew)
+        here = share.target(labels)
+        targets = targets if here is None else (*targets, here)
     for target in targets:
         found = ledger.look_at(ledger.account(target.account), target.blocks)
         sums: dict[Terms, set[Costs]] = {}
@@ -104,12 +136,11 @@ def blocks_left(
         for account, block in found:
             taken = block.taken(account.terms)
             epsilon = left[account.terms][taken] if block.is_open else Fraction(0)
-            now = account.terms.epsilon, epsilon, delta_left(account.terms, taken)
+            now = account.terms.epsilon, epsilon, delta_left(account.terms, taken), not any(taken)
             for label in [block.label] if target.blocks else labels:
-                before = least.get(label, now)
-                least[label] = min(before[0], now[0]), min(before[1], now[1]), min(before[2], now[2])
-    nothing = (Fraction(0), Fraction(0), Fraction(0))
+                note(label, now)
+    nothing = (Fraction(0), Fraction(0), Fraction(0), False)
     return tuple(
-        BlockStatus(label, *least.get(label, nothing), label in arrived, unlocked.get(label, Fraction(1)))
-        for label in labels
+        BlockStatus(label, *found[:3], label in arrived, unlocked.get(label, Fraction(1)), found[3])
+        for label, found in ((label, least.get(label, nothing)) for label in labels)
     )

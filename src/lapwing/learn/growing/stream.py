@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
@@ -23,9 +23,10 @@ from lapwing.gate import Target
 from lapwing.learn.growing import arrived, taking
 from lapwing.learn.growing.arrived import Arrived, blocks_so_far
 from lapwing.learn.growing.choosing import able_to_pay
-from lapwing.learn.growing.sharing import Sharing, load_sharing, share_of
-from lapwing.learn.growing.status import Status, blocks_left, untouched
-from lapwing.ledger import Ledger
+from lapwing.learn.growing.sharing import Share, Sharing, load_sharing, look_at_share, open_share
+from lapwing.learn.growing.status import BlockStatus, Status, blocks_left, untouched
+from lapwing.ledger import DataSet, Ledger
+from lapwing.ledger.accountant.guarantee import several_periods
 from lapwing.privacy import Loss
 from lapwing.query import custody, rows
 from lapwing.query.bounded import registered
@@ -97,20 +98,25 @@ class Stream:
         `through` says up to which block of time there is data now, else the calendar does. After a crash,
         the same again goes on: a file is taken once.
         """
-        policy = self.policy
+        policy, day = self.policy, today or datetime.now(UTC).date()
         to = taking.table_of(policy, table) if file is not None or table is not None else None
         registered.make_folder(policy)
         arrived.folder_of_stream(policy).mkdir(mode=0o700, exist_ok=True)
         with alone(arrived.folder_of_stream(policy)):
-            note = arrived.note_of(policy)
-            reached = arrived.checked_through(self._blocks, through, note.through)
-            taking.require_unchanged(policy)
+            note, known = arrived.note_of(policy), self._known()
+            reached = arrived.checked_through(self._blocks, through, note, is_known=known is not None)
+            taking.require_unchanged(policy, 0 if known is None else known.version)
             place = taking.take(to, Path(file)) if to is not None and file is not None else None
-            self.dataset.prepare(progress, today=today)
-            version = self.dataset.version()
-            labels = blocks_so_far(self._blocks, self._opened(), reached, today)
-            new = arrived.remember(policy, Arrived(reached, note.born), labels, version)
-        return Appended(version, place, tuple(new))
+            taking.require_readable(policy)
+            self.dataset.prepare(progress, today=day)
+            by_time = self._blocks.by == "row"
+            labels = blocks_so_far(self._blocks, reached, day) if by_time else self.blocks()
+            new = arrived.remember(policy, note, labels, through=reached, today=day)
+            return Appended(self.dataset.version(), place, tuple(new))
+
+    def _known(self) -> DataSet | None:
+        """The data set, if it was taken in. Looking makes no ledger."""
+        return custody.find_data(self.ledger, self.policy) if custody.has_ledger(self.policy) else None
 
     def _opened(self) -> list[str]:
         """The blocks of units; periods of rows are all declared, and the ledger need not be asked."""
@@ -119,51 +125,68 @@ class Stream:
     # Looking
 
     def blocks(self) -> list[str]:
-        """The blocks that may have data by now, oldest first."""
-        opened = self._opened() if self._blocks.by == "unit" else ()
-        return blocks_so_far(self._blocks, opened, arrived.note_of(self.policy).through)
+        """The blocks that have come in by now, oldest first. Whether they can pay is another question."""
+        if self._blocks.by == "unit":
+            return [] if self._known() is None else arrived.in_order(self._blocks, self._opened())
+        note = arrived.note_of(self.policy)
+        return [] if note is None else arrived.in_order(self._blocks, list(note.born))
 
     def status(self, *, pipeline: str | None = None) -> Status:
-        """What is left of every block; with a pipeline, for that one."""
-        policy = self.policy
-        if not custody.has_ledger(policy):  # looking makes none
-            fresh = untouched(policy.epsilon, policy.delta, block_labels(self._blocks))
-            return Status(policy.name, policy.protects, None, str(self.sharing), fresh)
-        known, labels = custody.find_data(self.ledger, policy), self._opened()
+        """What is left of every block; with a pipeline, for that one. Nothing is written."""
+        policy, known = self.policy, self._known()
+        several = several_periods(*self._for_life()) if self._blocks.by == "row" else ""
         version = None if known is None else known.version
-        if not labels:
-            return Status(policy.name, policy.protects, version, str(self.sharing), ())
-        own = (Target(custody.account_label(policy), tuple(labels)),)
-        left = blocks_left(
-            self.ledger,
-            own if known is None else self._targets(labels, pipeline),
-            labels,
-            arrived=set() if known is None else set(self.blocks()),
-            unlocked=self._unlocked(labels, version or 1),
-        )
-        return Status(policy.name, policy.protects, version, str(self.sharing), left)
 
-    def _unlocked(self, labels: Sequence[str], version: int) -> dict[str, Fraction]:
-        born = arrived.note_of(self.policy).born
-        return {label: self.sharing.unlocked(version, born.get(label, version)) for label in labels}
+        def found(blocks: tuple[BlockStatus, ...]) -> Status:
+            return Status(policy.name, policy.protects, version, str(self.sharing), blocks, several)
+
+        if not custody.has_ledger(policy):
+            return found(untouched(policy.epsilon, policy.delta, block_labels(self._blocks)))
+        labels = self._opened()
+        if not labels:
+            return found(())
+        own = (Target(custody.account_label(policy), tuple(labels)),)
+        return found(
+            blocks_left(
+                self.ledger,
+                own if known is None else self._targets(labels),
+                labels,
+                arrived=set() if known is None else set(self.blocks()),
+                unlocked=self._unlocked(labels),
+                share=None if pipeline is None else self._share(pipeline),
+            )
+        )
+
+    def _for_life(self) -> tuple[Fraction, Fraction]:
+        """(ε, δ) of a block; of an account that was raised, the sum."""
+        if not custody.has_ledger(self.policy):
+            return self.policy.epsilon, self.policy.delta
+        root = self.ledger.account(custody.account_label(self.policy)).number
+        terms = [account.terms for account in self.ledger.accounts() if account.root == root]
+        none = Fraction(0)
+        return sum((one.epsilon for one in terms), none), sum((one.delta for one in terms), none)
+
+    def _unlocked(self, labels: Sequence[str]) -> dict[str, Fraction]:
+        note = arrived.note_of(self.policy) or Arrived()
+        now = note.appends
+        return {label: self.sharing.unlocked(now, note.born.get(label, now)) for label in labels}
 
     # Choosing and charging
 
     def choose_blocks(self, n: int, *, loss: Loss, pipeline: str) -> list[str]:
-        """The newest blocks that can pay the loss, newest first; fewer than n if there are fewer.
+        """The newest blocks that have come in and can pay, newest first; fewer than n if there are fewer.
 
-        Choosing spends nothing. If another spends first, the charge is refused: choose again.
+        Choosing spends and writes nothing. If another spends first, the charge is refused: choose again.
         """
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             raise BadParameter("n", "must be a whole number of at least 1")
         newest = self.blocks()[::-1]
-        version = self.dataset.version() if self.sharing.versions else 0
-        found: list[str] = []
+        share, found = self._share(pipeline), list[str]()
         at, size = 0, max(2 * n, LOOKED_AT)
         while len(found) < n and at < len(newest):  # most often the newest can pay: few are looked at
             labels = newest[at : at + size]
-            unlocked = self._unlocked(labels, version) if self.sharing.versions else None
-            able = able_to_pay(self.ledger, self._targets(labels, pipeline), loss, unlocked)
+            unlocked = self._unlocked(labels) if self.sharing.versions else None
+            able = able_to_pay(self.ledger, self._targets(labels), loss, unlocked, share)
             found += [label for label in labels if label in able]
             at, size = at + size, 4 * size
         return found[:n]
@@ -174,16 +197,15 @@ class Stream:
         """Whom reading these blocks is charged to: as for any question, and the pipeline's share."""
         found = rows.targets(self.dataset, question, blocks)
         reached = rows.reached(self.dataset, question, blocks)
-        return (*found, *self._share(reached or (), pipeline))
+        share = open_share(self.ledger, self.policy, self.sharing, pipeline)
+        return found if share is None else (*found, Target(share, tuple(reached or ())))
 
-    def _targets(self, labels: Sequence[str], pipeline: str | None) -> tuple[Target, ...]:
+    def _targets(self, labels: Sequence[str]) -> tuple[Target, ...]:
         own = self.dataset
-        found = custody.targets_of(own.ledger, own.policy, own.analyst, labels)
-        return found if pipeline is None else (*found, *self._share(labels, pipeline))
+        return custody.targets_of(own.ledger, own.policy, own.analyst, labels)
 
-    def _share(self, labels: Sequence[str], pipeline: str) -> tuple[Target, ...]:
-        share = share_of(self.ledger, self.policy, self.sharing, pipeline)
-        return () if share is None else (Target(share, tuple(labels)),)
+    def _share(self, pipeline: str) -> Share | None:
+        return look_at_share(self.ledger, self.policy, self.sharing, pipeline)
 
     def close(self) -> None:
         """Let go of the data set and its ledger."""

@@ -30,10 +30,19 @@ _MAGIC = re.compile(r"[*?\[]")
 PUT_IT_THERE = "Put the file where the policy's source finds it, and append without a file"
 
 
-def require_unchanged(policy: Policy) -> None:
-    """Refuse where a file that the ledger knows is not what it was: old blocks are never changed."""
+def require_unchanged(policy: Policy, version: int) -> None:
+    """Refuse where a file that the ledger knows is not what it was: old blocks are never changed.
+
+    `version` is the ledger's, 0 before the first. (The first may have been cut off before its note.)
+    """
     known = registered.registered(policy)
     if known is None:
+        if version > 1:
+            raise BadParameter(
+                "source",
+                "which files were taken in before is not known any more: its note is lost. Restore "
+                f"{prepared.folder_of(policy).name} from a backup; or `lapwing prepare` reads all anew",
+            )
         return
     now = prepared.files_of(policy)
     for table in private_tables(policy):
@@ -46,6 +55,31 @@ def require_unchanged(policy: Policy) -> None:
                 f'a file of "{table.name}" that was taken in before has changed or is gone. Old blocks '
                 "are never changed: restore it. (If it must go, `lapwing prepare` reads all anew)",
             )
+
+
+def require_readable(policy: Policy) -> None:
+    """Refuse new files of the source that cannot be opened, by their names. No row is looked at."""
+    known, now = registered.registered(policy), prepared.files_of(policy)
+    for table in private_tables(policy):
+        if table.source.form not in FILES:
+            continue
+        before = () if known is None else known.files.get(table.name, ())
+        old = {path for path, _, _ in before}
+        new = [glob.escape(path) for path, _, _ in now[table.name] if path not in old]
+        engine = DuckDbEngine.open(new)
+        try:
+            for path in new:
+                _require_opens(engine, table, path)
+        finally:
+            engine.close()
+
+
+def _require_opens(engine: DuckDbEngine, table: Table, path: str) -> None:
+    try:
+        engine.columns(engine.relation_of(table.source.form, path))
+    except (EngineFailed, OSError, UnicodeDecodeError):
+        name = _ESCAPED.sub(r"\1", path)
+        raise BadParameter("source", f"{name} cannot be read as {table.source.form}") from None
 
 
 def table_of(policy: Policy, name: str | None) -> Table:
@@ -62,6 +96,8 @@ def take(table: Table, file: Path) -> Path:
     """Copy a file into a table's source. Gives its place there, also if it was taken before."""
     folder, tail = _place(table)
     file = file.absolute()
+    if file.is_dir():
+        raise BadParameter("file", f"{file} is a folder: give its files, one at a time")
     if not file.is_file():
         raise BadParameter("file", f"there is no file {file}")
     if _form(file.name) != table.source.form:

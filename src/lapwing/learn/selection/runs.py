@@ -12,23 +12,27 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import count, islice
+from itertools import accumulate, count, islice
 
 from flint import arb
 
 from lapwing.errors import BadParameter
 from lapwing.exact import Number, Real, ball, exact, lower, positive, precision, settle, upper
 from lapwing.learn.selection.profile import profile
-from lapwing.noise import bernoulli
+from lapwing.noise import random_bytes
+from lapwing.noise.inversion import MOST_SYMBOLS, Inversion
+from lapwing.noise.refine import Uniform, rational
+from lapwing.noise.stream import Stream
 from lapwing.privacy import Loss
 
 BITS = 256
 MOST_MEAN = 1000
-_MOST_RUNS = 1 << 16
+_MOST_RUNS = MOST_SYMBOLS - 1  # what a table holds, and more than anybody would train
 _HELPERS = [Fraction(1 + 1.25**k / 20).limit_denominator(10**6) for k in range(100)]
 _RISEN = 8
 
@@ -61,27 +65,52 @@ class Runs(ABC):
                 left -= probability
                 if left <= allowed:
                     return number
-                if number > _MOST_RUNS:
+                if number >= _MOST_RUNS:
                     break
-        raise BadParameter("runs", "may be more than 65,536: use a smaller mean, or more δ")
+        raise BadParameter("runs", f"may be more than {_MOST_RUNS:,}: use Poisson runs or a smaller mean")
 
     def draw(self, *, most: int | None = None) -> int:
-        """One number of runs, exactly; `most` instead of what is above it. It is as private as a row."""
-        number = 0
-        while (most is None or number < most) and not bernoulli(self._stops(number), 1)[0]:
-            number += 1
-        return number
+        """One number of runs, exactly; `most` instead of what is above it. It is as private as a row.
 
-    def _stops(self, number: int) -> Real:
-        """P[K = number given K >= number]."""
+        With `most`, the work is the same for every number: one word, looked up in one table.
+        """
+        if most is not None:
+            return int(_table(self, most).draw(_Bits(), 1)[0])
+        uniform, high = Uniform(_Bits()), 1
+        while not uniform.below(_at_most(self, high)):
+            high *= 2
+        return bisect_left(range(high), True, key=lambda number: uniform.below(_at_most(self, number)))
 
-        def at(bits: int) -> arb:
-            with precision(bits + 128 + 16 * number):  # differences of tails lose up to so many
-                law = list(islice(self.law(), number + 1))
-                share: arb = law[number] / (1 - sum(law[:number], arb(0)))
-                return share.max(arb(0)).min(arb(1))
 
-        return at
+class _Bits(Stream):
+    """Random bits for the table, by the one door."""
+
+    def take(self, size: int) -> bytes:
+        return random_bytes(size)
+
+
+def _at_most(runs: Runs, number: int) -> Real:
+    """P[K <= number]. A sum of positive numbers: it loses less than a bit for each."""
+
+    def at(bits: int) -> arb:
+        with precision(bits + number.bit_length() + 32):
+            return sum(islice(runs.law(), number + 1), arb(0))
+
+    return at
+
+
+@lru_cache(maxsize=64)
+def _table(runs: Runs, most: int) -> Inversion:
+    """The law of min(K, most), tabulated at once."""
+    with precision(BITS + 64):
+        sums = list(accumulate(islice(runs.law(), most)))
+
+    def at_most(number: int) -> Real:
+        if number >= most:
+            return rational(Fraction(1))
+        return lambda bits: sums[number] if bits <= BITS else _at_most(runs, number)(bits)
+
+    return Inversion(at_most, most + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,8 @@ Table = NDArray[Any]
 class Score:
     """`of(truth, predicted)` gives a number for one row, 0 (bad) to `most` (good).
 
-    It is rounded down to a whole number; what is not a number counts as 0.
+    It is rounded down to a whole number. What is not a number counts as 0, and so does a row for which it
+    fails: try it on made-up rows first.
     """
 
     most: int
@@ -49,7 +50,11 @@ class Score:
         return sum(self._of_row(model, rows[k : k + 1], truth[k]) for k in range(len(rows)))
 
     def _of_row(self, model: Any, row: Table, truth: Any) -> int:
-        worth = float(self.of(truth, model.predict(row)[0]))
+        try:
+            with np.errstate(all="ignore"):
+                worth = float(self.of(truth, model.predict(row)[0]))
+        except Exception:  # an error would tell that such a row is there
+            return 0
         return int(np.clip(np.nan_to_num(np.floor(worth), nan=0.0), 0, self.most))
 
 

@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, BadValue, MissingExtra
-from lapwing.learn.purse import PublicData, Purse
-from lapwing.learn.selection.prepaid import Prepaid, Stored
+from lapwing.learn.cells import array_of, units_of
+from lapwing.learn.purse import NoPurse, PublicData, Purse, Stored
+from lapwing.learn.selection.prepaid import Prepaid
 from lapwing.learn.selection.score import Score
 from lapwing.learn.selection.ways import Found, RandomRuns, Tried, Way
-from lapwing.learn.trainers.trainer import NoPurse
+from lapwing.learn.trainers.columns import table_of, target_of
 from lapwing.noise import permutation
 from lapwing.privacy import Loss, Relation
 
@@ -70,8 +71,9 @@ class Search(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         unit with rows on both sides counts as a testing one, and its other rows are left out.
         """
         self._check()
-        table, target = np.asarray(X), np.asarray(y)
-        whose, testing = _checked(table, target, units, tests)
+        table = table_of(X)
+        target = target_of(y, len(table))
+        whose, testing = _sides(self.purse.whose(units), tests, len(table))
         losses = self._losses(table.shape[1])
         paid = self.purse.pay(
             self.way.price(losses, self.score_by),
@@ -167,17 +169,12 @@ class Search(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             raise BadParameter("candidates", "must be one or more sets of parameters, none with a purse")
 
 
-def _checked(table: Table, target: Table, units: Any, tests: Any) -> tuple[Table, Table]:
+def _sides(units: Any, tests: Any, rows: int) -> tuple[Table, Table]:
     """Whose row each is, and whether it tests. Only forms are looked at."""
-    testing = np.asarray(tests)
-    if table.ndim != 2 or target.shape != (len(table),):
-        raise BadValue("X must have two dimensions, and y one value for each row")
-    if testing.shape != (len(table),) or testing.dtype != np.bool_:
-        raise BadValue("tests must say True or False for each row")
-    whose = np.arange(len(table)) if units is None else np.asarray(units)
-    if whose.shape != (len(table),) or whose.dtype.kind not in "iu":
-        raise BadValue("units must be whole numbers, one for each row of X")
-    return whose, testing
+    whose, testing = units_of(units, rows), array_of(tests)
+    if testing is None or testing.shape != (rows,) or testing.dtype != np.bool_:
+        raise BadValue("tests must be an array that says True or False for each row")
+    return np.arange(rows) if whose is None else whose, testing
 
 
 def _stored(found: Found | None) -> bytes:

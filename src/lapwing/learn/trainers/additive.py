@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.exact import Number, positive, whole
 from lapwing.learn.purse import Purse
+from lapwing.learn.trainers.classifier import ScoredClassifier
 from lapwing.learn.trainers.columns import (
     UNKNOWN,
     Binned,
@@ -27,17 +28,17 @@ from lapwing.learn.trainers.columns import (
     codes,
     labels,
 )
-from lapwing.learn.trainers.counts import COUNT, counted, starts
-from lapwing.learn.trainers.errors import FAR, FINE, REACH, errors, likely, outputs_of
+from lapwing.learn.trainers.counts import COUNT, counted, looked_up, starts
+from lapwing.learn.trainers.errors import FAR, FINE, REACH, errors, outputs_of
 from lapwing.learn.trainers.pricing import Part, Run, priced
 from lapwing.learn.trainers.shape import Floats
-from lapwing.learn.trainers.trainer import ClassifierMixin, Model, Trainer
+from lapwing.learn.trainers.trainer import Model
 
 _LOOK = Fraction(1, 10)  # share of the counts
 _CURVE = 0.15  # about the mean of p (1 - p): what a row adds to a leaf's second derivative
 
 
-class AdditiveTrees(ClassifierMixin, Trainer):  # type: ignore[misc]
+class AdditiveTrees(ScoredClassifier):
     """Which class, by a sum of curves, one for each column. Columns are Category or Binned.
 
     `passes` over all columns; in each, every column gets a tree whose leaves move by `stride` of the
@@ -45,7 +46,6 @@ class AdditiveTrees(ClassifierMixin, Trainer):  # type: ignore[misc]
     """
 
     mechanism: ClassVar[str] = "additive trees"
-    classes_: NDArray[Any]
     curves_: Floats
 
     def __init__(
@@ -62,33 +62,10 @@ class AdditiveTrees(ClassifierMixin, Trainer):  # type: ignore[misc]
         self.epsilon, self.delta, self.columns, self.classes = epsilon, delta, columns, classes
         self.purse, self.passes, self.stride = purse, passes, stride
 
-    def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803
-        """Train. One row of each unit is drawn; without `units`, each row is one."""
-        self._fit(X, y, units)
-        self.classes_ = classes_of(self.classes)
-        return self
-
-    def decision_function(self, X: Any) -> Floats:  # noqa: N803
-        """Scores: of the second class if there are two, else of each."""
+    def _scores(self, X: Any) -> Floats:  # noqa: N803
         table = self._table(X)
         columns = coded_of(self.columns, table.shape[1])
-        scores = np.zeros((len(table), outputs_of(len(self.classes_))))
-        for column, at in zip(codes(columns, table).T, starts(columns), strict=True):
-            scores += np.where(column[:, None] == UNKNOWN, 0.0, self.curves_[at + np.maximum(column, 0)])
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Estimated probabilities of the classes."""
-        scores = self.decision_function(X)
-        return likely(scores[:, None] if scores.ndim == 1 else scores)
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row."""
-        scores = self.decision_function(X)
-        found: NDArray[Any] = self.classes_[
-            (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        ]
-        return found
+        return looked_up(codes(columns, table), starts(columns), self.curves_)
 
     def _price(self, columns: int) -> Run:
         widths = [column.width for column in coded_of(self.columns, columns)]

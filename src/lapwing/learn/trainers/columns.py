@@ -1,7 +1,8 @@
 """What the columns of a table hold, as declared: bounds, categories and edges never come from data.
 
 Claim    a row becomes whole numbers by itself: no other row, and no order of rows, can change them.
-Because  every step is one rounded operation on one element, or a look into a public table.
+Because  cells are read one by one (`learn.cells`), and every step is one rounded operation on one element,
+         or a look into a public table.
 Test     tests/learn/trainers/test_columns.py
 """
 
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, exact, positive, settle
+from lapwing.learn import cells
 
 Wholes = NDArray[np.int64]
 ONE = 1 << 12  # steps from 0 to 1
-UNKNOWN = -1
+UNKNOWN = cells.UNKNOWN
 _MOST_VALUES = 10_000
 
 
@@ -47,7 +49,7 @@ class Real:
         """From -1 to 1, in steps of 1 / ONE."""
         low, high = float(self.low), float(self.high)
         middle, half = (low + high) / 2, (high - low) / 2
-        at = (np.clip(_numbers(values), low, high) - middle) / half
+        at = (np.clip(cells.numbers_of(values), low, high) - middle) / half
         placed = np.rint(np.where(np.isnan(at), 0.0, at) * ONE).astype(np.int64)
         bounded: Wholes = np.clip(placed, -ONE, ONE)
         return bounded[:, None]
@@ -95,8 +97,7 @@ class Category(_Coded):
 
     def codes(self, values: NDArray[Any]) -> Wholes:
         """The position of each value among the declared ones."""
-        place = {value: at for at, value in enumerate(self.values)}
-        return np.array([_found(place, value) for value in values.tolist()], dtype=np.int64)
+        return cells.places_of(values, {value: at for at, value in enumerate(self.values)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class Binned(_Coded):
 
     def codes(self, values: NDArray[Any]) -> Wholes:
         """The number of the interval."""
-        numbers = _numbers(values)
+        numbers = cells.numbers_of(values)
         placed = np.searchsorted(np.array(self.edges), numbers, side="right").astype(np.int64)
         return np.where(np.isnan(numbers), UNKNOWN, placed)
 
@@ -126,38 +127,13 @@ class Binned(_Coded):
 Column = Real | Category | Binned
 
 
-def _found(place: dict[Hashable, int], value: object) -> int:
-    try:
-        return place.get(value, UNKNOWN)
-    except TypeError:  # a list in a cell
-        return UNKNOWN
-
-
-def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
-    """As floats, each by itself. What is no number is NaN: an error would tell that it is there."""
-    if values.dtype.kind in "iufb":
-        return values.astype(np.float64)
-    return np.array([_number(value) for value in values.tolist()], dtype=np.float64)
-
-
-def _number(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
 def table_of(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
     """A table with one row for each record. Only its form is looked at."""
     if hasattr(X, "toarray"):
         raise TypeError("sparse input is not supported: give a dense table")
-    table = np.asarray(X)
+    table = cells.table_of(X, "X must have two dimensions, rows and columns. Reshape your data")
     if table.dtype.kind == "c":
         raise BadValue("Complex data not supported: X must hold numbers or texts")
-    if table.ndim != 2:
-        raise BadValue("X must have two dimensions, rows and columns. Reshape your data")
     return table
 
 
@@ -210,11 +186,10 @@ def target_of(y: Any, rows: int) -> NDArray[Any]:
     """What is to be learned, one value for each row. Only its form is looked at."""
     if y is None:
         raise BadParameter("y", "requires y to be passed, but the target y is None")
-    given = np.asarray(y)
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
+    wanted = "y must have one value for each row of X"
+    given = cells.column_of(y, wanted)
     if given.shape != (rows,):
-        raise BadValue("y must have one value for each row of X")
+        raise BadValue(wanted)
     return given
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lapwing.learn.trainers.columns import UNKNOWN, Column, Wholes
+from lapwing.learn.trainers.shape import Floats
 
 COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
 
@@ -29,4 +30,12 @@ def counted(rows: Wholes, first: Sequence[int], truth: Wholes, shape: tuple[int,
     for column, at in zip(rows.T, first, strict=True):
         known = (column != UNKNOWN) & (truth != UNKNOWN)
         total += np.bincount((at + column[known]) * groups + truth[known], minlength=cells)
+    return total
+
+
+def looked_up(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
+    """For each row, the sum of what its values have, in the order of columns. Unknown ones have 0."""
+    total = np.zeros((len(rows), values.shape[1]))
+    for column, at in zip(rows.T, first, strict=True):
+        total += np.where(column[:, None] == UNKNOWN, 0.0, values[at + np.maximum(column, 0)])
     return total

@@ -18,6 +18,7 @@ FINE = 1 << 12  # steps in a score of 1
 FAR = 32  # scores beyond count as this
 
 _EXP = np.exp(np.arange(-FAR * FINE, 1) / FINE)  # of scores up to 0
+_FAR_EXP = np.exp(-FAR * np.arange(25.0))  # beyond, it is 0
 _LOGISTIC = np.rint(REACH / (1 + np.exp(-np.arange(-FAR * FINE, FAR * FINE + 1) / FINE))).astype(np.int64)
 
 
@@ -37,10 +38,7 @@ def errors(scores: Wholes, truth: Wholes) -> Wholes:
     else:
         below = np.maximum(scores - scores.max(axis=1, keepdims=True), -FAR * FINE)
         odds = _EXP[below + FAR * FINE]
-        total = np.zeros(len(odds))
-        for column in odds.T:
-            total = total + column
-        share = np.rint(odds / total[:, None] * REACH).astype(np.int64)
+        share = np.rint(odds / _added(odds)[:, None] * REACH).astype(np.int64)
         wanted = np.where(truth[:, None] == np.arange(scores.shape[1]), REACH, 0)
         wrong = shortened(share - wanted, REACH, REACH)
     wrong[truth == UNKNOWN] = 0
@@ -48,9 +46,30 @@ def errors(scores: Wholes, truth: Wholes) -> Wholes:
 
 
 def likely(scores: Floats) -> Floats:
-    """Probabilities of the classes from real scores, where a single one is that of the second class."""
+    """Probabilities of the classes from real scores, where a single one is that of the second class.
+
+    Each row by itself, as above.
+    """
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
-    odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    shares: Floats = odds / odds.sum(axis=1, keepdims=True)
+    odds = _exp(scores - scores.max(axis=1, keepdims=True))
+    shares: Floats = odds / _added(odds)[:, None]
     return shares
+
+
+def _added(odds: Floats) -> Floats:
+    total = np.zeros(len(odds))
+    for column in odds.T:
+        total = total + column
+    return total
+
+
+def _exp(below: Floats) -> Floats:
+    """exp of numbers up to 0, by tables and single operations: to about 15 digits."""
+    far = np.minimum(np.floor(-below / FAR), len(_FAR_EXP) - 1)
+    near = np.maximum(below + far * FAR, -FAR)
+    step = np.rint(near * FINE)
+    rest = near - step / FINE  # at most half a step: four terms are enough
+    series = 1 + rest * (1 + rest / 2 * (1 + rest / 3 * (1 + rest / 4)))
+    found: Floats = _FAR_EXP[far.astype(np.int64)] * _EXP[step.astype(np.int64) + FAR * FINE] * series
+    return found

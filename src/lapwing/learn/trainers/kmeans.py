@@ -47,7 +47,7 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
         self.n_clusters, self.purse, self.rounds = n_clusters, purse, rounds
 
     def fit(self, X: Any, y: Any = None, units: Any = None) -> Self:  # noqa: N803
-        """Find the centres. One row of each unit is drawn; without `units`, each row is one."""
+        """Find the centres. One row of each unit is drawn; without `units`, each row must be one."""
         return self._fit(X, None, units)
 
     def fit_predict(self, X: Any, y: Any = None, **more: Any) -> Wholes:  # noqa: N803

@@ -19,7 +19,7 @@ from lapwing.learn.purse import Purse
 from lapwing.learn.trainers.columns import ONE, Column, Real, Wholes, columns_of, features, radius_of
 from lapwing.learn.trainers.moments import edge, moments_part, noisy_moments
 from lapwing.learn.trainers.pricing import Run, priced
-from lapwing.learn.trainers.shape import Floats, shortened
+from lapwing.learn.trainers.shape import Floats, products, shortened
 from lapwing.learn.trainers.trainer import Model, RegressorMixin, Trainer
 
 
@@ -47,15 +47,16 @@ class LinearRegression(RegressorMixin, Trainer):  # type: ignore[misc]
         self.target, self.purse, self.radius = target, purse, radius
 
     def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803
-        """Train. One row of each unit is drawn; without `units`, each row is one."""
+        """Train. One row of each unit is drawn; without `units`, each row must be one (see `Trainer`)."""
         return self._fit(X, y, units)
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
         """The expected number, within the declared bounds."""
         table = self._table(X)
         columns = columns_of(self.columns, table.shape[1])
-        rows = limited(features(columns, table), self.radius) / ONE
-        return self.target.value(np.clip(rows @ self.weights_ + self.intercept_, -1, 1))
+        rows = limited(features(columns, table), self.radius)
+        found = products(rows, self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
+        return self.target.value(np.clip(found, -1, 1))
 
     def _price(self, columns: int) -> Run:
         described = columns_of(self.columns, columns)

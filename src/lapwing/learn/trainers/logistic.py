@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.exact import Number, positive, whole
 from lapwing.learn.purse import Purse
+from lapwing.learn.trainers.classifier import ScoredClassifier
 from lapwing.learn.trainers.columns import (
     ONE,
     Column,
@@ -32,10 +33,10 @@ from lapwing.learn.trainers.columns import (
     labels,
     radius_of,
 )
-from lapwing.learn.trainers.errors import FINE, REACH, errors, likely, outputs_of
+from lapwing.learn.trainers.errors import FINE, REACH, errors, outputs_of
 from lapwing.learn.trainers.pricing import Part, Run, noise_ratio, priced, rate_of, size_of
-from lapwing.learn.trainers.shape import Floats, shortened, summed
-from lapwing.learn.trainers.trainer import ClassifierMixin, Model, Trainer
+from lapwing.learn.trainers.shape import Floats, products, shortened, summed
+from lapwing.learn.trainers.trainer import Model
 from lapwing.noise import bernoulli
 
 LIMIT = 1 << 15  # length of a row with its constant, in steps
@@ -47,7 +48,7 @@ _LOOK = Fraction(1, 10)  # share of the first release
 _STRIDE = 8.0
 
 
-class LogisticRegression(ClassifierMixin, Trainer):  # type: ignore[misc]
+class LogisticRegression(ScoredClassifier):
     """Which class, by weighted columns.
 
     `size`: about how many units there are, a public guess. `rate`: the probability with which a unit takes
@@ -56,7 +57,6 @@ class LogisticRegression(ClassifierMixin, Trainer):  # type: ignore[misc]
     """
 
     mechanism: ClassVar[str] = "logistic regression"
-    classes_: NDArray[Any]
     centre_: Wholes
     weights_: Floats
     intercept_: Floats
@@ -79,33 +79,12 @@ class LogisticRegression(ClassifierMixin, Trainer):  # type: ignore[misc]
         self.size, self.purse, self.rate = size, purse, rate
         self.steps, self.pace, self.radius = steps, pace, radius
 
-    def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803
-        """Train. One row of each unit is drawn; without `units`, each row is one."""
-        self._fit(X, y, units)
-        self.classes_ = classes_of(self.classes)
-        return self
-
-    def decision_function(self, X: Any) -> Floats:  # noqa: N803
-        """Scores: of the second class if there are two, else of each."""
+    def _scores(self, X: Any) -> Floats:  # noqa: N803
         table = self._table(X)
         rows = _centred(
             features(columns_of(self.columns, table.shape[1]), table), self.centre_, self._radius()
         )
-        scores = (rows @ self.weights_ + _CONSTANT * self.intercept_) / LIMIT
-        return scores[:, 0] if len(self.classes_) == 2 else scores
-
-    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Estimated probabilities of the classes."""
-        scores = self.decision_function(X)
-        return likely(scores[:, None] if scores.ndim == 1 else scores)
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row."""
-        scores = self.decision_function(X)
-        found: NDArray[Any] = self.classes_[
-            (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
-        ]
-        return found
+        return (products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_) / LIMIT
 
     def _radius(self) -> int:
         return radius_of(self.radius)

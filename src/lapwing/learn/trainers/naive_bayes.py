@@ -8,25 +8,25 @@ Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.exact import Number
 from lapwing.learn.purse import Purse
-from lapwing.learn.trainers.columns import UNKNOWN, Column, classes_of, coded_of, codes, labels
-from lapwing.learn.trainers.counts import COUNT, counted, starts
+from lapwing.learn.trainers.classifier import Classifier
+from lapwing.learn.trainers.columns import Column, classes_of, coded_of, codes, labels
+from lapwing.learn.trainers.counts import COUNT, counted, looked_up, starts
 from lapwing.learn.trainers.pricing import Part, Run, priced
 from lapwing.learn.trainers.shape import Floats
-from lapwing.learn.trainers.trainer import ClassifierMixin, Model, Trainer
+from lapwing.learn.trainers.trainer import Model
 
 
-class NaiveBayes(ClassifierMixin, Trainer):  # type: ignore[misc]
+class NaiveBayes(Classifier):
     """Which class, as if columns were independent within each. Columns are Category or Binned."""
 
     mechanism: ClassVar[str] = "naive bayes"
-    classes_: NDArray[Any]
     prior_: Floats
     logs_: Floats
 
@@ -42,32 +42,17 @@ class NaiveBayes(ClassifierMixin, Trainer):  # type: ignore[misc]
         self.epsilon, self.delta, self.columns = epsilon, delta, columns
         self.classes, self.purse = classes, purse
 
-    def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803
-        """Train. One row of each unit is drawn; without `units`, each row is one."""
-        self._fit(X, y, units)
-        self.classes_ = classes_of(self.classes)
-        return self
-
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
         """Logarithms of the estimated probabilities of the classes."""
-        table = self._table(X)
-        columns = coded_of(self.columns, table.shape[1])
-        scores = np.tile(self.prior_, (len(table), 1))
-        for column, at in zip(codes(columns, table).T, starts(columns), strict=True):
-            scores += np.where(column[:, None] == UNKNOWN, 0.0, self.logs_[at + np.maximum(column, 0)])
+        scores = self._scores(X)
         scores -= scores.max(axis=1, keepdims=True)
         normalised: Floats = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
         return normalised
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Estimated probabilities of the classes."""
-        return np.exp(self.predict_log_proba(X))
-
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row."""
-        likeliest = self.predict_log_proba(X).argmax(axis=1)
-        found: NDArray[Any] = self.classes_[likeliest]
-        return found
+    def _scores(self, X: Any) -> Floats:  # noqa: N803
+        table = self._table(X)
+        columns = coded_of(self.columns, table.shape[1])
+        return self.prior_ + looked_up(codes(columns, table), starts(columns), self.logs_)
 
     def _price(self, columns: int) -> Run:
         described, classes = coded_of(self.columns, columns), classes_of(self.classes)

@@ -7,6 +7,7 @@ Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
@@ -16,11 +17,11 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 from lapwing.exact import Number, whole
 from lapwing.learn.purse import Purse
-from lapwing.learn.trainers.columns import ONE, Column, columns_of, features
+from lapwing.learn.trainers.columns import ONE, Column, Wholes, columns_of, features
 from lapwing.learn.trainers.linear import limited, squared_limit
 from lapwing.learn.trainers.moments import moments_part, noisy_moments
 from lapwing.learn.trainers.pricing import Run, priced
-from lapwing.learn.trainers.shape import Floats
+from lapwing.learn.trainers.shape import Floats, products
 from lapwing.learn.trainers.trainer import Model, Trainer, TransformerMixin
 
 
@@ -49,22 +50,25 @@ class PCA(TransformerMixin, Trainer):  # type: ignore[misc]
         self.n_components, self.purse, self.radius = n_components, purse, radius
 
     def fit(self, X: Any, y: Any = None, units: Any = None) -> Self:  # noqa: N803
-        """Find the directions. One row of each unit is drawn; without `units`, each row is one."""
+        """Find the directions. One row of each unit is drawn; without `units`, each row must be one."""
         return self._fit(X, None, units)
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Coordinates along the directions, from the mean."""
-        return (self._rows(X) - self.mean_) @ self.components_.T
+        rows = self._rows(X)
+        middle = [math.fsum(self.mean_ * component) for component in self.components_]
+        found: Floats = products(rows, self.components_.T, ONE) / ONE - np.array(middle)
+        return found
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """The share of the rows' variance that the directions keep. Not private."""
-        away = self._rows(X) - self.mean_
+        away = self._rows(X) / ONE - self.mean_
         kept = away @ self.components_.T
         return float((kept**2).sum() / max(float((away**2).sum()), 1e-300))
 
-    def _rows(self, X: Any) -> Floats:  # noqa: N803
+    def _rows(self, X: Any) -> Wholes:  # noqa: N803
         table = self._table(X)
-        return limited(features(columns_of(self.columns, table.shape[1]), table), self.radius) / ONE
+        return limited(features(columns_of(self.columns, table.shape[1]), table), self.radius)
 
     @property
     def _n_features_out(self) -> int:

@@ -9,27 +9,16 @@ Test     tests/learn/trainers/test_shape.py
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.errors import BadValue
 from lapwing.learn.trainers.columns import Wholes
 from lapwing.noise import permutation
 
 EXACT = 1 << 53
 Floats = NDArray[np.float64]
-
-
-def units_of(units: Any, rows: int) -> Wholes | None:
-    """Whose row each is. None: each row is somebody's only one. Only the form is looked at."""
-    if units is None:
-        return None
-    given = np.asarray(units)
-    if given.shape != (rows,) or given.dtype.kind not in "iu":
-        raise BadValue("units must be whole numbers, one for each row of X")
-    return given
 
 
 def one_row_each(units: Wholes | None, rows: int) -> Wholes:
@@ -66,3 +55,17 @@ def summed(left: Floats, right: Floats, largest: int) -> Wholes:
         part = left[start : start + at_once].T @ right[start : start + at_once]
         total += np.rint(part).astype(np.int64)
     return total
+
+
+def products(rows: Wholes, weights: Floats, largest: int) -> Floats:
+    """rows · weights, of whole rows with entries up to `largest`: for a row the same, whoever is beside it.
+
+    Weights are rounded to steps so coarse that no partial sum reaches 2^53 of them. So all sums are exact,
+    and it does not matter in which order, or how many at once. What is lost is at most 2^-49 · `largest` ·
+    (number of weights) of the greatest sum that such rows could have.
+    """
+    greatest = math.frexp(float(np.abs(weights).max(initial=0.0)))[1]
+    finest = 51 - greatest - largest.bit_length() - len(weights).bit_length()
+    steps = np.rint(np.ldexp(weights, finest))
+    found: Floats = np.ldexp(rows.astype(np.float64) @ steps, -finest)
+    return found

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.exact import whole
-from lapwing.learn.purse import Paid, PublicData, Purse
+from lapwing.learn.cells import units_of
+from lapwing.learn.purse import NoPurse, PublicData, Purse
 from lapwing.learn.trainers.columns import Column, table_of, target_of
 from lapwing.learn.trainers.pricing import Run
-from lapwing.learn.trainers.shape import one_row_each, units_of
+from lapwing.learn.trainers.shape import one_row_each
 from lapwing.privacy import Loss, Relation
 
 try:
@@ -35,6 +36,7 @@ try:
         ClusterMixin,
         RegressorMixin,
         TransformerMixin,
+        clone,
     )
     from sklearn.utils.validation import check_is_fitted, validate_data  # type: ignore[import-untyped]
 except ImportError:  # pragma: no cover (an extra)
@@ -44,7 +46,6 @@ __all__ = [
     "ClassifierMixin",
     "ClusterMixin",
     "Model",
-    "NoPurse",
     "RegressorMixin",
     "Trainer",
     "TransformerMixin",
@@ -53,21 +54,16 @@ __all__ = [
 Model = dict[str, Any]
 
 
-class NoPurse(Purse):
-    """What is in a pickle instead of a purse: a copy elsewhere must not pay."""
-
-    @property
-    def relation(self) -> Relation:
-        return Relation.ADD_REMOVE
-
-    def pay(
-        self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
-    ) -> Paid:
-        raise BadParameter("purse", "was left behind when this trainer was pickled: set a new one")
-
-
 class Trainer(BaseEstimator, ABC):  # type: ignore[misc]
-    """A private trainer. Parameters are only stored when it is made, and checked by `fit`."""
+    """A private trainer. Parameters are only stored when it is made, and checked by `fit`.
+
+    `fit(X, y, units)`: units are an array of whole numbers that say whose row each is. Without, each row is
+    one: where the account protects rows, where data is public, or with units=EACH_ROW, your promise that no
+    two rows are of the same unit.
+
+    What comes before it in a scikit-learn pipeline is not paid: a StandardScaler takes exact means from all
+    rows, and what is trained on them is not private. Declare columns instead; they are scaled by that.
+    """
 
     mechanism: ClassVar[str]
     learns_from_y: ClassVar[bool] = True
@@ -84,8 +80,11 @@ class Trainer(BaseEstimator, ABC):  # type: ignore[misc]
             raise BadParameter("purse", "must be of accounts where neighbours add or remove a unit")
         table = table_of(X)
         target = target_of(y, len(table)) if self.learns_from_y else None
-        whose = units_of(units, len(table))
+        whose = units_of(self.purse.whose(units), len(table))
         run = self._price(table.shape[1])
+        validate_data(
+            clone(self), X, skip_check_array=True
+        )  # may refuse names of columns: not after paying
 
         def work() -> bytes:
             chosen = one_row_each(whose, len(table))

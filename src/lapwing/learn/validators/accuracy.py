@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import exact, settle
+from lapwing.learn.cells import places_of
 from lapwing.learn.validators.bounds import share_floor
-from lapwing.learn.validators.rows import Rows, one_row_each, unit_rows
+from lapwing.learn.validators.rows import Rows, one_row_each, unit_rows, value_rows
 from lapwing.learn.validators.validator import (
     Judged,
     Released,
     Validator,
     Verdict,
-    checked_eta,
     eta_of,
     float_down,
     noise_reach,
 )
-from lapwing.mechanisms import Laplace
-from lapwing.privacy import Loss
-from lapwing.privacy.loss import checked_epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,37 +32,22 @@ class AccuracyValidator(Validator):
              and Clopper and Pearson's bound, which falls with the wrong ones and rises with the right ones.
     Test     tests/learn/validators/test_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
 
-    `Rows.values` says whether each prediction was right.
+    `Rows.values` says whether each prediction was right. What says neither counts as wrong.
     """
 
-    target: Fraction
-    eta: Fraction
-    epsilon: Fraction
-
     def __post_init__(self) -> None:
-        settle(self, target=exact(self.target, "target"), eta=checked_eta(self.eta))
-        settle(self, epsilon=checked_epsilon(self.epsilon))
-        if not 0 < self.target < 1:
+        Validator.__post_init__(self)
+        if self.target >= 1:
             raise BadParameter("target", "must lie strictly between 0 and 1")
 
     @property
-    def _noise(self) -> Laplace:
-        return Laplace.for_epsilon(self.epsilon, l1=1)
-
-    @property
-    def loss(self) -> Loss:
-        return self._noise.loss
-
-    @property
-    def parameters(self) -> Mapping[str, str | int]:
-        return {name: str(getattr(self, name)) for name in ("target", "eta", "epsilon")}
+    def _l1(self) -> int:
+        return 1
 
     def release(self, rows: Rows) -> Released:
-        is_right = np.asarray(rows.values)
-        if is_right.size == 0:
-            is_right = is_right.astype(np.bool_)
-        if is_right.ndim != 1 or is_right.dtype != np.bool_:
-            raise BadValue("values must say of each row whether it was right: True or False")
+        wanted = "values must say of each row whether it was right: True or False"
+        told = value_rows(rows.values, "b", wanted)
+        is_right = told if told.dtype == np.bool_ else places_of(told, {True: 1}) == 1
         if rows.of_class is not None:
             raise BadValue("there is no test of a class by accuracy: use a LossValidator")
         drawn = is_right[one_row_each(unit_rows(rows.units, len(is_right)))]

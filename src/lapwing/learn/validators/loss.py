@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import exact, positive, settle, whole
+from lapwing.exact import positive, settle, whole
 from lapwing.learn.validators.bounds import mean_ceiling, mean_floor
 from lapwing.learn.validators.rows import (
     OfClass,
@@ -26,7 +25,6 @@ from lapwing.learn.validators.validator import (
     Released,
     Validator,
     Verdict,
-    checked_eta,
     eta_of,
     float_down,
     float_up,
@@ -67,40 +65,34 @@ class LossValidator(Validator):
     the verdict is about. A missing loss counts as `bound`.
     """
 
-    target: Fraction
     bound: Fraction
     step: Fraction
-    eta: Fraction
-    epsilon: Fraction
     best: BestInClass | None = None
 
     def __post_init__(self) -> None:
-        settle(self, target=exact(self.target, "target"), bound=positive(self.bound, "bound"))
-        settle(self, step=positive(self.step, "step"), eta=checked_eta(self.eta))
-        settle(self, epsilon=checked_epsilon(self.epsilon))
+        Validator.__post_init__(self)
+        settle(self, bound=positive(self.bound, "bound"), step=positive(self.step, "step"))
         step_count(self.bound, self.step, "bound")
-        if not 0 < self.target < self.bound:
+        if self.target >= self.bound:
             raise BadParameter("target", "must lie strictly between 0 and the bound")
         if self.best is not None and not isinstance(self.best, BestInClass):
             raise BadParameter("best", "must be a BestInClass")
 
     @property
-    def _most(self) -> int:
+    def _l1(self) -> int:
         return step_count(self.bound, self.step, "bound")
 
-    def _noise(self, epsilon: Fraction) -> Laplace:
-        return Laplace.for_epsilon(epsilon, l1=self._most)
+    def _noise_of(self, best: BestInClass) -> Laplace:
+        return Laplace.for_epsilon(best.epsilon, l1=self._l1)
 
     @property
     def loss(self) -> Loss:
-        own = self._noise(self.epsilon).loss
-        return own if self.best is None else Sum((own, self._noise(self.best.epsilon).loss))
+        own = self._noise.loss
+        return own if self.best is None else Sum((own, self._noise_of(self.best).loss))
 
-    @property
-    def parameters(self) -> Mapping[str, str | int]:
-        shown: dict[str, str | int] = {
-            name: str(getattr(self, name)) for name in ("target", "bound", "step", "eta", "epsilon")
-        }
+    def _shown(self) -> dict[str, str | int]:
+        shown = Validator._shown(self)
+        del shown["best"]
         if self.best is not None:
             shown |= {"class models": self.best.models, "class epsilon": str(self.best.epsilon)}
         return shown
@@ -109,13 +101,13 @@ class LossValidator(Validator):
         self._check_class(rows.of_class)
         losses = real_rows(rows.values)
         units = unit_rows(rows.units, len(losses))
-        steps = unit_means(in_steps(losses, self.step, self._most, Rounding.UP), units, Rounding.UP)
+        steps = unit_means(in_steps(losses, self.step, self._l1, Rounding.UP), units, Rounding.UP)
         lost = int(steps.sum())
-        noisy = self._noise(self.epsilon).sample([lost, self._most * len(steps) - lost])
+        noisy = self._noise.sample([lost, self._l1 * len(steps) - lost])
         if self.best is None or rows.of_class is None:
             return self._made(*noisy.tolist())
         least, spared = self._least(rows.of_class)
-        noisy_least = self._noise(self.best.epsilon).sample([least, spared])
+        noisy_least = self._noise_of(self.best).sample([least, spared])
         return self._made(*noisy.tolist(), *noisy_least.tolist())
 
     def _check_class(self, of_class: OfClass | None) -> None:
@@ -133,25 +125,25 @@ class LossValidator(Validator):
             raise BadValue("every model of the class must have a loss for each row")
         units = unit_rows(of_class.units, len(each[0]))
         sums = [
-            int(unit_means(in_steps(one, self.step, self._most, Rounding.DOWN), units, Rounding.DOWN).sum())
+            int(unit_means(in_steps(one, self.step, self._l1, Rounding.DOWN), units, Rounding.DOWN).sum())
             for one in each
         ]
         least = min(sums)
-        return least, self._most * len(np.unique(units)) - least
+        return least, self._l1 * len(np.unique(units)) - least
 
     def judge(self, released: Released, *, attempt: int) -> Judged:
         eta = eta_of(self.eta, attempt)
         lost, spared, *of_class = self._numbers(released, 2 if self.best is None else 4)
-        reach = noise_reach(self._noise(self.epsilon), eta / 3)
+        reach = noise_reach(self._noise, eta / 3)
         ceiling = self.bound * mean_ceiling(
-            Fraction(lost + reach, self._most), Fraction(spared - reach, self._most), eta / 3
+            Fraction(lost + reach, self._l1), Fraction(spared - reach, self._l1), eta / 3
         )
         estimate = self._estimate(lost, spared)
         if ceiling <= self.target:
             words = f"the loss is at most {float_up(ceiling):.6g}, as wanted ({float(self.target):.6g})"
             return Judged(Verdict.ACCEPT, estimate, float_up(ceiling), words)
         if of_class and self.best is not None:
-            floor = self._class_floor(of_class[0], of_class[1], self.best.epsilon, eta)
+            floor = self._class_floor(of_class[0], of_class[1], self.best, eta)
             if floor > self.target:
                 words = f"no model of the class loses less than {float_down(floor):.6g}"
                 return Judged(Verdict.REJECT, self._estimate(*of_class), float_down(floor), words)
@@ -160,10 +152,10 @@ class LossValidator(Validator):
         words = f"the loss was shown to be at most {float_up(ceiling):.6g}, above {float(self.target):.6g}"
         return Judged(Verdict.RETRY, estimate, float_up(ceiling), words)
 
-    def _class_floor(self, least: int, spared: int, epsilon: Fraction, eta: Fraction) -> Fraction:
+    def _class_floor(self, least: int, spared: int, best: BestInClass, eta: Fraction) -> Fraction:
         """With a probability of 1 - eta, all models of the class lose at least so much."""
-        reach = noise_reach(self._noise(epsilon), eta / 3)
-        low, high = Fraction(least - reach, self._most), Fraction(spared + reach, self._most)
+        reach = noise_reach(self._noise_of(best), eta / 3)
+        low, high = Fraction(least - reach, self._l1), Fraction(spared + reach, self._l1)
         return self.bound * mean_floor(low, high, eta / 3)
 
     def _estimate(self, lost: int, spared: int) -> float | None:

@@ -13,16 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, exact, positive
+from lapwing.learn.cells import NUMBERS, column_of, numbers_of, units_of
+from lapwing.learn.purse import EACH_ROW
 from lapwing.noise import permutation
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
+Values = ArrayLike | Sequence[Any]
 MOST_STEPS = 1 << 30  # so that sums of 2^32 rows fit 8 bytes
 _LARGEST_REAL = 10**300
 _UNSURE = 2.0**-48
@@ -43,7 +47,7 @@ class OfClass:
     `units` says whose rows they are, as in `Rows`.
     """
 
-    losses: Sequence[ArrayLike]
+    losses: Sequence[Values]
     units: ArrayLike | None = field(kw_only=True)
 
 
@@ -51,10 +55,11 @@ class OfClass:
 class Rows:
     """One value per row: a loss, whether a prediction was right, a number or a bin.
 
-    `units` are whole numbers that say whose row it is; None says that every row is a unit of its own.
+    What cannot be read counts as missing. `units` are whole numbers that say whose row it is; None (or
+    EACH_ROW) says that every row is a unit of its own.
     """
 
-    values: ArrayLike
+    values: Values
     units: ArrayLike | None = field(kw_only=True)
     of_class: OfClass | None = field(kw_only=True, default=None)
 
@@ -70,28 +75,25 @@ def step_count(width: Number, step: Number, name: str) -> int:
     return int(count)
 
 
-def real_rows(values: ArrayLike) -> Floats:
-    """One number per row. Its type is checked, never its size."""
-    array = np.asarray(values)
-    if array.size == 0:
-        array = array.astype(np.float64)
-    if array.ndim != 1 or array.dtype.kind not in "biuf":
-        raise BadValue("there must be one number per row")
-    return array.astype(np.float64)
+def value_rows(values: Values, kinds: str, wanted: str) -> NDArray[Any]:
+    """One cell per row. The type of an array is checked, never what is in it; lists have none."""
+    cells = column_of(values, wanted)
+    if cells.size and cells.dtype.kind not in kinds + "O":
+        raise BadValue(wanted)
+    return cells if cells.size else np.zeros(0, object)
 
 
-def unit_rows(units: ArrayLike | None, count: int) -> Wholes:
+def real_rows(values: Values) -> Floats:
+    """One number per row, NaN for what is none."""
+    return numbers_of(value_rows(values, NUMBERS, "there must be one number per row"))
+
+
+def unit_rows(units: Any, count: int) -> Wholes:
     """Whose row each is, as whole numbers from 0."""
-    if units is None:
+    whose = units_of(None if units is EACH_ROW else units, count)
+    if whose is None:
         return np.arange(count, dtype=np.int64)
-    array = np.asarray(units)
-    if array.size == 0:
-        array = array.astype(np.int64)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise BadValue("units must be whole numbers, one per row")
-    if len(array) != count:
-        raise BadValue("units must be as many as rows")
-    return np.unique(array, return_inverse=True)[1].astype(np.int64)
+    return np.unique(whose, return_inverse=True)[1].astype(np.int64)
 
 
 def unit_means(wholes: Wholes, units: Wholes, rounding: Rounding) -> Wholes:

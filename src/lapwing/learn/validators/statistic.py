@@ -6,8 +6,6 @@ numbers.
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -15,7 +13,8 @@ from functools import lru_cache
 import numpy as np
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import exact, positive, settle, whole
+from lapwing.exact import settle, whole
+from lapwing.learn.cells import places_of
 from lapwing.learn.validators.bounds import mean_ceiling, mean_floor, share_ceiling
 from lapwing.learn.validators.rows import (
     Rounding,
@@ -26,20 +25,18 @@ from lapwing.learn.validators.rows import (
     step_count,
     unit_means,
     unit_rows,
+    value_rows,
 )
 from lapwing.learn.validators.validator import (
     Judged,
     Released,
     Validator,
     Verdict,
-    checked_eta,
     eta_of,
     float_up,
     noise_reach,
 )
-from lapwing.mechanisms import Grid, Laplace, SummedLaplace
-from lapwing.privacy import Loss
-from lapwing.privacy.loss import checked_epsilon
+from lapwing.mechanisms import Grid, SummedLaplace
 
 # Half a step by rounding rows, half by rounding a unit's mean, and what floats lose below 2^30 steps.
 _ROUNDED = 1 + Fraction(1, 1 << 20)
@@ -52,22 +49,6 @@ class StatisticValidator(Validator):
 
     Never REJECT: more units always help. What must be released is `Judged.estimate` or `shares`.
     """
-
-    target: Fraction
-    eta: Fraction
-    epsilon: Fraction
-
-    def __post_init__(self) -> None:
-        settle(self, target=positive(self.target, "target"), eta=checked_eta(self.eta))
-        settle(self, epsilon=checked_epsilon(self.epsilon))
-
-    @property
-    @abstractmethod
-    def _noise(self) -> Laplace: ...
-
-    @property
-    def loss(self) -> Loss:
-        return self._noise.loss
 
     def _verdict(self, estimate: float | None, error: Fraction) -> Judged:
         shown = float_up(error)
@@ -100,23 +81,14 @@ class MeanValidator(StatisticValidator):
     step: Fraction
 
     def __post_init__(self) -> None:
-        StatisticValidator.__post_init__(self)
+        Validator.__post_init__(self)
         low, high, step = checked_bounds(self.low, self.high, self.step)
         settle(self, low=low, high=high, step=step)
         step_count(high - low, step, "high - low")
 
     @property
-    def _most(self) -> int:
+    def _l1(self) -> int:
         return step_count(self.high - self.low, self.step, "high - low")
-
-    @property
-    def _noise(self) -> Laplace:
-        return Laplace.for_epsilon(self.epsilon, l1=self._most)
-
-    @property
-    def parameters(self) -> Mapping[str, str | int]:
-        names = ("target", "eta", "epsilon", "low", "high", "step")
-        return {name: str(getattr(self, name)) for name in names}
 
     def release(self, rows: Rows) -> Released:
         self._refuse_class(rows)
@@ -126,7 +98,7 @@ class MeanValidator(StatisticValidator):
         placed = Grid(self.low, self.high, self.step).place(values[known], missing=None)
         steps = unit_means(placed - int(self.low / self.step), units[known], Rounding.NEAREST)
         above = int(steps.sum())
-        return self._made(*self._noise.sample([above, self._most * len(steps) - above]).tolist())
+        return self._made(*self._noise.sample([above, self._l1 * len(steps) - above]).tolist())
 
     def judge(self, released: Released, *, attempt: int) -> Judged:
         eta = eta_of(self.eta, attempt)
@@ -134,7 +106,7 @@ class MeanValidator(StatisticValidator):
         if above + below <= 0:
             return Judged(Verdict.RETRY, None, None, "there are too few units for this noise")
         reach = noise_reach(self._noise, eta / 6)
-        most = self._most
+        most = self._l1
         ceiling = mean_ceiling(Fraction(above + reach, most), Fraction(below - reach, most), eta / 6)
         floor = mean_floor(Fraction(above - reach, most), Fraction(below + reach, most), eta / 6)
         middle = min(max(Fraction(above, above + below), Fraction(0)), Fraction(1))
@@ -162,29 +134,22 @@ class HistogramValidator(StatisticValidator):
     bins: int
 
     def __post_init__(self) -> None:
-        StatisticValidator.__post_init__(self)
+        Validator.__post_init__(self)
         settle(self, bins=whole(self.bins, "bins", at_least=2))
         if self.bins > _MOST_BINS:
             raise BadParameter("bins", "must be at most 1,024")
-        if exact(self.target) >= 1:
+        if self.target >= 1:
             raise BadParameter("target", "must be below 1: it is the error of a share")
 
     @property
-    def _noise(self) -> Laplace:
-        return Laplace.for_epsilon(self.epsilon, l1=1)
-
-    @property
-    def parameters(self) -> Mapping[str, str | int]:
-        shown = {name: str(getattr(self, name)) for name in ("target", "eta", "epsilon")}
-        return {**shown, "bins": self.bins}
+    def _l1(self) -> int:
+        return 1
 
     def release(self, rows: Rows) -> Released:
         self._refuse_class(rows)
-        places = np.asarray(rows.values)
-        if places.size == 0:
-            places = places.astype(np.int64)
-        if places.ndim != 1 or places.dtype.kind not in "iu":
-            raise BadValue("values must be bins, as whole numbers, one per row")
+        places = value_rows(rows.values, "iu", "values must be bins, as whole numbers, one per row")
+        if places.dtype == object:
+            places = places_of(places, {bin_: bin_ for bin_ in range(self.bins)})
         units = unit_rows(rows.units, len(places))
         inside = (places >= 0) & (places < self.bins)
         drawn = places[inside][one_row_each(units[inside])].astype(np.int64)

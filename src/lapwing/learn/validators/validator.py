@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, Self
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, exact, whole
+from lapwing.exact import Number, exact, positive, settle, whole
 from lapwing.learn.validators.rows import Rows
 from lapwing.mechanisms import Laplace
 from lapwing.privacy import Loss, Relation
+from lapwing.privacy.loss import checked_epsilon
 
 
 class Verdict(Enum):
@@ -60,6 +60,7 @@ class Released:
         return cls(tuple(whole(number, "number", at_least=-(1 << 63)) for number in numbers), made_by)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Validator(ABC):
     """Shows that something is good, or says that it could not.
 
@@ -74,17 +75,37 @@ class Validator(ABC):
     """
 
     relation: ClassVar[Relation] = Relation.ADD_REMOVE
+    target: Fraction
     eta: Fraction
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        settle(self, target=positive(self.target, "target"), eta=checked_eta(self.eta))
+        settle(self, epsilon=checked_epsilon(self.epsilon))
 
     @property
     @abstractmethod
+    def _l1(self) -> int:
+        """How far one unit moves what is released."""
+
+    @property
+    def _noise(self) -> Laplace:
+        return Laplace.for_epsilon(self.epsilon, l1=self._l1)
+
+    @property
     def loss(self) -> Loss:
         """The price of one validation. Public."""
+        return self._noise.loss
 
     @property
-    @abstractmethod
-    def parameters(self) -> Mapping[str, str | int]:
+    def parameters(self) -> dict[str, str | int]:
         """All that was declared, for the receipt."""
+        return self._shown()
+
+    def _shown(self) -> dict[str, str | int]:
+        """Numbers that were declared."""
+        declared = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: one if isinstance(one, int) else str(one) for name, one in declared.items()}
 
     @property
     def mechanism(self) -> str:
@@ -101,7 +122,7 @@ class Validator(ABC):
 
     @property
     def _name(self) -> str:
-        return json.dumps([self.mechanism, dict(self.parameters)], sort_keys=True)
+        return json.dumps([self.mechanism, self.parameters], sort_keys=True)
 
     def _made(self, *numbers: int) -> Released:
         return Released(numbers, self._name)

@@ -32,6 +32,31 @@ def in_several(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
         return count * epsilon, probability_up(ball(delta) * (count * e).expm1() / e.expm1())
 
 
+def nothing_from(epsilon: Fraction, delta: Fraction) -> int | None:
+    """From how many units on (ε, δ) promises nothing to who is all of them: δ reaches 1. None: never."""
+    if not delta:
+        return None
+    low, high = 0, 1
+    while in_several(epsilon, delta, high)[1] < 1:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if in_several(epsilon, delta, middle)[1] < 1 else (low, middle)
+    return high
+
+
+def several_periods(epsilon: Fraction, delta: Fraction) -> str:
+    """What (ε, δ) for a person in one period means for somebody who is in several of them, in words."""
+    end = nothing_from(epsilon, delta)
+    counts = [count for count in PERIODS[1:] if end is None or count < end]
+    each = "; ".join(f"in {count} {_pair(*in_several(epsilon, delta, count))}" for count in counts)
+    words = (
+        "Protected is a person in one period. Who has rows in k of them is protected by "
+        f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)) only{each and ': '}{each}."
+    )
+    return words if end is None else f"{words} Nothing is promised from k = {end} on."
+
+
 def text_up(value: Fraction) -> str:
     """A short decimal at or above the value."""
     if not value:

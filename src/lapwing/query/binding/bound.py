@@ -54,4 +54,5 @@ def renamed(fresh: Fresh, relation: Relation, taken: set[str]) -> tuple[Relation
 def output_name(item: exp.Expr) -> str:
     """What a column of a SELECT is called: its alias, or the text that asks for it."""
     named = isinstance(item, exp.Alias | exp.Column)
-    return (item.alias_or_name if named else item.sql("duckdb")[:60]).lower()
+    name = item.alias_or_name if named else item.sql("duckdb")[:60]
+    return "".join([letter if letter.isprintable() else " " for letter in name]).lower()  # of texts in it

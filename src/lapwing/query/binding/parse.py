@@ -1,8 +1,12 @@
-"""From text to one syntax tree of known size. The text goes no further than this."""
+"""From text to one syntax tree of known size. The text goes no further than this.
+
+Names in it are printable: refusals and cards show them.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from lapwing.errors import BadParameter
-from lapwing.query.binding.refused import Refused, only
+from lapwing.query.binding.refused import Place, Refused, only, place_of
 
 LONGEST = 100_000
 MOST_WORDS = 20_000
@@ -23,6 +27,10 @@ _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _CHAINS = (exp.And, exp.Or)  # bound without recursion
 
+# What moves the cursor or turns writing round, wherever it stands: questions stand on screens and cards.
+_UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_TEXTS = frozenset(kind for kind in TokenType if kind.name.endswith("STRING"))
+
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat the question
 
 
@@ -32,8 +40,8 @@ def parse(sql: str) -> exp.Query:
         raise Refused("there is no question", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
     if len(sql) > LONGEST:
         raise Refused(f"the question is longer than {LONGEST:,} characters", "Ask a shorter one")
-    if "\0" in sql or any("\ud800" <= letter <= "\udfff" for letter in sql):
-        raise Refused("the question holds a character that is none (NUL or half of one)", "Leave it out")
+    if _UNSHOWN.search(sql):
+        raise Refused("the question holds a character that cannot be shown", "Leave it out")
     found = _trees(sql)
     if len(found) != 1:
         raise Refused("there are several statements", "Ask one SELECT at a time")
@@ -72,6 +80,8 @@ def _require_few(words: Sequence[Token]) -> None:
     for word in words:
         depth += (word.token_type in _OPENING) - (word.token_type in _CLOSING)
         square += word.token_type is TokenType.L_BRACKET
+        if word.token_type not in _TEXTS and not word.text.isprintable():
+            raise _unprintable((word.line, max(word.col - len(word.text), 1)))
         if depth > _MOST_BRACKETS or square > _MOST_SQUARE:
             raise _too_deep()
 
@@ -82,9 +92,18 @@ def _require_flat(tree: exp.Expr) -> None:
         node, depth = waiting.pop()
         if depth > DEEPEST:
             raise _too_deep()
+        if isinstance(node, exp.Identifier) and not str(node.this).isprintable():  # a text as an alias
+            raise _unprintable(place_of(node))
+        if isinstance(node.this, str) and _UNSHOWN.search(node.this):  # written as an escape
+            raise Refused("a text holds a character that cannot be shown", "Leave it out", place_of(node))
         for child in node.iter_expressions():
             chained = isinstance(child, _CHAINS) and type(child) is type(node)
             waiting.append((child, depth + (not chained)))
+
+
+def _unprintable(place: Place | None) -> Refused:
+    """Without the name: it would be shown."""
+    return Refused("a name holds a character that is not printable", "Write it without", place)
 
 
 def _too_deep() -> Refused:

@@ -58,4 +58,4 @@ class Scope:
 
 
 def _shown(name: str) -> str:
-    return f'"{name[:60]}"'
+    return f'"{name[:60]}"'  # printable, as the parser sees to

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
-from lapwing.engines.engine import Engine, Progress
+from lapwing.engines.engine import Engine, EngineFailed, Progress
 from lapwing.errors import Unavailable
 from lapwing.noise import random_bytes
+from lapwing.query.bounded.arrivals import ARRIVALS, KnownPeople, is_by_arrival, lost, require_kept
 from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.prepared import (
     Files,
@@ -35,15 +36,19 @@ from lapwing.query.language.relation import BLOCK, RANK, UNIT
 from lapwing.query.policies.blocks import period_of
 from lapwing.query.policies.policy import Policy, Table
 
-ARRIVALS = "lapwing_arrivals"  # units and the period in which each was first seen
 _NEW = "lapwing_new"
 
 
 def prepare(
     policy: Policy, key: bytes, *,
+    known: Callable[[], KnownPeople | None] | None = None, then: Callable[[Prepared], object] | None = None,
     progress: Progress | None = None, today: date | None = None, threads: int | None = None,
 ) -> Prepared:  # fmt: skip
-    """Make a copy of the source as it is now, from the last one where that is possible."""
+    """Make a copy of the source as it is now, from the last one where that is possible.
+
+    `known` tells what a ledger knows of the data now (else: none does), and `then` registers the copy,
+    before anybody else can prepare.
+    """
     report = progress or (lambda _: None)
     folder = folder_of(policy)
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -53,8 +58,9 @@ def prepare(
         version = 1 if before is None else before.version + 1
         engine = private_tables(policy)[0].source.engine
         work = _prepare_duckdb if engine == "duckdb" else _prepare_server
+        people = None if known is None else known()
         ask = _Asked(
-            policy, key, digest, files, version, today or datetime.now(UTC).date(), threads, report
+            policy, key, digest, files, version, people, today or datetime.now(UTC).date(), threads, report
         )
         made, end = work(ask, before)
         if files_of(policy) != files:
@@ -62,6 +68,8 @@ def prepare(
         made.save()
         made.remove_others()
         end()
+        if then is not None:
+            then(made)
     report(1.0)
     return made
 
@@ -73,6 +81,7 @@ class _Asked:
     digest: str
     files: dict[str, Files]
     version: int
+    people: KnownPeople | None
     today: date
     threads: int | None
     report: Progress
@@ -80,10 +89,19 @@ class _Asked:
     def bounded(self, table: Table, opened: Opened, arrivals: str = "") -> Bounded:
         return Bounded(self.policy, table, opened.engine, self.key, opened.relations, arrivals)
 
-    @property
-    def by_arrival(self) -> bool:
-        blocks = self.policy.blocks
-        return blocks is not None and blocks.by == "unit" and not blocks.cohorts
+    def copy(self, place: str, engine: str, types: dict[str, dict[str, str]], *, whole: bool) -> Prepared:
+        follows = 0 if self.people is None else self.people.version
+        return Prepared(
+            folder_of(self.policy), self.version, self.digest, place, engine, whole,
+            is_by_arrival(self.policy), self.files, types, follows,
+        )  # fmt: skip
+
+    def known_arrivals(
+        self, engine: Engine, relation: str | None, before: Prepared | None
+    ) -> tuple[str, bool] | None:
+        """The arrivals of the last copy, all of them, and whether units were whole numbers in it."""
+        require_kept(self.policy, self.people, engine, relation, before)
+        return None if relation is None or before is None else (relation, before.has_whole_units)
 
 
 def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Callable[[], None]]:
@@ -94,21 +112,24 @@ def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
     old = before.file if before is not None and before.engine == "duckdb" and before.file.exists() else None
     news = _new_files(ask, before) if before is not None and old is not None else None
     batches = {path: form for form, paths in (news or {}).values() for path in paths}
-    opened = open_sources(
-        ask.policy, writable=folder / name, before=old, batches=batches, threads=ask.threads
-    )
+    try:
+        opened = open_sources(
+            ask.policy, writable=folder / name, before=old, batches=batches, threads=ask.threads
+        )
+    except EngineFailed:
+        if ask.people is not None and is_by_arrival(ask.policy) and old is not None and not _opens(before):
+            raise lost(ask.policy) from None
+        raise
     try:
         tables = private_tables(ask.policy)
         types = {table.name: dict(opened.engine.columns(opened.relations[table.name])) for table in tables}
         whole = ask.bounded(tables[0], opened).has_whole_units
-        made = Prepared(
-            folder, ask.version, ask.digest, name, "duckdb", whole, ask.by_arrival, ask.files, types
-        )
+        made = ask.copy(name, "duckdb", types, whole=whole)
         arrivals = ""
-        if ask.by_arrival:
+        if made.has_arrivals:
             arrivals = f"prepared.{ARRIVALS}"
             has_known = before is not None and old is not None and before.has_arrivals
-            known = (f"before.{ARRIVALS}", before.has_whole_units) if before and has_known else None
+            known = ask.known_arrivals(opened.engine, f"before.{ARRIVALS}" if has_known else None, before)
             rows = _arrivals(ask, opened, known, whole=whole)
             opened.engine.execute(f"CREATE TABLE {arrivals} AS {rows}")
         for n, table in enumerate(tables):
@@ -125,6 +146,16 @@ def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
     os.chmod(folder / name, 0o600)
     sync(folder / name)
     return made, lambda: None
+
+
+def _opens(copy: Prepared | None) -> bool:
+    """Whether it is the copy, and not the source, that cannot be opened."""
+    try:
+        if copy is not None:
+            copy.open().close()
+    except EngineFailed:
+        return False
+    return True
 
 
 def _steps(report: Progress, n: int, of: int) -> Progress:
@@ -225,20 +256,19 @@ def _prepare_server(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
 
 
 def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
-    engine, tables, folder = opened.engine, private_tables(ask.policy), folder_of(ask.policy)
+    engine, tables = opened.engine, private_tables(ask.policy)
     types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
     whole = ask.bounded(tables[0], opened).has_whole_units
     place = _schema(ask.policy, before) if engine.name == "postgres" else f"copy-{ask.version}"
-    made = Prepared(
-        folder, ask.version, ask.digest, place, engine.name, whole, ask.by_arrival, ask.files, types
-    )
+    made = ask.copy(place, engine.name, types, whole=whole)
     if engine.name == "postgres":
         engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.spelling.name(place)}")
     arrivals = ""
-    if ask.by_arrival:
-        known = None
+    if made.has_arrivals:
+        relation = None
         if before is not None and before.has_arrivals and before.engine == engine.name:
-            known = before.relations(engine, [ARRIVALS])[ARRIVALS], before.has_whole_units
+            relation = _relation(engine, before)
+        known = ask.known_arrivals(engine, relation, before)
         arrivals = _stored(
             made, engine, ARRIVALS, _arrivals(ask, opened, known, whole=whole), lambda _: None
         )
@@ -247,6 +277,13 @@ def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
         rows = bounded.ranked(bounded.codes())
         _stored(made, engine, table.name, rows, _steps(ask.report, n, len(tables)))
     return made
+
+
+def _relation(engine: Engine, before: Prepared) -> str | None:
+    try:
+        return before.relations(engine, [ARRIVALS])[ARRIVALS]
+    except EngineFailed:  # a folder that is gone
+        return None
 
 
 def _schema(policy: Policy, before: Prepared | None) -> str:

@@ -40,7 +40,8 @@ Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
 class Prepared:
     """A copy. `place` is a DuckDB file or a folder (of Spark) in ours, or a schema of the server.
 
-    `files` and `types` (of the source's columns) are by table.
+    `files` and `types` (of the source's columns) are by table. `follows` is the version that the ledger had
+    when the copy was made (0: none), and so one less than the one that it was registered as.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class Prepared:
     has_arrivals: bool
     files: Mapping[str, Files]
     types: Mapping[str, Mapping[str, str]]
+    follows: int | None = None  # None: of a copy that was made before it was noted
 
     @property
     def file(self) -> Path:
@@ -131,7 +133,7 @@ def last(policy: Policy) -> Prepared | None:
     except FileNotFoundError:
         return None
     except ValueError:
-        raise Unavailable(f"{folder / MANIFEST} is damaged. Restore it, or remove the folder") from None
+        raise Unavailable(f"{folder / MANIFEST} is damaged. Restore it from a backup") from None
     files = {
         name: tuple((path, size, time) for path, size, time in rows)
         for name, rows in found.pop("files").items()

@@ -20,7 +20,8 @@ def rule_of(policy: Policy) -> str:
     if blocks.by == "row":
         return f"rows by {blocks.column}, every {blocks.every}"
     if not blocks.cohorts:
-        return f"units by their first {blocks.every}"
+        # In other data the same people arrive at other times: only this data slices as it does.
+        return f"units by their first {blocks.every} in {policy.name}"
     rows = [table for table in policy.tables.values() if table.unit is not None and not table.unit.column]
     if not rows:
         return f"{blocks.cohorts} cohorts of units"

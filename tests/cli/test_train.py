@@ -23,7 +23,9 @@ def rides(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shel
 def test_a_run_that_waits_has_done_its_work(rides: Shell) -> None:
     done = rides.good("train", "durations.toml")
     assert "WAITING FOR DATA" in done.out
-    assert done.out.count("retry") == 2
+    lines, table = done.out.split("durations, run 1")
+    assert table.count("retry") == 2
+    assert lines.startswith("attempt 1: 1 block (2026-01), ε 0.5\nattempt 1: retry, the loss was")
     assert Path("durations.runs/run-1/card.txt").exists()
     assert not Path("durations.runs/run-1/model.json").exists()
 
@@ -53,6 +55,9 @@ def test_over_budget_is_exit_code_3_and_leaves_a_card(rides: Shell) -> None:
         ('label = "duration"', 'label = "speed"', "durations.toml:7: pipeline.label: "),
         ("SELECT distance, duration", "SELECT distance, rider, duration", "durations.toml:6: pipeline.f"),
         ("target = 6.1", "target = 61", "durations.toml:18: validator.target: "),
+        ("delta = 1e-9", "delta = 1e-2", "durations.toml:8: pipeline.delta: must be at most 4e-08"),
+        ("epsilon = [0.5", "epsilon = [1e-9", "durations.toml:23: strategy.epsilon: is so small"),
+        ("blocks = [1, 8]", "blocks = [99, 99]", "durations.toml:24: strategy.blocks: begin with 99"),
         ('stream = "rides.toml"', 'stream = "ride.toml"', "ride.toml: there is no such file"),
     ],
 )

@@ -14,7 +14,10 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lapwing.cli.show import console, heading, indented, points, table
-from lapwing.learn.pipelines.card import listed
+from lapwing.learn.growing import blocks_text
+from lapwing.learn.pipelines.calibration import calibration_lines
+from lapwing.learn.pipelines.card import listed, printable
+from lapwing.learn.pipelines.statistics import statistic_lines
 
 if TYPE_CHECKING:
     from lapwing.learn.pipelines import Event, Outcome
@@ -34,9 +37,11 @@ class Board:
         self.rows: list[tuple[str, ...]] = []
         self.now = ""
 
-    def hear(self, event: Event) -> str | None:
+    def hear(self, event: Event) -> str:
         """Take in one event; a line to print where there is no live table."""
-        used = f"{len(event.blocks)} blocks ({listed(event.blocks)}), ε {float(event.tried.epsilon):.6g}"
+        used = (
+            f"{blocks_text(len(event.blocks))} ({listed(event.blocks)}), ε {float(event.tried.epsilon):.6g}"
+        )
         if event.done is None:
             self.now = f"attempt {event.tried.attempt}: {used}"
             return self.now
@@ -61,10 +66,19 @@ class Board:
 
 @contextmanager
 def watching(*, quiet: bool) -> Iterator[Watch]:
-    """Shows progress on stderr while a terminal is there to see it."""
+    """Shows progress: a table on stderr, if that is a terminal; else a line for all that happens."""
     board = Board()
-    if quiet or not sys.stderr.isatty():
+    if quiet:
         yield lambda event: None
+        return
+    if not sys.stderr.isatty():
+
+        def say(event: Event) -> None:
+            line = board.hear(event)
+            if event.done is None or not event.done.is_replay:
+                print(printable(line), flush=True)
+
+        yield say
         return
     with Live(board.render(), console=Console(stderr=True), transient=True, auto_refresh=False) as live:
 
@@ -85,6 +99,10 @@ def show_outcome(outcome: Outcome, card: dict[str, Any], files: dict[str, Path])
         out.print(Text(f"{end.upper()}: {outcome.words}", style=_ENDS[end]))
         if outcome.end.is_verdict and all(one.is_replay for one in outcome.attempts):
             indented(out, "It was decided before: nothing was spent now. --new-run begins another run.")
+        if "statistic" in card:
+            points(out, statistic_lines(card["statistic"], card["statistic"]["error_at_most"]))
+        if "calibration" in card:
+            points(out, map(printable, calibration_lines(card["calibration"])))
         privacy = card["privacy"]
         indented(
             out,

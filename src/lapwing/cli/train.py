@@ -70,15 +70,15 @@ def _train(
     from lapwing.learn.growing import Stream  # noqa: PLC0415
     from lapwing.learn.pipelines import train as run_pipeline  # noqa: PLC0415
     from lapwing.learn.pipelines.card import card_of  # noqa: PLC0415
+    from lapwing.learn.pipelines.checks import checked  # noqa: PLC0415
     from lapwing.learn.pipelines.file import complain_about, load_pipeline  # noqa: PLC0415
     from lapwing.learn.pipelines.outputs import write_outputs  # noqa: PLC0415
-    from lapwing.query import rows  # noqa: PLC0415
 
     pipeline = load_pipeline(path)
     place = folder if folder is not None else path.with_name(f"{path.stem}.runs")
     with Stream.open(pipeline.stream, analyst=analyst, threads=threads) as stream:
         try:
-            pipeline.features(rows.question_of(stream.dataset, pipeline.sql))
+            checked(stream, pipeline)
         except BadFile:
             raise
         except BadParameter as error:
@@ -90,7 +90,7 @@ def _train(
 
 
 def _log(card: dict[str, Any], files: dict[str, Path], uri: str | None) -> dict[str, str]:
-    from lapwing.learn.pipelines.outputs import log_to_mlflow  # noqa: PLC0415
+    from lapwing.learn.pipelines.tracking import log_to_mlflow  # noqa: PLC0415
 
     return {} if uri is None else {"mlflow_run": log_to_mlflow(card, files, uri)}
 

@@ -1,4 +1,4 @@
-"""`lapwing train example`: an invented stream of rides, month by month, and two pipelines."""
+"""`lapwing train example`: an invented stream of rides, month by month, and some pipelines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from lapwing.errors import BadParameter
 
 RIDERS, FIRST, MONTHS = 6000, 1, 4
 POLICY, PIPELINES = "rides.toml", ("durations.toml", "hopeless.toml")
+OTHERS = ("late.toml", "mean.toml", "histogram.toml")  # a network, and two statistics
 TAKEN, ARRIVING = "rides", "arriving"
 # Digits of a hash of a ride's number: the same on every machine, and looking like chance.
 _CHANCE = "((hash({ride}, '{salt}') % 1000000) + 0.5) / 1000000.0"
@@ -33,7 +34,7 @@ def write_example(folder: Path) -> list[str]:
     """Write it all. Gives the names of what was written."""
     import duckdb  # noqa: PLC0415
 
-    for name in (POLICY, *PIPELINES, TAKEN, ARRIVING):
+    for name in (POLICY, *PIPELINES, *OTHERS, TAKEN, ARRIVING):
         if (folder / name).exists():
             raise BadParameter("folder", f"{folder / name} exists: nothing is written over")
     written = []
@@ -43,7 +44,7 @@ def write_example(folder: Path) -> list[str]:
             place.parent.mkdir(parents=True, exist_ok=True)
             connection.sql(_month_sql(month)).write_parquet(str(place))
             written.append(str(place.relative_to(folder)))
-    for name in (POLICY, *PIPELINES):
+    for name in (POLICY, *PIPELINES, *OTHERS):
         text = files("lapwing.cli").joinpath("data", name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
         written.append(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lapwing.plots.names import in_title
 from lapwing.plots.style import (
@@ -13,6 +13,7 @@ from lapwing.plots.style import (
     GREY,
     INK,
     ORANGE,
+    PALE,
     PURPLE,
     EndLabel,
     label_ends,
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _COLOURS = {"accept": GREEN, "reject": ORANGE, "retry": BLUE, "crashed": GREY}
+_FEW = 8  # attempts that have room below
 _LINES = (BLUE, ORANGE, GREEN, PURPLE, INK)
+Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ def attempts_picture(name: str, shown: Sequence[Shown], *, what: str, target: fl
         ended = {"accept": "was accepted", "reject": "was rejected"}.get(last, "is not accepted yet")
         figure, (axes,) = new_figure(
             f"{in_title(name)} {ended} at attempt {shown[-1].number}",
-            f"Points: what was shown about the {what} with the declared probability. Rings: estimates. "
-            "Below: blocks, and ε of each.",
+            f"Points: what was shown about the {what} with the declared probability{_also(last)}. "
+            "Rings: estimates. Below: blocks, and ε of each of them.",
             right=0.84,
         )
         _attempts(axes, shown, target)
@@ -57,6 +60,14 @@ def attempts_picture(name: str, shown: Sequence[Shown], *, what: str, target: fl
         side = "at least" if what == "accuracy" else "at most"
         label_ends(axes, [EndLabel(target, f"target:\n{side} {short(target)}", INK)])
         return figure
+
+
+def _also(last: str) -> str:
+    return " (of the rejection: what every model of its class loses at least)" if last == "reject" else ""
+
+
+def _used(one: Shown) -> str:
+    return f"{one.verdict}\n{one.blocks} block{'' if one.blocks == 1 else 's'}\nε {short(one.epsilon)}"
 
 
 def _attempts(axes: Axes, shown: Sequence[Shown], target: float) -> None:
@@ -73,78 +84,121 @@ def _attempts(axes: Axes, shown: Sequence[Shown], target: float) -> None:
         if one.estimate is not None and one.bound is not None:
             axes.plot([one.number] * 2, [one.estimate, one.bound], color=colour, linewidth=1.2)
     axes.set_xticks([one.number for one in shown])
-    axes.set_xticklabels([f"{one.verdict}\n{one.blocks} · ε {short(one.epsilon)}" for one in shown])
+    axes.set_xticklabels([_used(one) for one in shown], size=10 if len(shown) <= _FEW else 7.5)
     axes.set_xlim(0.5, shown[-1].number + 0.5)
     highest = max([target, *(one.bound or 0 for one in shown), *(one.estimate or 0 for one in shown)])
     axes.set_ylim(0, 1.08 * highest)
 
 
-def violations_picture(rates: Mapping[str, Sequence[tuple[float, float]]], *, eta: float) -> Figure:
+@dataclass(frozen=True, slots=True)
+class ShownBin:
+    """Units whose prediction lies in low … high: their mean and its interval. No mean: too few units."""
+
+    low: float
+    high: float
+    mean: float | None
+    at_least: float
+    at_most: float
+
+
+def calibration_picture(
+    name: str, bins: Sequence[ShownBin], *, predicted: str, compared: str, confidence: float
+) -> Figure:
+    """What a model says, in bins, against what is so."""
+    told = [one for one in bins if one.mean is not None]
+    off = [one for one in told if one.at_least > one.high or one.at_most < one.low]
+    found = f"is off in {len(off)} of {len(told)} bins" if off else "agrees with what is so, as far as seen"
+    with style():
+        figure, (axes,) = new_figure(
+            f"{in_title(name)} {found if told else 'met too few units to be compared with what is so'}",
+            "Squares: where the means of a calibrated model lie. Points: means from noisy counts of testing"
+            f" units, each with an interval that holds with probability {short(confidence)}.",
+            size=(7.6, 6.6),
+            right=0.95,
+        )
+        ends = bins[0].low, bins[-1].high
+        for one in bins:
+            middle = (one.low + one.high) / 2
+            axes.fill_between([one.low, one.high], one.low, one.high, color=PALE, linewidth=0)
+            if one.mean is None:
+                at = (middle, ends[0] + 0.02 * (ends[1] - ends[0]))
+                axes.annotate("too few", at, color=GREY, size=8.5, ha="center", rotation=90, va="bottom")
+                continue
+            colour = ORANGE if one in off else BLUE
+            interval = [one.at_least, one.at_most]
+            axes.plot([middle] * 2, interval, color=colour, linewidth=1.6, gid=f"interval-{one.low:g}")
+            gid = f"mean-{one.low:g}"
+            axes.plot([middle], [one.mean], "o", color=colour, markersize=7, clip_on=False, gid=gid)
+        axes.set_xlim(*ends)
+        axes.set_ylim(*ends)
+        axes.set_xlabel(predicted)
+        axes.set_ylabel(compared)
+        return figure
+
+
+def violations_picture(rates: Series, *, eta: float) -> Figure:
     """How often a model is accepted that is worse than its target: for each way to validate, (ε, rate)."""
-    with style():
-        figure, (axes,) = new_figure(
-            "Only validation that allows for its own noise keeps bad models out",
-            f"Share of accepted models that miss their target, by the ε of an attempt. η = {short(eta)}.",
-            right=0.78,
-        )
-        _curves(axes, rates, x="log")
-        axes.axhline(eta, color=GREY, linestyle="--", linewidth=1.4, gid="eta")
-        axes.set_xlabel("ε of an attempt")
-        axes.set_ylabel("accepted models that are bad")
-        ends = [EndLabel(points[-1][1], name, colour) for (name, points), colour in _named(rates)]
-        label_ends(axes, [*ends, EndLabel(eta, f"η = {short(eta)}", GREY)])
-        return figure
+    return _curves_picture(
+        "Only validation that allows for its own noise keeps bad models out",
+        f"Share of accepted models that miss their target, by the ε of an attempt. η = {short(eta)}.",
+        rates,
+        x=_Axis("ε of an attempt", "log"),
+        y=_Axis("accepted models that are bad"),
+        right=0.78,
+        eta=eta,
+    )
 
 
-def needed_picture(needed: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+def needed_picture(needed: Series) -> Figure:
     """Data needed until a model is accepted: for each target, (ε, rows)."""
-    with style():
-        figure, (axes,) = new_figure(
-            "A tighter target or a smaller ε needs more data before a model can be accepted",
-            "Rows of the first accepted attempt (mean over runs), against the ε of an attempt.",
-            right=0.8,
-        )
-        _curves(axes, needed, x="log", y="log")
-        axes.set_xlabel("ε of an attempt")
-        axes.set_ylabel("rows needed")
-        label_ends(
-            axes, [EndLabel(points[-1][1], name, colour) for (name, points), colour in _named(needed)]
-        )
-        return figure
+    return _curves_picture(
+        "A tighter target or a smaller ε needs more data before a model can be accepted",
+        "Rows of the first accepted attempt (mean over runs), against the ε of an attempt.",
+        needed,
+        x=_Axis("ε of an attempt", "log"),
+        y=_Axis("rows needed", "log"),
+        right=0.8,
+    )
 
 
-def release_picture(times: Mapping[str, Sequence[tuple[float, float]]]) -> Figure:
+def release_picture(times: Series) -> Figure:
     """Mean time until a pipeline releases its model, against how many arrive: for each way to account."""
+    return _curves_picture(
+        "Counting loss per block, and sparing it, releases models soonest under load",
+        "Mean time from a pipeline's arrival to its release, in hours (simulated; one block an hour).",
+        times,
+        x=_Axis("pipelines that arrive each hour"),
+        y=_Axis("hours to release", "log"),
+        right=0.76,
+    )
+
+
+class _Axis(NamedTuple):
+    label: str
+    scale: str = "linear"
+
+
+def _curves_picture(
+    title: str, note: str, series: Series, *, x: _Axis, y: _Axis, right: float, eta: float | None = None
+) -> Figure:
     with style():
-        figure, (axes,) = new_figure(
-            "Counting loss per block, and sparing it, releases models soonest under load",
-            "Mean time from a pipeline's arrival to its release, in hours (simulated; one block an hour).",
-            right=0.76,
-        )
-        _curves(axes, times, y="log")
-        axes.set_xlabel("pipelines that arrive each hour")
-        axes.set_ylabel("hours to release")
-        label_ends(
-            axes, [EndLabel(points[-1][1], name, colour) for (name, points), colour in _named(times)]
-        )
+        figure, (axes,) = new_figure(title, note, right=right)
+        labels = []
+        for (name, points), colour in zip(series.items(), _LINES, strict=False):
+            axes.plot(*zip(*points, strict=True), color=colour, marker="o", gid=name)
+            labels.append(EndLabel(points[-1][1], name, colour))
+        if eta is not None:
+            axes.axhline(eta, color=GREY, linestyle="--", linewidth=1.4, gid="eta")
+            labels.append(EndLabel(eta, f"η = {short(eta)}", GREY))
+        _frame(axes, series, x, y)
+        label_ends(axes, labels)
         return figure
 
 
-def _named(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-) -> list[tuple[tuple[str, Sequence[tuple[float, float]]], str]]:
-    return list(zip(series.items(), _LINES, strict=False))
-
-
-def _curves(
-    axes: Axes, series: Mapping[str, Sequence[tuple[float, float]]], *, x: str = "linear", y: str = "linear"
-) -> None:
+def _frame(axes: Axes, series: Series, x: _Axis, y: _Axis) -> None:
     from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 (an extra)
 
-    axes.set_xscale(x)
-    axes.set_yscale(y)
-    for (name, points), colour in _named(series):
-        axes.plot([at for at, _ in points], [to for _, to in points], color=colour, marker="o", gid=name)
+    axes.set(xlabel=x.label, ylabel=y.label, xscale=x.scale, yscale=y.scale)
     axes.set_xticks(sorted({at for points in series.values() for at, _ in points}))
     axes.xaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from lapwing.cli.train_example import ARRIVING, POLICY, TAKEN, write_example
 from lapwing.learn.growing import Stream
+
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before a test imports it: it would report that it was
 
 
 @pytest.fixture(scope="session")

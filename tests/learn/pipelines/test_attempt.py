@@ -14,11 +14,11 @@ import pytest
 from lapwing.errors import BadParameter, WorkEnded
 from lapwing.gate import Gate, State
 from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import Pipeline, Try, attempt
+from lapwing.learn.pipelines import Pipeline, Try, work
 from lapwing.learn.pipelines.attempt import Attempts, key_of
 from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.parts import Inside, TrainerPart, fitted
-from lapwing.learn.trainers.trainer import Trainer
+from lapwing.learn.pipelines.parts import Learner, TrainerPart, fitted
+from lapwing.learn.pipelines.purses import Inside
 from lapwing.learn.validators import Verdict
 from lapwing.privacy import Pure, Worst
 from lapwing.query import rows
@@ -39,8 +39,10 @@ def attempts(stream: Stream, pipeline: Pipeline, **other: Any) -> Attempts:
         pipeline,
         question,
         pipeline.features(question),
+        rows.meaning(stream.dataset, question),
         run=1,
-        series=1,
+        start=1,
+        order=stream.blocks(),
     )
     return replace(made, **other)
 
@@ -58,7 +60,7 @@ def test_a_block_pays_the_worse_of_training_and_validation_once(stream: Stream, 
     assert loss.pair is not None
     assert loss.pair[0] == 1
     assert loss.pair[1] <= pipeline.delta
-    done = made.make(ONE, ["2026-01"])
+    done = made.make(ONE)
     assert done.receipt.record["loss"]["loss"] == "Worst"
     left = {one.label: one.left for one in stream.status().blocks}
     assert left["2026-01"] == 7
@@ -70,7 +72,7 @@ def test_who_trains_does_not_test(
 ) -> None:
     halves: list[Any] = []
 
-    def trained(trainer: Trainer, features: Any, half: Any) -> Trainer:
+    def trained(trainer: Learner, features: Any, half: Any) -> Learner:
         halves.append(half)
         return fitted(trainer, features, half)
 
@@ -79,9 +81,9 @@ def test_who_trains_does_not_test(
         return judged(self, model, features, half)
 
     judged = type(pipeline.validator).values
-    monkeypatch.setattr(attempt, "fitted", trained)
+    monkeypatch.setattr(work, "fitted", trained)
     monkeypatch.setattr(type(pipeline.validator), "values", tested)
-    attempts(stream, pipeline).make(ONE, ["2026-01"])
+    attempts(stream, pipeline).make(ONE)
     trains, tests = (set(np.asarray(half.ids)[half.people].tolist()) for half in halves)
     assert not trains & tests
     assert len(trains) + len(tests) == 6000
@@ -100,17 +102,17 @@ def test_the_same_people_test_in_every_attempt_and_month(
 
     monkeypatch.setattr(type(pipeline.validator), "values", tested)
     made = attempts(full, pipeline)
-    made.make(ONE, ["2026-01"])
-    made.make(Try(2, 2, Fraction(1, 2)), ["2026-02", "2026-03"])
+    made.make(ONE)
+    made.make(Try(2, 2, Fraction(1, 2)))
     assert tests[0] == tests[1]
 
 
 def test_what_was_not_accepted_is_not_kept(stream: Stream, pipeline: Pipeline) -> None:
     made = attempts(stream, pipeline)
-    done = made.make(Try(1, 1, Fraction(1, 2)), ["2026-01"])
+    done = made.make(Try(1, 1, Fraction(1, 2)))
     assert done.verdict is Verdict.RETRY
     assert done.model is None
-    found = made.gate.find(key_of("durations", 1, 1))
+    found = made.gate.find(key_of("rides", "durations", 1, 1))
     assert found is not None
     assert json.loads(found.answer)["model"] is None
     assert b"weights" not in found.answer
@@ -118,9 +120,9 @@ def test_what_was_not_accepted_is_not_kept(stream: Stream, pipeline: Pipeline) -
 
 def test_the_same_attempt_again_is_the_stored_one(stream: Stream, pipeline: Pipeline) -> None:
     made = attempts(stream, pipeline)
-    first = made.make(ONE, ["2026-01"])
+    first = made.make(ONE)
     left = stream.status().blocks[0].left
-    again = made.earlier(ONE, ["2026-01"])
+    again = made.earlier(ONE)
     assert again is not None
     assert replace(again, is_replay=False) == first
     assert stream.status().blocks[0].left == left
@@ -133,25 +135,21 @@ def test_an_attempt_that_fails_stays_charged_and_counts(
         raise ValueError("something private")
 
     made = attempts(stream, pipeline)
-    monkeypatch.setattr(attempt, "fitted", breaks)
+    monkeypatch.setattr(work, "fitted", breaks)
     with pytest.raises(WorkEnded) as caught:
-        made.make(ONE, ["2026-01"])
+        made.make(ONE)
     assert "private" not in str(caught.value)
-    found = made.gate.find(key_of("durations", 1, 1))
+    found = made.gate.find(key_of("rides", "durations", 1, 1))
     assert found is not None
     assert found.state is State.ENDED
-    done = made.earlier(ONE, ["2026-01"])
+    done = made.earlier(ONE)
     assert done is not None
     assert (done.verdict, done.judged, done.model) == (Verdict.RETRY, None, None)
     assert stream.status().blocks[0].left == 7
 
 
-def test_later_runs_without_a_verdict_have_a_smaller_share_of_eta(
-    stream: Stream, pipeline: Pipeline
-) -> None:
-    shares = [
-        attempts(stream, pipeline, series=series)._work(ONE).validator.eta for series in range(1, 100)
-    ]
+def test_later_runs_have_a_smaller_share_of_eta(stream: Stream, pipeline: Pipeline) -> None:
+    shares = [attempts(stream, pipeline, run=run)._work(ONE).validator.eta for run in range(1, 100)]
     assert shares[0] == pipeline.validator.eta / 2
     assert sum(shares) < pipeline.validator.eta
 

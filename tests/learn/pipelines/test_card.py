@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from lapwing.learn.pipelines.attempt import Attempted
 from lapwing.learn.pipelines.card import card_of, card_text, listed, worst_block
 from lapwing.learn.pipelines.file import load_pipeline
 from lapwing.learn.pipelines.model import load_model, model_text
-from lapwing.learn.pipelines.outputs import log_to_mlflow, write_outputs
+from lapwing.learn.pipelines.outputs import shown, write_outputs
+from lapwing.learn.pipelines.tracking import log_to_mlflow
 from lapwing.ledger import Receipt
 
 
@@ -46,7 +48,14 @@ def test_a_card_says_what_was_shown_and_what_was_not(full: Stream, folder: Path)
     assert last["bound"] <= card["validated"]["target"]
     assert last["holds_with_probability"] > 1 - 0.05
     text = card_text(card)
-    for part in ("ACCEPTED", "in several of them", "counts as that", "drawn anew", "ε 8", "2026-04"):
+    for part in (
+        "ACCEPTED",
+        "Nothing is promised from k = ",
+        "counts as that",
+        "drawn anew",
+        "ε 8",
+        "2026-04",
+    ):
         assert part in text
 
 
@@ -57,6 +66,9 @@ def test_a_rejected_model_has_no_file_and_its_card_says_what_was_rejected(
     files = write_outputs(outcome, full.policy, folder / "runs")
     assert "model" not in files
     assert not list(folder.glob("runs/run-*/model.json"))
+    last = shown(outcome)[-1]
+    assert last.bound is not None
+    assert last.bound > 1  # what decided is drawn
     assert "lines with weights within" in files["card_text"].read_text()
     with pytest.raises(BadParameter, match="not accepted"):
         model_text(outcome)
@@ -75,7 +87,7 @@ def test_where_each_person_has_one_block_the_card_says_that_this_is_all(folder: 
     assert outcome.attempts[-1].blocks == ("0", "1", "2", "3")
     assert card["data"]["unit"] == "one person, with all rows"
     assert "Each person is in one block for ever" in card_text(card)
-    assert "several of them" not in card_text(card)
+    assert "Nothing is promised" not in card_text(card)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '{"form": "lapwing model 1"}', '{"form": "other"}'])
@@ -84,6 +96,65 @@ def test_what_is_no_model_is_said(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(BadParameter, match="model"):
         load_model(path)
+
+
+@pytest.fixture
+def line(full: Stream, folder: Path) -> dict[str, Any]:
+    """A model file, as plain values."""
+    outcome = train(full, load_pipeline(folder / "durations.toml"), folder / "runs")
+    found: dict[str, Any] = json.loads(model_text(outcome))
+    return found
+
+
+def with_kind(file: dict[str, Any], kind: list[Any]) -> dict[str, Any]:
+    [column] = file["features"]["columns"]
+    return {**file, "features": {**file["features"], "columns": [{**column, "kind": kind}]}}
+
+
+def test_a_model_file_that_was_meddled_with_is_refused_soon(line: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(line))
+    assert len(load_model(path).predict({"distance": [1, None]})) == 2
+    others: dict[str, list[Any]] = {
+        "epsilon": ["1e20000000", "1/0", "abc", "-1", None, [], "9" * 5000],
+        "model": [None, [], {}, "x", {"weights": [[10**400]]}],
+        "settings": [[[]], {"radius": []}, {"steps": 3}, 7],
+        "features": [None, [], {}, {**line["features"], "label": 7}],
+        "form": ["lapwing model 2"],
+        "trainer": ["mean", 7],
+    }
+    wrong = [
+        *({**line, name: value} for name, values in others.items() for value in values),
+        with_kind(line, ["number", "1e20000000", 0, 1]),
+        with_kind(line, ["number", "0", 0, 1]),
+        with_kind(line, ["number", "1/0", 0, 1]),
+        with_kind(line, ["number", "1/10", -(10**400), 10**400]),
+        with_kind(line, ["number", "1/10", 5, 1]),
+        with_kind(line, ["period", 0, 1, 2]),
+        with_kind(line, ["choice"]),
+        with_kind(line, ["zzz"]),
+    ]
+    for one in wrong:
+        path.write_text(json.dumps(one))
+        with pytest.raises(BadParameter, match="model"):
+            load_model(path)
+    path.write_text("[" * 200_000)
+    with pytest.raises(BadParameter, match="no model file"):
+        load_model(path)
+
+
+def test_texts_are_no_numbers_to_predict_from(line: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(json.dumps(line))
+    model = load_model(path)
+    texts: list[Any] = ["10", True, {}, date(2026, 1, 1)]
+    for value in texts:
+        with pytest.raises(BadParameter, match="of 'distance' must be numbers"):
+            model.predict({"distance": [value]})
+    for column in (5, "10", None):
+        with pytest.raises(BadParameter, match="one column for each"):
+            model.predict({"distance": column})  # type: ignore[dict-item]
+    assert len(model.predict({"distance": [float("nan"), float("inf"), Fraction(1, 3)]})) == 3
 
 
 def attempt(blocks: tuple[str, ...], epsilon: int) -> Attempted:

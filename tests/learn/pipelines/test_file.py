@@ -132,3 +132,36 @@ def test_the_digest_is_of_all_that_is_said(pipeline: Pipeline) -> None:
     ]
     assert len({one.digest for one in (pipeline, *others)}) == 7
     assert replace(pipeline, stream=Path("/elsewhere")).digest == pipeline.digest
+
+
+def test_the_digest_of_a_file_stays_what_it_was(pipeline: Pipeline, folder: Path) -> None:
+    """Else runs that wait for data could not go on after an upgrade."""
+    assert pipeline.digest == "d08f167821c3fa0ee2bfa830851fce3763fcfce4576dc069d9ff496aa5e2dcd1"
+    assert (
+        load_pipeline(folder / "late.toml").digest
+        == "a304d868fe0d013d22e56f70744d7f7341d2e2cc2ca8b7cdabe7fed6479087af"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        ("logistic regression", "steps = 100000000"),
+        ("additive trees", "passes = 100000000"),
+        ("additive trees", "passes = 2.5"),
+        ("additive trees", "bins = 1"),
+        ("naive Bayes", "bins = 1"),
+        ("naive Bayes", "bins = 1001"),
+        ("network", "steps = 100000000"),
+    ],
+)
+def test_settings_that_would_take_for_ever_or_fail_later_have_lines(
+    folder: Path, kind: str, setting: str
+) -> None:
+    path = edited(folder)
+    path.write_text(path.read_text().replace('"linear regression"', f'"{kind}"\n{setting}'))
+    name = setting.partition(" ")[0]
+    [found] = [one for one in mistakes(path) if f"trainer.{name}: " in one]
+    line = int(found.split(": ")[0].rsplit(":", 1)[1])
+    assert path.read_text().splitlines()[line - 1] == setting
+    assert "whole number" in found or "at most" in found

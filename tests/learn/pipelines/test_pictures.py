@@ -9,7 +9,9 @@ import pytest
 
 from lapwing.plots.learn import (
     Shown,
+    ShownBin,
     attempts_picture,
+    calibration_picture,
     needed_picture,
     release_picture,
     violations_picture,
@@ -52,6 +54,16 @@ def test_the_title_says_how_it_stands(last: str, words: str) -> None:
     assert words in str(attempts_picture("a", shown, what="accuracy", target=0.8).get_label())
 
 
+def test_a_rejection_shows_the_bound_that_decided() -> None:
+    figure = attempts_picture("a", [Shown(1, 3.0, 1.6, "reject", 1, 0.5)], what="error", target=1.0)
+    found = drawn(figure)
+    assert (found["bound-1"][1], found["estimate-1"][1]) == ([1.6], [3.0])
+    [label] = figure.axes[0].get_xticklabels()
+    assert label.get_text() == "reject\n1 block\nε 0.5"
+    said = " ".join(text.get_text().replace("\n", " ") for text in figure.texts)
+    assert "what every model of its class loses at least" in said
+
+
 @pytest.mark.parametrize("picture", [needed_picture, release_picture])
 def test_series_are_drawn_as_they_are(picture: Any) -> None:
     found = drawn(picture(SERIES))
@@ -63,3 +75,35 @@ def test_eta_stands_beside_violations() -> None:
     found = drawn(violations_picture({"ours": [(0.1, 0.0), (1.0, 0.01)]}, eta=0.05))
     assert found["eta"][1] == [0.05, 0.05]
     assert found["ours"][1] == [0.0, 0.01]
+
+
+BINS = [
+    ShownBin(0, 0.5, 0.3, 0.2, 0.4),
+    ShownBin(0.5, 1, 0.2, 0.1, 0.3),
+]
+AXES: dict[str, Any] = {"predicted": "predicted probability", "compared": "how often", "confidence": 0.95}
+
+
+@pytest.mark.parametrize("suffix", ["svg", "png"])
+def test_means_stand_over_the_middle_of_their_bins_with_intervals(tmp_path: Path, suffix: str) -> None:
+    figure = calibration_picture("late", BINS, **AXES)
+    found = drawn(figure)
+    assert found["mean-0"] == ([0.25], [0.3])
+    assert found["interval-0.5"] == ([0.75, 0.75], [0.1, 0.3])
+    assert "each with an interval that holds with probability 0.95" in " ".join(
+        text.get_text().replace("\n", " ") for text in figure.texts
+    )
+    save(figure, tmp_path / f"a.{suffix}")
+    assert (tmp_path / f"a.{suffix}").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("bins", "words"),
+    [
+        (BINS, "late is off in 1 of 2 bins"),
+        (BINS[:1], "late agrees with what is so, as far as seen"),
+        ([ShownBin(0, 1, None, 0, 1)], "late met too few units to be compared with what is so"),
+    ],
+)
+def test_the_title_says_whether_it_is_calibrated(bins: list[ShownBin], words: str) -> None:
+    assert str(calibration_picture("late", bins, **AXES).get_label()) == words

@@ -26,15 +26,13 @@ from lapwing.learn.pipelines import (
     Strategy,
     TrainerPart,
     ValidatorPart,
-    attempt,
     running,
     train,
+    work,
 )
 from lapwing.learn.pipelines.file import load_pipeline
 from lapwing.learn.pipelines.model import load_model
-from lapwing.learn.pipelines.notes import NOTE, RunNote
 from lapwing.learn.pipelines.outputs import write_outputs
-from lapwing.learn.pipelines.running import folder_of
 
 POINTS = ("try", "planned", "charged", "ran", "stored", "done")
 
@@ -89,7 +87,7 @@ def test_a_run_that_is_decided_is_shown_again_at_no_cost(
     assert again.attempts[-1].model == first.attempts[-1].model
     assert left(full) == before
     other = train(full, pipeline, folder / "runs", new_run=True)
-    assert (other.run, other.series) == (2, 1)
+    assert other.run == 2
     assert left(full) != before
 
 
@@ -110,7 +108,7 @@ def test_a_schedule_ends_and_the_next_run_counts_on(
     first = train(stream, one, folder / "runs")
     assert (first.end, len(first.attempts)) == (End.NOT_ACCEPTED, 2)
     second = train(stream, one, folder / "runs", new_run=True)
-    assert (second.run, second.series) == (2, 2)
+    assert second.run == 2
 
 
 def test_what_others_spend_stops_a_run_and_chooses_no_other_blocks(
@@ -166,51 +164,14 @@ def test_a_changed_file_does_not_go_on_with_a_run(stream: Stream, pipeline: Pipe
         train(stream, changed, folder / "runs")
 
 
-def test_somebody_else_does_not_go_on_with_a_run(stream: Stream, pipeline: Pipeline, folder: Path) -> None:
-    """Under another name its attempts would not be found, and be charged again."""
-    train(stream, pipeline, folder / "runs")
+def test_somebody_else_does_not_write_over_a_run(stream: Stream, pipeline: Pipeline, folder: Path) -> None:
+    """Under another name its attempts are not found, and would be charged again."""
+    write_outputs(train(stream, pipeline, folder / "runs"), stream.policy, folder / "runs")
     before = left(stream)
     with Stream.open(folder / POLICY, analyst="other") as other:
-        with pytest.raises(BadParameter, match="begun by trainer"):
+        with pytest.raises(BadParameter, match="holds a run of another"):
             train(other, pipeline, folder / "runs")
         assert left(other) == before
-
-
-def test_a_run_whose_note_is_gone_does_not_begin_anew_by_itself(
-    stream: Stream, pipeline: Pipeline, folder: Path
-) -> None:
-    train(stream, pipeline, folder / "runs")
-    (folder_of(folder / "runs", 1) / NOTE).unlink()
-    before = left(stream)
-    with pytest.raises(BadParameter, match="its note is not in"):
-        train(stream, pipeline, folder / "runs")
-    with pytest.raises(BadParameter, match="its note is not in"):
-        train(stream, pipeline, folder / "elsewhere")
-    assert left(stream) == before
-
-
-def test_a_note_is_on_disk_before_anything_is_charged(
-    stream: Stream, pipeline: Pipeline, folder: Path
-) -> None:
-    class Stop(Exception):
-        """Before the first charge."""
-
-    def stop(point: Point) -> None:
-        raise Stop
-
-    with pytest.raises(Stop):
-        train(stream, pipeline, folder / "runs", at=stop)
-    note = RunNote.read(folder_of(folder / "runs", 1))
-    assert note is not None
-    assert (note.start, note.order) == (1, ("2026-01",))
-    assert left(stream)["2026-01"] == 8
-
-
-@pytest.mark.parametrize("text", ["{}", "[]", "{", '{"form": "lapwing run 1", "run": 1}'])
-def test_a_spoiled_note_is_said(tmp_path: Path, text: str) -> None:
-    (tmp_path / NOTE).write_text(text)
-    with pytest.raises(BadParameter, match="cannot be read"):
-        RunNote.read(tmp_path)
 
 
 def test_an_attempt_under_way_elsewhere_is_left_alone(
@@ -236,7 +197,7 @@ def test_an_attempt_that_fails_ends_the_command_and_the_next_goes_on(
         raise ValueError("something private")
 
     with monkeypatch.context() as broken:
-        broken.setattr(attempt, "fitted", breaks)
+        broken.setattr(work, "fitted", breaks)
         failed = train(stream, pipeline, folder / "runs")
     assert (failed.end, len(failed.attempts)) == (End.FAILED, 1)
     assert "private" not in failed.words
@@ -309,11 +270,11 @@ def test_blocks_without_rows_are_no_reason_to_fail(
     assert all(one.judged is not None for one in outcome.attempts)
 
 
-def killed(folder: Path, *points: tuple[str, int]) -> dict[str, Any]:
+def killed(folder: Path, name: str, *points: tuple[str, int]) -> dict[str, Any]:
     script = str(Path(__file__).with_name("killed_training.py"))
     given = [str(part) for point in points for part in point]
     done = subprocess.run(
-        [sys.executable, "-W", "error", script, str(folder), *given],
+        [sys.executable, "-W", "error", script, str(folder), name, *given],
         capture_output=True,
         text=True,
         check=False,
@@ -342,15 +303,17 @@ def check_killed(found: dict[str, Any]) -> None:
         assert (went_on["spent"], went_on["receipts"], went_on["end"]) == (1.75, 3, "not accepted"), name
         assert one["again"]["spent"] == 1.75, name
         assert all(replay for _, replay in one["again"]["attempts"]), name
-        assert "model.json" not in went_on["files"], name
+        assert not {"model.json", "statistic.json"} & set(went_on["files"]), name
         assert not [file for file in went_on["files"] if file.endswith(".new")], name
 
 
 def test_kill_9_after_a_charge_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    check_killed(killed(tmp_path, ("charged", 2)))
+    check_killed(killed(tmp_path, "durations", ("charged", 2)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attempt", [1, 2, 3])
-def test_kill_9_at_each_step_loses_and_repeats_nothing(tmp_path: Path, attempt: int) -> None:
-    check_killed(killed(tmp_path, *((point, attempt) for point in POINTS)))
+@pytest.mark.parametrize("name", ["durations", "late", "mean", "histogram"])
+def test_kill_9_at_each_step_loses_and_repeats_nothing(tmp_path: Path, name: str, attempt: int) -> None:
+    """A line, a network with calibration, and two statistics."""
+    check_killed(killed(tmp_path, name, *((point, attempt) for point in POINTS)))

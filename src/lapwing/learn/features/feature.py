@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -105,10 +106,44 @@ class Feature:
         return self.kind.step if isinstance(self.kind, Number) else Fraction(1)
 
     def coded(self, values: Any) -> Coded:
-        """Plain values (as people read them) as codes; what is none of them is missing."""
+        """Plain values (as people read them) as codes. What is none of the declared values is missing.
+
+        Raises `BadParameter` where a value is of another type than the column's: it is not missing.
+        """
+        if any(not fits(self.kind, value) for value in values):
+            raise BadParameter(
+                "values", f"of {self.name[:60]!r} must be {_MEANT[type(self.kind)]}, or None"
+            )
         found = [code_of(self.kind, value) for value in values]
         known = np.array([code is not None for code in found], dtype=np.bool_)
         return Coded(np.array([code or 0 for code in found], dtype=np.int64), known)
+
+
+_MEANT: dict[type, str] = {
+    Number: "numbers (texts are not)",
+    Truth: "True or False",
+    Moment: "dates or times",
+    Period: "dates or times",
+    Choice: "of the type of its declared values",
+}
+
+
+def fits(kind: Kind, value: Any) -> bool:
+    """Whether a plain value is of the type of a kind; None fits everywhere."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    match kind:
+        case _ if value is None:
+            return True
+        case Choice(values):
+            types = {type(one) for one in values}
+            return type(value) in types or (isinstance(value, float) and math.isnan(value))
+        case Number():
+            return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
+        case Truth():
+            return isinstance(value, bool) or (isinstance(value, float) and math.isnan(value))
+        case _:
+            return isinstance(value, date) or (isinstance(value, float) and math.isnan(value))
 
 
 def ends_of(name: str, kind: Kind) -> tuple[int, int]:

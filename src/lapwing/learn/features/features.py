@@ -18,18 +18,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
+from lapwing.exact import exact
 from lapwing.learn.features.feature import Feature, Floats, code_of, ends_of
 from lapwing.learn.trainers.columns import Column
 from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Truth
 from lapwing.query.rows import Coded, RowQuestion, Rows
 
 _FORM = "lapwing features 1"
+_FARTHEST = 1 << 53
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
     """Columns to learn from, in order, and the one to be learned (none: `label` is "").
 
+    There is at least one of either: a statistic is of its label alone.
     With `bias`, the matrix has one more feature that is always 1.
     """
 
@@ -40,7 +43,7 @@ class Features:
 
     def __post_init__(self) -> None:
         names = [column.name for column in self.columns]
-        if not names or len(set(names)) < len(names):
+        if (not names and not self.label) or len(set(names)) < len(names):
             raise BadParameter("features", "must be one or more different columns")
         if self.label in names or bool(self.label) is (self.label_kind is None):
             raise BadParameter("label", "must be a column of its own, with its kind")
@@ -179,9 +182,13 @@ class Features:
         if self.label and self.label in values:
             assert self.label_kind is not None
             kinds[self.label] = Feature(self.label, self.label_kind)
-        absent = [name for name in kinds if name not in values]
-        if absent or len({len(values[name]) for name in kinds}) > 1:
-            raise BadParameter("values", "must be one column for each feature, all of one length")
+        wrong = BadParameter("values", "must be one column for each feature (a list), all of one length")
+        if not isinstance(values, Mapping) or any(name not in values for name in kinds):
+            raise wrong
+        if any(isinstance(values[name], str) or not hasattr(values[name], "__len__") for name in kinds):
+            raise wrong
+        if len({len(values[name]) for name in kinds}) > 1:
+            raise wrong
         columns: dict[str, Coded] = {name: column.coded(values[name]) for name, column in kinds.items()}
         count = len(next(iter(columns.values())).codes)
         numbers = np.arange(count, dtype=np.int64)
@@ -219,7 +226,7 @@ class Features:
             )
             label, kind = found["label"] or ("", None)
             return cls(columns, label, None if kind is None else _kind_of(kind), found["bias"])
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError):
             raise BadParameter("features", "cannot be read") from None
 
     def __str__(self) -> str:
@@ -258,8 +265,32 @@ def _kind_to(kind: Kind) -> list[Any]:
 def _kind_of(found: Sequence[Any]) -> Kind:
     word, *rest = found
     if word == "number":
-        return Number(Fraction(rest[0]), *map(int, rest[1:]))
+        step = exact(rest[0], "step")
+        if step <= 0:
+            raise BadParameter("step", "must be above 0")
+        return Number(step, *_ends(rest[1:]))
     if word == "choice":
+        if not rest or len(set(rest)) < len(rest) or any(not isinstance(one, str | int) for one in rest):
+            raise BadParameter("values", "must be one or more different ones")
         return Choice(tuple(rest))
-    made: dict[str, type[Moment | Period | Truth]] = {"moment": Moment, "period": Period, "truth": Truth}
-    return made[word](*map(int, rest))
+    if word == "truth":
+        return Truth()
+    made: dict[str, type[Moment | Period]] = {"moment": Moment, "period": Period}
+    size, *others = _wholes(rest)
+    if size < 1:
+        raise BadParameter("step", "must be above 0")
+    return made[word](size, *_ends(others[:2]), *others[2:])
+
+
+def _ends(found: Sequence[Any]) -> tuple[int, int]:
+    first, last = _wholes(found)
+    if first > last:
+        raise BadParameter("bounds", "must not begin above where they end")
+    return first, last
+
+
+def _wholes(found: Sequence[Any]) -> list[int]:
+    """Whole numbers that arrays can hold."""
+    if any(not isinstance(one, int) or isinstance(one, bool) or abs(one) > _FARTHEST for one in found):
+        raise BadParameter("bounds", "must be whole numbers below 2^53")
+    return list(found)

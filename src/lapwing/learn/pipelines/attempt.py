@@ -7,33 +7,46 @@ Because  a keyed hash of the unit alone decides in which half it is, for ever. W
 Test     tests/learn/pipelines/test_attempt.py
 
 A model that is not accepted is not kept: what is stored under the charge are the verdict and, if it is
-accepted, the model.
+accepted, the model with what its numbers mean.
+
+Claim    an attempt that was charged is never taken for one of another pipeline, policy, stream or block.
+Because  all of these stand in its receipt, and are compared whenever it is looked at again.
+Test     tests/learn/pipelines/test_facts.py
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from lapwing.errors import InProgress
+from lapwing.errors import BadParameter, InProgress
 from lapwing.gate import Earlier, Gate, State
 from lapwing.learn.features import Features
 from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines.parts import Inside, fitted
 from lapwing.learn.pipelines.pipeline import Pipeline
-from lapwing.learn.pipelines.schedule import Try
+from lapwing.learn.pipelines.schedule import Try, window
+from lapwing.learn.pipelines.work import FORM, Work, work_of
 from lapwing.learn.purse import LedgerPurse
-from lapwing.learn.validators import Judged, Released, Validator, Verdict, split_of
+from lapwing.learn.validators import Judged, Verdict
 from lapwing.ledger import Receipt
-from lapwing.privacy import Loss, Relation, Worst
+from lapwing.privacy import Loss, Relation
 from lapwing.query import custody, rows
-from lapwing.query.rows import RowQuestion, Rows
+from lapwing.query.rows import RowQuestion
 
 MECHANISM = "pipeline attempt"
-_FORM = "lapwing attempt 1"
+_BACK = "Change it back, or begin a new run"
+# Facts in a receipt, and what to say where they are not those of today.
+_ELSE = {
+    "form": ("run", "{run} was made by another version of Lapwing, and cannot be read. Begin a new run"),
+    "file": ("pipeline", f"was changed since run {{run}} began. {_BACK}"),
+    "rows": ("policy", f"(or a public table) was changed since run {{run}} began: rows differ. {_BACK}"),
+    "features": ("policy", f"was changed since run {{run}} began: features mean other things. {_BACK}"),
+}
+_OTHER_BLOCKS = "blocks", "that have come in are not those that run {run} was charged to. Begin a new run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +58,11 @@ class Attempted:
     epsilon: Fraction
     delta: Fraction
     judged: Judged | None
-    model: bytes | None
+    model: bytes | None  # or an accepted statistic
     receipt: Receipt
     is_replay: bool
+    calibration: bytes | None = None
+    features: Mapping[str, Any] | None = None  # of an accepted model: what its numbers mean
 
     @property
     def verdict(self) -> Verdict:
@@ -55,148 +70,113 @@ class Attempted:
         return Verdict.RETRY if self.judged is None else self.judged.verdict
 
 
-def key_of(name: str, run: int, attempt: int) -> str:
-    """Under which an attempt is charged once."""
-    return f"pipeline {name}: run {run}, attempt {attempt}"
+def key_of(data: str, name: str, run: int, attempt: int) -> str:
+    """Under which an attempt on a data set is charged once."""
+    return f"pipeline {name}: run {run}, attempt {attempt}, on {_digest(data)[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempts:
-    """The attempts of one run. `series` is the number of runs since the last verdict, this one included."""
+    """The attempts of one run. `order` are the blocks that the features reach, as they came in; `start` of
+    them were there when the run began."""
 
     gate: Gate
     stream: Stream
     pipeline: Pipeline
     question: RowQuestion
     features: Features
+    meaning: str  # of the question: a digest
     run: int
-    series: int
+    start: int
+    order: Sequence[str]
 
-    def earlier(self, tried: Try, blocks: Sequence[str]) -> Attempted | None:
+    def blocks(self, tried: Try) -> list[str] | None:
+        """The blocks of an attempt; None where too few have come in."""
+        return window(self.order, self.start, tried.blocks)
+
+    def earlier(self, tried: Try) -> Attempted | None:
         """What is known of an attempt that was charged before. It costs nothing."""
-        found = self.gate.find(key_of(self.pipeline.name, self.run, tried.attempt))
+        found = self.gate.find(key_of(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt))
         if found is None:
             return None
         if found.state is State.OPEN:
             raise InProgress
-        return attempted(found, blocks, is_replay=True)
+        return self._known(found, tried, is_replay=True)
 
-    def make(self, tried: Try, blocks: Sequence[str]) -> Attempted:
-        """Charge, train, validate, store. Raises `OverBudget`, or `WorkEnded` if it failed."""
-        dataset, pipeline = self.stream.dataset, self.pipeline
-        version = rows.version_of(dataset)
-        work = self._work(tried)
-        request = {
-            "pipeline": pipeline.digest,
-            "rows": rows.meaning(dataset, self.question),
-            "version": version,
-            "blocks": list(blocks),
+    def _known(self, found: Earlier, tried: Try, *, is_replay: bool) -> Attempted:
+        """An attempt as the ledger has it. Raises `BadParameter` if it was about something else."""
+        said, now = found.receipt.record["parameters"], self.facts(tried, self.blocks(tried) or ())
+        for name, value in now.items():
+            if said.get(name) != value:
+                wrong, why = _ELSE.get(name, _OTHER_BLOCKS)
+                raise BadParameter(wrong, why.format(run=self.run))
+        return attempted(found, self.blocks(tried) or (), is_replay=is_replay)
+
+    def facts(self, tried: Try, blocks: Sequence[str]) -> dict[str, str | int]:
+        """What an attempt is about, for its receipt: each of these decides what comes of it."""
+        return {
+            "form": FORM,
+            "data": self.stream.policy.name,
+            "file": self.pipeline.digest,
+            "rows": self.meaning,
+            "features": _digest(str(self.features)),
+            "pipeline": self.pipeline.name,
             "run": self.run,
-            "series": self.series,
             "attempt": tried.attempt,
+            "epsilon": str(tried.epsilon),
+            "delta": str(self.pipeline.delta),
+            "start": self.start,
+            "blocks": len(blocks),
+            "newest block": blocks[-1] if blocks else "",
+            "names of blocks": _digest(json.dumps(list(blocks))),
         }
+
+    def make(self, tried: Try) -> Attempted:
+        """Charge, train, validate, store. Raises `OverBudget`, or `WorkEnded` if it failed."""
+        dataset, pipeline, blocks = self.stream.dataset, self.pipeline, self.blocks(tried)
+        if blocks is None:
+            raise BadParameter("blocks", f"{tried.blocks} have not come in yet")
+        version, work, facts = rows.version_of(dataset), self._work(tried), self.facts(tried, blocks)
         purse = LedgerPurse(
             self.gate,
             targets=self.stream.targets(self.question, blocks, pipeline=pipeline.name),
             unit=custody.unit_of(dataset.policy),
             relation=Relation.ADD_REMOVE,
-            request=json.dumps(request, sort_keys=True).encode(),
-            key=key_of(pipeline.name, self.run, tried.attempt),
+            request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
+            key=key_of(dataset.policy.name, pipeline.name, self.run, tried.attempt),
         )
         paid = purse.pay(
             work.loss,
             lambda: work.done(rows.read_rows(dataset, self.question, blocks, version=version)),
             mechanism=MECHANISM,
-            parameters={
-                "pipeline": pipeline.name,
-                "run": self.run,
-                "attempt": tried.attempt,
-                "epsilon": str(tried.epsilon),
-                "delta": str(pipeline.delta),
-                "blocks": len(blocks),
-                "newest block": blocks[-1],
-                "trainer": pipeline.trainer.kind,
-                "validator": work.validator.mechanism,
-                **{f"validator: {name}": value for name, value in work.validator.parameters.items()},
-            },
+            parameters={**facts, "trainer": pipeline.trainer.kind, **work.parameters},
         )
         assert paid.receipt is not None
         found = Earlier(State.ANSWERED, paid.receipt, paid.result)
-        return attempted(found, blocks, is_replay=paid.is_replay)
+        return self._known(found, tried, is_replay=paid.is_replay)
 
     def price(self, tried: Try) -> Loss:
         """What an attempt would cost each unit. Looking is free."""
         return self._work(tried).loss
 
-    def _work(self, tried: Try) -> _Work:
-        own = self.pipeline.validator
-        validator = own.made(
-            epsilon=tried.epsilon,
-            eta=own.eta / (self.series * (self.series + 1)),
-            net=own.net(self.features),
-        )
+    def _work(self, tried: Try) -> Work:
         key = rows.half_key(self.stream.ledger)
-        return _Work(self.pipeline, self.features, tried, validator, key)
-
-
-class _Work:
-    """What is done once it is paid."""
-
-    def __init__(
-        self, pipeline: Pipeline, features: Features, tried: Try, validator: Validator, key: bytes
-    ) -> None:
-        self.validator = validator
-        self._pipeline, self._features, self._tried, self._key = pipeline, features, tried, key
-        bare = self._trainer(Inside(validator.loss))
-        self._training = bare.price(len(features.declared))
-
-    def _trainer(self, purse: Inside) -> Any:
-        return self._pipeline.trainer.made(
-            self._features,
-            epsilon=self._tried.epsilon,
-            delta=self._pipeline.delta,
-            size=self._pipeline.size(self._tried.blocks),
-            purse=purse,
-        )
-
-    @property
-    def loss(self) -> Loss:
-        return Worst((self._training, self.validator.loss))
-
-    def done(self, read: Rows) -> bytes:
-        """Train, validate and judge. Private until it is stored."""
-        share = self._pipeline.test_share
-        known = read.where(self._features.learnable(read))
-        tests = known.tests(lambda ids: split_of(ids, key=self._key, share=share))
-        purse = Inside(self._training)
-        model = fitted(self._trainer(purse), self._features, known.where(~tests))
-        values = self._pipeline.validator.values(model, self._features, known.where(tests))
-        released = self.validator.release(values)
-        judged = self.validator.judge(released, attempt=self._tried.attempt)
-        return _stored(released, judged, purse.result if judged.verdict is Verdict.ACCEPT else None)
-
-
-def _stored(released: Released, judged: Judged, model: bytes | None) -> bytes:
-    said = {
-        "form": _FORM,
-        "released": released.to_bytes().decode(),
-        "verdict": judged.verdict.value,
-        "estimate": judged.estimate,
-        "bound": judged.bound,
-        "words": judged.words,
-        "model": None if model is None else model.decode(),
-    }
-    return json.dumps(said, sort_keys=True, allow_nan=False).encode()
+        return work_of(self.pipeline, self.features, tried, run=self.run, key=key)
 
 
 def attempted(found: Earlier, blocks: Sequence[str], *, is_replay: bool) -> Attempted:
     """An attempt as the ledger has it."""
     said = found.receipt.record["parameters"]
-    judged, model = None, None
+    judged, model, calibration, features = None, None, None, None
     if found.state is State.ANSWERED:
         answer = json.loads(found.answer)
+        if answer.get("form") != FORM:
+            raise BadParameter("run", _ELSE["form"][1].format(run=said.get("run", "")))
         judged = Judged(Verdict(answer["verdict"]), answer["estimate"], answer["bound"], answer["words"])
-        model = None if answer["model"] is None else answer["model"].encode()
+        model, calibration = (
+            None if answer[name] is None else answer[name].encode() for name in ("model", "calibration")
+        )
+        features = answer["features"]
     return Attempted(
         number=int(said["attempt"]),
         blocks=tuple(blocks),
@@ -206,4 +186,10 @@ def attempted(found: Earlier, blocks: Sequence[str], *, is_replay: bool) -> Atte
         model=model,
         receipt=found.receipt,
         is_replay=is_replay,
+        calibration=calibration,
+        features=features,
     )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

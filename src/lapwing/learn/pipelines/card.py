@@ -5,14 +5,20 @@ Everything in it is public: it is made of the pipeline's file, of released numbe
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from lapwing.learn.growing import blocks_text
 from lapwing.learn.pipelines.attempt import Attempted
+from lapwing.learn.pipelines.calibration import calibration_lines
 from lapwing.learn.pipelines.running import End, Outcome
+from lapwing.learn.pipelines.statistics import MEAN, statistic_lines
 from lapwing.learn.validators import Verdict, eta_of
+from lapwing.ledger.accountant.guarantee import several_periods
 from lapwing.query.policies.policy import Policy
 
 FORM = "lapwing model card 1"
@@ -33,31 +39,45 @@ def card_of(outcome: Outcome, policy: Policy) -> dict[str, Any]:
         "form": FORM,
         "pipeline": pipeline.name,
         "run": outcome.run,
+        "charged": asdict(outcome.whose),
         "verdict": outcome.end.value,
         "words": outcome.words,
-        "trainer": {"kind": pipeline.trainer.kind, **pipeline.trainer.settings},
+        "trainer": {"kind": pipeline.trainer.kind, **pipeline.trainer.plain},
         "learned": {"label": pipeline.label, "features": outcome.features.names, "sql": pipeline.sql},
         "validated": {
-            "what": validator.loss or "accuracy",
+            "what": validator.what,
             "target": float(validator.target),
             "bound": None if validator.bound is None else float(validator.bound),
             "eta": float(validator.eta),
-            "runs_since_a_verdict": outcome.series,
-            "test_share": float(pipeline.test_share),
+            "eta_of_this_run": float(eta_of(validator.eta, outcome.run)),
+            "test_share": None if pipeline.trainer.is_statistic else float(pipeline.test_share),
         },
         "data": {
             "stream": policy.name,
             "unit": _UNITS[policy.protects].format(every=every or "period"),
             "blocks": [] if last is None else list(last.blocks),
         },
-        "privacy": _privacy(outcome, policy),
+        "privacy": _privacy(outcome),
         "attempts": [_attempt(one, outcome) for one in outcome.attempts],
         "strategy": pipeline.schedule.strategy.value,
+        **_released(outcome),
         "limits": _limits(outcome, policy),
     }
 
 
-def _privacy(outcome: Outcome, policy: Policy) -> dict[str, Any]:
+def _released(outcome: Outcome) -> dict[str, Any]:
+    """What an accepted run released besides a model: the statistic itself, or how calibrated it is."""
+    done, pipeline = outcome.accepted, outcome.pipeline
+    if done is None or done.judged is None or done.model is None:
+        return {}
+    if pipeline.trainer.is_statistic:
+        return {"statistic": {**json.loads(done.model), "error_at_most": done.judged.bound}}
+    if pipeline.calibration is None or done.calibration is None:
+        return {}
+    return {"calibration": pipeline.calibration.of(outcome.features).told(done.calibration)}
+
+
+def _privacy(outcome: Outcome) -> dict[str, Any]:
     last = outcome.attempts[-1] if outcome.attempts else None
     epsilon, delta = worst_block(outcome.attempts)
     return {
@@ -65,8 +85,8 @@ def _privacy(outcome: Outcome, policy: Policy) -> dict[str, Any]:
         "delta": None if last is None else float(last.delta),
         "run_epsilon_at_most": float(epsilon),
         "run_delta_at_most": float(delta),
-        "stream_epsilon_for_life": float(policy.epsilon),
-        "stream_delta_for_life": float(policy.delta),
+        "stream_epsilon_for_life": float(outcome.for_life[0]),
+        "stream_delta_for_life": float(outcome.for_life[1]),
     }
 
 
@@ -82,14 +102,13 @@ def worst_block(attempts: Sequence[Attempted]) -> tuple[Fraction, Fraction]:
 
 
 def _attempt(one: Attempted, outcome: Outcome) -> dict[str, Any]:
-    series, eta = outcome.series, outcome.pipeline.validator.eta
-    judged = one.judged
+    eta, judged = eta_of(outcome.pipeline.validator.eta, outcome.run), one.judged
     return {
         "attempt": one.number,
         "verdict": "crashed" if judged is None else judged.verdict.value,
         "estimate": None if judged is None else judged.estimate,
         "bound": None if judged is None else judged.bound,
-        "holds_with_probability": float(1 - eta_of(eta / (series * (series + 1)), one.number)),
+        "holds_with_probability": float(1 - eta_of(eta, one.number)),
         "words": "it was charged, and crashed" if judged is None else judged.words,
         "epsilon": float(one.epsilon),
         "delta": float(one.delta),
@@ -102,7 +121,10 @@ def _attempt(one: Attempted, outcome: Outcome) -> dict[str, Any]:
 def _limits(outcome: Outcome, policy: Policy) -> list[str]:
     pipeline, validator = outcome.pipeline, outcome.pipeline.validator
     unit = "person" if policy.protects == "person" else "unit"
-    if validator.is_accuracy:
+    whose = "these" if pipeline.trainer.is_statistic else "those that tested"
+    if pipeline.trainer.is_statistic:
+        meant = _meant_statistic(pipeline.trainer.kind, pipeline.label, unit)
+    elif validator.is_accuracy:
         meant = f"It is about how often a row drawn from a {unit} is predicted rightly, not about all rows."
     else:
         meant = (
@@ -110,11 +132,13 @@ def _limits(outcome: Outcome, policy: Policy) -> list[str]:
             f"what is beyond {float(validator.bound or 0):g} counts as that."
         )
     limits = [
-        f"The verdict holds for units drawn like those that tested, with a probability of at least "
-        f"1 - {float(validator.eta):g}. {meant} Units that change over time are not covered.",
+        f"The verdict holds for units drawn like {whose}, with a probability of at least "
+        f"1 - {float(validator.eta):g}, for all {_runs(outcome.run)} of {pipeline.name} by this analyst "
+        f"together. {meant} Units that change over time are not covered.",
         "Its probability supposes that nobody chose features, targets, or when to begin a run, by looking "
-        "at results on the same units. Several pipelines have several such probabilities.",
-        f"Rows whose {pipeline.label} is unknown were left out, in training and in testing.",
+        "at results on the same units. A pipeline of another name, or of another analyst, has its own "
+        "probability: of n of them, some verdict is wrong with up to n times as much.",
+        f"Rows whose {pipeline.label} is unknown were left out.",
     ]
     if outcome.end is End.REJECTED:
         limits.append(
@@ -123,12 +147,9 @@ def _limits(outcome: Outcome, policy: Policy) -> list[str]:
         )
     blocks = policy.blocks
     if blocks is not None and blocks.by == "row":
-        most = max((len(one.blocks) for one in outcome.attempts), default=1)
-        limits.append(
-            f"What is protected is a person in one {blocks.every}. Somebody with rows in several of them "
-            f"loses what each of them loses, added up: in k of the {most} blocks of this run up to k times "
-            f"as much, and over the stream's life up to k times ε {float(policy.epsilon):g}."
-        )
+        limits.append(f"For life: {several_periods(*outcome.for_life)} (A period: {blocks.every}.)")
+        if outcome.attempts:
+            limits.append(f"By this run alone: {several_periods(*worst_block(outcome.attempts))}")
         limits.append(
             f"The verdict counts a person in each {blocks.every} as drawn anew. Where the same people come "
             "back, it is less sure than its probability says."
@@ -139,8 +160,23 @@ def _limits(outcome: Outcome, policy: Policy) -> list[str]:
             "long the stream goes on."
         )
     if any(one.verdict is Verdict.RETRY for one in outcome.attempts):
-        limits.append("Models that were not accepted were not kept, but their attempts were paid for.")
+        limits.append(
+            "What was not accepted is not shown to be as near as wanted, and was paid for."
+            if pipeline.trainer.is_statistic
+            else "Models that were not accepted were not kept, but their attempts were paid for."
+        )
+    if pipeline.calibration is not None:
+        limits.append(
+            "Calibration is about one row of each testing unit. Each of its intervals holds by itself: of "
+            "twenty, one may be wrong."
+        )
     return limits
+
+
+def _meant_statistic(kind: str, label: str, unit: str) -> str:
+    if kind == MEAN:
+        return f"It is about the mean {label} of a {unit} (its rows first, then over units), within bounds."
+    return f"It is about one row drawn from each {unit}, and about all bins together."
 
 
 def card_text(card: dict[str, Any]) -> str:
@@ -148,13 +184,14 @@ def card_text(card: dict[str, Any]) -> str:
     validated, data, privacy = card["validated"], card["data"], card["privacy"]
     better = "at least" if validated["what"] == "accuracy" else "at most"
     lines = [
-        f"Model card: {card['pipeline']}, run {card['run']}",
+        f"{'Model card' if card['learned']['features'] else 'Card'}: {card['pipeline']}, run {card['run']}",
         "",
         f"Verdict     {card['verdict'].upper()}: {card['words']}",
-        f"Wanted      {validated['what']} {better} {validated['target']:g}; a wrong verdict has a "
-        f"probability of at most {validated['eta']:g}",
-        f"Learned     {card['learned']['label']} from {', '.join(card['learned']['features'])}",
-        f"Trainer     {card['trainer']['kind']}",
+        f"Wanted      {validated['what']} {better} {validated['target']:g}; all runs of this name together "
+        f"give a wrong verdict with a probability of at most {validated['eta']:g}, this one (run "
+        f"{card['run']}) of at most {validated['eta_of_this_run']:.3g}",
+        f"Learned     {_learned(card)}",
+        f"Trainer     {_trainer(card['trainer'])}",
         f"Data        {data['stream']}, blocks {listed(data['blocks'])}",
         f"Protects    {data['unit']}",
     ]
@@ -168,14 +205,41 @@ def card_text(card: dict[str, Any]) -> str:
         ]
     lines += ["", "Attempts"]
     for one in card["attempts"]:
+        used = blocks_text(len(one["blocks"]))
         lines.append(
-            f"  {one['attempt']}  {one['verdict']:8}ε {one['epsilon']:<8g}{len(one['blocks'])} blocks  "
+            f"  {one['attempt']}  {one['verdict']:8}ε {one['epsilon']:<8g}{used}  "
             f"{one['words']} (receipt {one['ledger_position']})"
         )
     if not card["attempts"]:
         lines.append("  none yet")
+    if "statistic" in card:
+        told = statistic_lines(card["statistic"], card["statistic"]["error_at_most"])
+        lines += ["", "Released", *(f"  {line}" for line in told)]
+    if "calibration" in card:
+        lines += ["", "Calibration", *(f"  {line}" for line in calibration_lines(card["calibration"]))]
     lines += ["", "Known limits", *(f"  - {limit}" for limit in card["limits"])]
-    return "\n".join(lines) + "\n"
+    return "\n".join(map(printable, lines)) + "\n"
+
+
+def printable(text: str) -> str:
+    """The same, where what a terminal would obey stands as its number."""
+    return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+
+
+def _runs(count: int) -> str:
+    return f"{count} runs" if count > 1 else "runs"
+
+
+def _learned(card: dict[str, Any]) -> str:
+    learned = card["learned"]
+    if not learned["features"]:
+        return f"the {card['trainer']['kind']} of {learned['label']}"
+    return f"{learned['label']} from {', '.join(learned['features'])}"
+
+
+def _trainer(trainer: dict[str, Any]) -> str:
+    settings = [f"{name.replace('_', ' ')} {value}" for name, value in trainer.items() if name != "kind"]
+    return ", ".join([trainer["kind"], *settings])
 
 
 def listed(blocks: Sequence[str]) -> str:

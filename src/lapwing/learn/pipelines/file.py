@@ -31,15 +31,15 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.learn.pipelines.losses import OF_CLASSES, OF_NUMBERS
-from lapwing.learn.pipelines.parts import OPTIONS, TrainerPart, ValidatorPart
+from lapwing.learn.pipelines.file_parts import calibration_of, needed, trainer_of, validator_of
+from lapwing.learn.pipelines.parts import OPTIONS
 from lapwing.learn.pipelines.pipeline import LONGEST_NAME, TEST_SHARE, Pipeline
 from lapwing.learn.pipelines.schedule import Schedule, Strategy
 from lapwing.privacy.loss import checked_delta, checked_epsilon
 from lapwing.toml.section import TEXT_AT_MOST, Section, either, kind_of
 from lapwing.toml.text import Mistakes, read
 
-ROOT = ("pipeline", "trainer", "validator", "reject", "strategy", "missing")
+ROOT = ("pipeline", "trainer", "validator", "reject", "calibration", "strategy", "missing")
 HEAD = (
     "name", "stream", "features", "label", "delta", "test_share", "units_per_block", "indicators",
 )  # fmt: skip
@@ -50,7 +50,17 @@ NEEDED = (
     ("label", 'label = "duration": the column to be learned'),
     ("delta", "delta = 1e-8: the δ of one attempt"),
 )
-MOST_UNITS, MOST_BLOCKS, MOST_LEVELS = 10**10, 10**6, 1000
+OF_MODELS = ("delta", "test_share", "units_per_block", "indicators")  # a statistic has none of these
+MOST_UNITS, MOST_BLOCKS = 10**10, 10**6
+# Where a mistake is that is found when all is put together.
+PLACES = {
+    "levels": ("reject", "levels"), "reject": ("reject",), "calibration": ("calibration", "epsilon"),
+    "trainer": ("trainer", "kind"), "validator": ("validator", "kind"), "target": ("validator", "target"),
+    "epsilon": ("strategy", "epsilon"), "blocks": ("strategy", "blocks"), "missing": ("missing",),
+    "eta": ("validator", "eta"), "bound": ("validator", "bound"), "step": ("validator", "step"),
+    "size": ("pipeline", "units_per_block"),
+    **{name: ("trainer", name) for names in OPTIONS.values() for name in names},
+}  # fmt: skip
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
@@ -61,46 +71,47 @@ def load_pipeline(path: str | Path) -> Pipeline:
     )
     root = Section.of(mistakes, (), values, ROOT)
     assert root is not None
-    head = _needed(root, "pipeline", HEAD, "name, stream, features, label and delta")
-    trainer = _trainer(root)
-    validator = _validator(root)
+    head = needed(root, "pipeline", HEAD, "name, stream, features, label and delta")
+    trainer, validator, calibration = trainer_of(root), validator_of(root), calibration_of(root)
     schedule = _schedule(root)
-    said = {} if head is None else _head(head, path)
+    is_statistic = trainer is not None and trainer.is_statistic
+    said = {} if head is None else _head(head, path, is_statistic=is_statistic)
     missing = _missing(root)
     mistakes.complain()
     assert trainer is not None
     assert validator is not None
     assert schedule is not None
     try:
-        return Pipeline(trainer=trainer, validator=validator, schedule=schedule, missing=missing, **said)
+        return Pipeline(
+            trainer=trainer,
+            validator=validator,
+            schedule=schedule,
+            missing=missing,
+            calibration=calibration,
+            **said,
+        )
     except BadParameter as error:
-        mistakes.add(("pipeline", error.name), error.why)
+        mistakes.add(PLACES.get(error.name, ("pipeline", error.name)), error.why)
         mistakes.complain()
         raise
 
 
 def complain_about(path: str | Path, error: BadParameter) -> None:
     """What does not fit the stream's policy is a mistake in the file, too."""
-    places = {
-        "levels": ("reject", "levels"), "reject": ("reject",), "trainer": ("trainer", "kind"),
-        "missing": ("missing",), "label": ("pipeline", "label"),
-    }  # fmt: skip
     _, found = read(Path(path), what="pipeline file", example="", draft="lapwing train example")
     mistakes = Mistakes(found.file, found.lines)
-    mistakes.add(places.get(error.name, ("pipeline", "features")), error.why)
+    own = ("pipeline", error.name if error.name in HEAD else "features")
+    mistakes.add(PLACES.get(error.name, own), error.why)
     mistakes.complain()
 
 
-def _needed(root: Section, name: str, known: tuple[str, ...], write: str) -> Section | None:
-    if not root.has(name):
-        root.missing(name, f"[{name}] with {write}")
-    return root.below(name, known)
-
-
-def _head(head: Section, path: Path) -> dict[str, Any]:
+def _head(head: Section, path: Path, *, is_statistic: bool) -> dict[str, Any]:
     for name, write in NEEDED:
-        if not head.has(name):
+        if not head.has(name) and not (is_statistic and name in OF_MODELS):
             head.missing(name, write)
+    for name in OF_MODELS:
+        if is_statistic and head.has(name):
+            head.wrong(name, "is for models: a statistic has no such thing. Remove it")
     own, stream, label = head.label("name"), head.text("stream"), head.name("label")
     if own is not None and len(own) > LONGEST_NAME:
         head.wrong("name", f"must be at most {LONGEST_NAME} long")
@@ -131,76 +142,8 @@ def _sql(head: Section) -> str:
     return found.strip()
 
 
-def _trainer(root: Section) -> TrainerPart | None:
-    options = sorted({name for names in OPTIONS.values() for name in names})
-    section = _needed(root, "trainer", ("kind", *options), 'kind = "linear regression"')
-    if section is None:
-        return None
-    if not section.has("kind"):
-        section.missing("kind", f"kind = {either(tuple(OPTIONS))}")
-    kind = section.one_of("kind", tuple(OPTIONS))
-    if kind is None:
-        return None
-    settings: dict[str, int | float] = {}
-    for name in options:
-        if section.has(name) and name not in OPTIONS[kind]:
-            section.wrong(name, f"is no setting of {kind}")
-        elif (value := section.number(name)) is not None:
-            if value <= 0:
-                section.wrong(name, "must be above 0")
-            settings[name] = int(value) if value.denominator == 1 else float(value)
-    for name in ("steps", "passes", "bins"):
-        if isinstance(settings.get(name), float):
-            section.wrong(name, "must be a whole number")
-    return TrainerPart(kind, settings)
-
-
-def _validator(root: Section) -> ValidatorPart | None:
-    known = ("kind", "loss", "bound", "step", "target", "eta")
-    section = _needed(root, "validator", known, "kind, target and eta")
-    levels = _levels(root)
-    if section is None:
-        return None
-    for name, write in (
-        ("kind", 'kind = "loss" or kind = "accuracy"'),
-        ("target", "target = 7: what a model must be shown to reach"),
-        ("eta", "eta = 0.05: how often a bad model may be accepted"),
-    ):
-        if not section.has(name):
-            section.missing(name, write)
-    kind = section.one_of("kind", ("loss", "accuracy"))
-    target, eta = section.number("target"), section.number("eta")
-    loss, bound, step = _loss(section, kind)
-    if kind is None or target is None or eta is None or (kind == "loss") is not bool(loss and bound):
-        return None
-    try:
-        return ValidatorPart(target=target, eta=eta, loss=loss, bound=bound, step=step, levels=levels)
-    except BadParameter as error:
-        section.wrong(error.name if error.name in known else "target", error.why)
-        return None
-
-
-def _loss(section: Section, kind: str | None) -> tuple[str, Fraction | None, Fraction | None]:
-    for name in ("loss", "bound", "step"):
-        if kind == "accuracy" and section.has(name):
-            section.wrong(name, 'belongs to kind = "loss". Remove it')
-        if kind == "loss" and name != "step" and not section.has(name):
-            section.missing(name, 'loss = "absolute error"' if name == "loss" else "bound = 60")
-    found = section.one_of("loss", (*OF_NUMBERS, *OF_CLASSES)) or ""
-    return found, section.number("bound"), section.number("step")
-
-
-def _levels(root: Section) -> int:
-    reject = root.below("reject", ("levels",))
-    if reject is None:
-        return 0
-    if not reject.has("levels"):
-        reject.missing("levels", "levels = 17: how fine the net of lines is, in each weight")
-    return reject.whole("levels", least=2, most=MOST_LEVELS) or 0
-
-
 def _schedule(root: Section) -> Schedule | None:
-    section = _needed(root, "strategy", ("kind", "epsilon", "blocks"), "kind, epsilon and blocks")
+    section = needed(root, "strategy", ("kind", "epsilon", "blocks"), "kind, epsilon and blocks")
     if section is None:
         return None
     kinds = tuple(one.value for one in Strategy)

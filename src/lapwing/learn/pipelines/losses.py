@@ -9,6 +9,7 @@ Test     tests/learn/pipelines/test_losses.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,7 +22,6 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 from lapwing.exact import whole
 from lapwing.learn.features import Features
-from lapwing.learn.trainers.trainer import Trainer
 from lapwing.learn.validators import OfClass
 from lapwing.query.rows import Rows
 
@@ -32,7 +32,7 @@ MOST_LINES = 2000
 _SMALLEST = 1e-300
 
 
-def row_losses(kind: str, model: Trainer, features: Features, rows: Rows) -> Floats:
+def row_losses(kind: str, model: Any, features: Features, rows: Rows) -> Floats:
     """One loss for each row. Private."""
     table, truth = features.table(rows), features.target(rows)
     if not len(rows):
@@ -42,11 +42,11 @@ def row_losses(kind: str, model: Trainer, features: Features, rows: Rows) -> Flo
     if kind == "zero-one loss":
         return (~rows_right(model, features, rows)).astype(np.float64)
     likely = np.asarray(model.predict_proba(table))[np.arange(len(rows)), truth]
-    found: Floats = -np.log(np.maximum(likely, _SMALLEST))
-    return found
+    # One by one: a vectorised logarithm may round by an element's place, and so by who else is there.
+    return np.array([-math.log(share) for share in np.maximum(likely, _SMALLEST).tolist()])
 
 
-def rows_right(model: Trainer, features: Features, rows: Rows) -> NDArray[np.bool_]:
+def rows_right(model: Any, features: Features, rows: Rows) -> NDArray[np.bool_]:
     """Whether each prediction is the true class. Private."""
     if not len(rows):
         return np.zeros(0, np.bool_)
@@ -56,6 +56,14 @@ def rows_right(model: Trainer, features: Features, rows: Rows) -> NDArray[np.boo
 
 def _of_errors(kind: str, errors: Floats) -> Floats:
     return errors if kind == "absolute error" else errors * errors
+
+
+def _line(matrix: Floats, weights: Floats) -> Floats:
+    """What a line says, -1 to 1. Column by column: a matrix's product may round by who else is there."""
+    total = np.zeros(len(matrix))
+    for column, weight in zip(matrix.T, weights, strict=True):
+        total = total + column * weight
+    return np.clip(total, -1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +111,7 @@ class Net:
             _of_errors(
                 kind,
                 np.maximum(
-                    np.abs((low + high) / 2 + (high - low) / 2 * np.clip(matrix @ weights, -1, 1) - truth)
-                    - reach,
+                    np.abs((low + high) / 2 + (high - low) / 2 * _line(matrix, weights) - truth) - reach,
                     0.0,
                 ),
             )

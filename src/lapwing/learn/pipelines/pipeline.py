@@ -15,6 +15,7 @@ from typing import Any
 from lapwing.errors import BadParameter
 from lapwing.exact import exact, settle
 from lapwing.learn.features import Features
+from lapwing.learn.pipelines.calibration import CalibrationPart
 from lapwing.learn.pipelines.parts import TrainerPart, ValidatorPart
 from lapwing.learn.pipelines.schedule import Schedule
 from lapwing.ledger.entry import checked_label
@@ -23,6 +24,7 @@ from lapwing.query.rows import RowQuestion
 
 LONGEST_NAME = 100
 TEST_SHARE = Fraction(1, 10)
+_FORM = "lapwing pipeline 1"  # of the digest: another one where what a key means has changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ class Pipeline:
     units_per_block: int | None = None
     missing: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     indicators: bool = False
+    calibration: CalibrationPart | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", checked_label(self.name, "name"))
@@ -53,10 +56,28 @@ class Pipeline:
             raise BadParameter("name", f"must be at most {LONGEST_NAME} long")
         if not 0 < self.test_share < 1:
             raise BadParameter("test_share", "must lie strictly between 0 and 1")
+        if self.trainer.is_statistic is not self.validator.is_error:
+            raise BadParameter("validator", 'must be of kind "error" for statistics, and only for them')
+        if self.trainer.is_statistic:
+            self._check_statistic()
+            return
         if self.delta <= 0:
             raise BadParameter("delta", "must be above 0: training adds Gaussian noise")
         if self.trainer.needs_size and self.units_per_block is None:
             raise BadParameter("units_per_block", f"is needed by {self.trainer.kind}")
+        least = self.schedule.least
+        if self.calibration is not None and self.calibration.epsilon >= least:
+            raise BadParameter(
+                "calibration", f"must leave some of the least ε ({float(least):g}) to validate"
+            )
+
+    def _check_statistic(self) -> None:
+        if self.delta != 0:
+            raise BadParameter("delta", "is 0 for a statistic. Remove it")
+        if self.calibration is not None:
+            raise BadParameter("calibration", "is for models")
+        if self.missing or self.indicators:
+            raise BadParameter("missing", "is for models: a statistic leaves missing values out")
 
     def features(self, question: RowQuestion) -> Features:
         """The features of its question, checked: the validator can judge what the trainer predicts."""
@@ -68,6 +89,8 @@ class Pipeline:
         missing = {name: None for name in question.columns if not self.indicators and name != self.label}
         made = Features.of(question, label=self.label, missing={**missing, **self.missing})
         self.validator.check(made, self.trainer)
+        if not made.columns and not self.trainer.is_statistic:
+            raise BadParameter("features", "must be more than the label: what is to be learned from?")
         return made
 
     def size(self, blocks: int) -> int | None:
@@ -78,20 +101,26 @@ class Pipeline:
 
     @property
     def digest(self) -> str:
-        """The same for the same pipeline only."""
-        schedule = self.schedule
+        """The same for the same pipeline only. What is not said is not in it: new keys change nothing."""
+        schedule, validator, calibration = self.schedule, self.validator, self.calibration
         said = {
+            "form": _FORM,
             "name": self.name,
             "sql": self.sql,
             "label": self.label,
-            "delta": str(self.delta),
-            "trainer": [self.trainer.kind, sorted(map(str, self.trainer.settings.items()))],
-            "validator": repr(self.validator),
-            "schedule": [schedule.strategy.value, str(schedule.least), str(schedule.most),
-                         schedule.first_blocks, schedule.most_blocks],
-            "test_share": str(self.test_share),
+            "delta": self.delta,
+            "test_share": self.test_share,
             "units_per_block": self.units_per_block,
-            "missing": sorted((name, repr(value)) for name, value in self.missing.items()),
             "indicators": self.indicators,
-        }  # fmt: skip
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+            "missing": {name: [type(one).__name__, str(one)] for name, one in self.missing.items()},
+            "trainer": {"kind": self.trainer.kind, **self.trainer.plain},
+            "validator": [validator.loss, validator.target, validator.eta],
+            "bound": validator.bound,
+            "step": validator.step,
+            "levels": validator.levels,
+            "calibration": None if calibration is None else [calibration.epsilon, calibration.bins],
+            "strategy": [schedule.strategy.value, schedule.least, schedule.most, schedule.first_blocks],
+            "most_blocks": schedule.most_blocks,
+        }
+        there = {name: value for name, value in said.items() if value}
+        return hashlib.sha256(json.dumps(there, sort_keys=True, default=str).encode()).hexdigest()

@@ -2,27 +2,30 @@
 
 Claim    killed at any moment and started again, it goes on where it was: no attempt is made or charged
          twice, none is lost, and nothing leaves that was not charged.
-Because  all that is decided follows from the run's note and from what the ledger has stored under the key
-         of each attempt. One that was charged and crashed counts as failed.
+Because  all that is decided follows from the file, the policy, the blocks that have come in, and from what
+         the ledger has under the key of each attempt. A run begins with its first charge, whose receipt
+         says with what. One that was charged and crashed counts as failed.
 Test     tests/learn/pipelines/test_running.py (kill -9 at each step)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from fractions import Fraction
 from itertools import count
 from pathlib import Path
 
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
 from lapwing.gate import Gate, Point
 from lapwing.learn.features import Features
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines.attempt import Attempted, Attempts, attempted, key_of
-from lapwing.learn.pipelines.notes import RunNote
+from lapwing.learn.growing import Sharing, Stream, blocks_text
+from lapwing.learn.pipelines.attempt import Attempted, Attempts, key_of
+from lapwing.learn.pipelines.checks import checked, order_of
 from lapwing.learn.pipelines.pipeline import Pipeline
-from lapwing.learn.pipelines.schedule import Try, window
+from lapwing.learn.pipelines.places import Whose, folder_of, require_own
+from lapwing.learn.pipelines.schedule import Try
 from lapwing.learn.validators import Verdict
 from lapwing.query import rows
 
@@ -59,8 +62,9 @@ class Outcome:
 
     pipeline: Pipeline
     features: Features
+    whose: Whose
+    for_life: tuple[Fraction, Fraction]  # (ε, δ) of a block, by all pipelines and questions
     run: int
-    series: int
     end: End
     words: str
     attempts: tuple[Attempted, ...]
@@ -91,18 +95,35 @@ def train(
     watch: Watch = nobody_watches,
     at: Callable[[Point], None] = nobody_waits,
 ) -> Outcome:
-    """Begin a run of a pipeline, or go on with the last one. `folder` holds the notes of its runs.
+    """Begin a run of a pipeline, or go on with the last one. In `folder` is what came out of each.
 
     A run that was decided is shown again, at no cost: `new_run` begins another.
     """
-    question = rows.question_of(stream.dataset, pipeline.sql)
-    features = pipeline.features(question)
+    question, features = checked(stream, pipeline)
+    order = order_of(stream, question)
+    if not stream.blocks():
+        raise BadParameter("stream", "has no blocks yet: append data first")
+    rows.version_of(stream.dataset)  # says what is wrong with the source
     gate = Gate(stream.ledger, principal=stream.dataset.analyst, watch=at)
-    note = _note(gate, stream, pipeline, folder, new_run=new_run)
-    attempts = Attempts(gate, stream, pipeline, question, features, note.run, note.series)
+    whose = Whose(stream.ledger.id, stream.policy.name, pipeline.name, stream.dataset.analyst)
+    run, start = _run(gate, whose, new_run=new_run)
+    require_own(folder_of(folder, run), whose)
+    meaning, began = rows.meaning(stream.dataset, question), start or len(order)
+    attempts = Attempts(gate, stream, pipeline, question, features, meaning, run, began, order)
     made: list[Attempted] = []
-    end, words = _loop(attempts, note, made, watch)
-    return Outcome(pipeline, features, note.run, note.series, end, words, tuple(made))
+    end, words = _loop(attempts, made, watch)
+    return Outcome(pipeline, features, whose, stream._for_life(), run, end, words, tuple(made))
+
+
+def _run(gate: Gate, whose: Whose, *, new_run: bool) -> tuple[int, int]:
+    """The number of the run, and with how many blocks it began; 0 if it is to begin.
+
+    Only what was charged has a number, so that there are no gaps: none is left out, whatever is on disk.
+    """
+    start, run = 0, 0
+    while (found := gate.find(key_of(whose.stream, whose.pipeline, run + 1, 1))) is not None:
+        start, run = int(found.receipt.record["parameters"].get("start", 0)), run + 1
+    return (run + 1, 0) if new_run or not run else (run, start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +135,16 @@ class _Stop:
     failed: Attempted | None = None
 
 
-def _loop(attempts: Attempts, note: RunNote, made: list[Attempted], watch: Watch) -> tuple[End, str]:
+def _loop(attempts: Attempts, made: list[Attempted], watch: Watch) -> tuple[End, str]:
     for number in count(1):
-        tried = attempts.pipeline.schedule.at(number, note.start)
+        tried = attempts.pipeline.schedule.at(number, attempts.start)
         if tried is None:
             return End.NOT_ACCEPTED, "the schedule has ended, and no model was shown to be good enough"
-        blocks = window(note.order, note.start, tried.blocks)
-        done = attempts.earlier(tried, blocks or ())
-        if done is None and blocks is None:
-            return End.WAITING, _waiting(tried, note)
+        done = attempts.earlier(tried)
         if done is None:
-            assert blocks is not None
+            blocks = attempts.blocks(tried)
+            if blocks is None:
+                return End.WAITING, _waiting(attempts, tried)
             new = _new(attempts, tried, blocks, watch)
             if isinstance(new, _Stop):
                 made += [new.failed] if new.failed is not None else []
@@ -144,95 +164,45 @@ def _new(attempts: Attempts, tried: Try, blocks: list[str], watch: Watch) -> Att
     if short := _cannot_pay(attempts, tried, blocks):
         return _Stop(End.OVER_BUDGET, short)
     try:
-        return attempts.make(tried, blocks)
+        return attempts.make(tried)
     except OverBudget as error:  # somebody spent since we looked
         return _Stop(End.OVER_BUDGET, str(error))
     except WorkEnded:  # whoever holds the data should look before more is spent
         words = f"attempt {tried.attempt} was charged, and failed. Train again for the next one"
-        return _Stop(End.FAILED, words, attempts.earlier(tried, blocks))
+        return _Stop(End.FAILED, words, attempts.earlier(tried))
 
 
-def _waiting(tried: Try, note: RunNote) -> str:
-    return (
-        f"attempt {tried.attempt} needs {tried.blocks} blocks, and so far there are {len(note.order)}. "
-        "Append data, and train again"
-    )
+def _waiting(attempts: Attempts, tried: Try) -> str:
+    # A later run that was not charged yet has not begun.
+    again = "train again" if attempts.run == 1 or tried.attempt > 1 else "begin the new run then"
+    needed, there = blocks_text(tried.blocks), blocks_text(len(attempts.order))
+    return f"attempt {tried.attempt} needs {needed}, and {there} came in so far. Append data, and {again}"
 
 
 def _cannot_pay(attempts: Attempts, tried: Try, blocks: list[str]) -> str:
     """Why it would be refused, or "". Blocks are not replaced: the schedule is fixed."""
-    able = attempts.stream.choose_blocks(
-        len(attempts.stream.blocks()) or 1, loss=attempts.price(tried), pipeline=attempts.pipeline.name
-    )
-    short = [label for label in blocks if label not in set(able)]
-    if not short:
+    stream = attempts.stream
+
+    def short(whose: Stream) -> list[str]:
+        able = whose.choose_blocks(
+            len(stream.blocks()) or 1, loss=attempts.price(tried), pipeline=attempts.pipeline.name
+        )
+        return [label for label in blocks if label not in set(able)]
+
+    locked = short(stream)
+    if not locked:
         return ""
-    named = ", ".join(short[:5]) + (f" and {len(short) - 5} more" if len(short) > 5 else "")
+    asks = f"attempt {tried.attempt} asks ε {float(tried.epsilon):.6g} of {blocks_text(len(blocks))}"
+    spent = short(Stream(stream.dataset, Sharing())) if stream.sharing.versions else locked
+    if not spent:
+        return (
+            f"{asks}, and too little of {_named(locked)} is unlocked yet. "
+            "More of it is with each append: append data, and train again"
+        )
     return (
-        f"attempt {tried.attempt} asks ε {float(tried.epsilon):.6g} of {len(blocks)} blocks, and too little"
-        f" is left (or unlocked) on {named}. Begin a new run when newer blocks have come in"
+        f"{asks}, and too little is left on {_named(spent)}. Begin a new run when newer blocks have come in"
     )
 
 
-# Which run
-
-
-def folder_of(folder: Path, run: int) -> Path:
-    """Where a run's note and what came out of it lie."""
-    return folder / f"run-{run}"
-
-
-def _note(gate: Gate, stream: Stream, pipeline: Pipeline, folder: Path, *, new_run: bool) -> RunNote:
-    """The note of the run to go on with, on disk."""
-    last = _last_run(gate, pipeline.name, folder)
-    arrived = stream.blocks()
-    if last and not new_run:
-        note = RunNote.read(folder_of(folder, last))
-        if note is None:
-            raise BadParameter(
-                "run", f"{last} began, but its note is not in {folder}. Put it back, or begin a new run"
-            )
-        if (note.ledger, note.analyst) != (stream.ledger.id, stream.dataset.analyst):
-            raise BadParameter(
-                "run", f"{last} was begun by {note.analyst}, or on another ledger. Go on as before"
-            )
-        if note.pipeline != pipeline.digest:
-            raise BadParameter(
-                "pipeline", f"was changed since run {last} began. Change it back, or begin a new run"
-            )
-        grown = note.with_new(arrived)
-    else:
-        if not arrived:
-            raise BadParameter("stream", "has no blocks yet: append data first")
-        series = 1 + _undecided(gate, pipeline.name, last)
-        whose = stream.ledger.id, stream.dataset.analyst
-        grown = RunNote(*whose, last + 1, series, pipeline.digest, len(arrived), tuple(arrived))
-        note = None
-    if grown is not note:
-        grown.write(folder_of(folder, grown.run))
-    return grown
-
-
-def _last_run(gate: Gate, name: str, folder: Path) -> int:
-    """The newest run that was charged, or noted."""
-    noted = [int(one.name[4:]) for one in folder.glob("run-*") if one.name[4:].isdecimal()]
-    run = max(noted, default=0)
-    while gate.find(key_of(name, run + 1, 1)) is not None:
-        run += 1
-    return run
-
-
-def _undecided(gate: Gate, name: str, last: int) -> int:
-    """How many runs, back from the last one, ended without a verdict."""
-    for back, run in enumerate(range(last, 0, -1)):
-        if any(one.verdict is not Verdict.RETRY for one in _made(gate, name, run)):
-            return back
-    return last
-
-
-def _made(gate: Gate, name: str, run: int) -> Iterator[Attempted]:
-    for number in count(1):
-        found = gate.find(key_of(name, run, number))
-        if found is None:
-            return
-        yield attempted(found, (), is_replay=True)
+def _named(labels: list[str]) -> str:
+    return ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")

@@ -1,0 +1,214 @@
+"""Calibration: what units are, beside what an accepted model says of them. Paid for by the test half.
+
+Claim    the released numbers have a pure loss of ε for each testing unit, whatever the model. Each bin's
+         interval holds the mean of its units with a probability of at least `CONFIDENCE`.
+Because  one row of each unit is drawn; by its prediction it is in one bin, to which it adds k and m - k
+         whole steps: exactly m in L1. Intervals are those of a mean or a share, a sixth of the risk for
+         each tail of either noise, and of sampling. docs/arguments/attempts.md.
+Test     tests/learn/pipelines/test_calibration.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter
+from lapwing.exact import settle, whole
+from lapwing.learn.features import Features
+from lapwing.learn.validators.bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
+from lapwing.learn.validators.rows import one_row_each, unit_rows
+from lapwing.learn.validators.validator import float_down, float_up, noise_reach
+from lapwing.mechanisms import Laplace
+from lapwing.privacy import Loss
+from lapwing.privacy.loss import checked_epsilon
+from lapwing.query.rows import Rows
+
+MOST_BINS = 100
+CONFIDENCE = Fraction(19, 20)
+_STEPS = 1000  # of a number between its bounds
+_ROUNDED = Fraction(1, 2) + Fraction(1, 1 << 20)  # of a step, and what floats lose
+Wholes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Units whose prediction lies in low … high: about how many, and their mean, with its interval.
+
+    All of it is made of released numbers. `mean` is None where noise left no units.
+    """
+
+    low: float
+    high: float
+    units: float
+    mean: float | None
+    at_least: float
+    at_most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationPart:
+    """How much of each attempt's ε the testing units pay for it, and how many bins there are."""
+
+    epsilon: Fraction
+    bins: int
+
+    def __post_init__(self) -> None:
+        settle(self, epsilon=checked_epsilon(self.epsilon), bins=whole(self.bins, "bins", at_least=2))
+        if self.bins > MOST_BINS:
+            raise BadParameter("bins", f"must be at most {MOST_BINS}")
+
+    def of(self, features: Features) -> Calibration:
+        """For a label: a number, two classes, or more."""
+        return Calibration(self, features)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The same for one label. Predictions and what they are compared with lie in 0 … 1, to begin with.
+
+    A number is placed between its bounds. Of two classes, the second one's probability is compared with how
+    often it is the second; of more, that of the predicted one with how often it is right.
+    """
+
+    part: CalibrationPart
+    features: Features
+
+    @property
+    def steps(self) -> int:
+        """How many steps a unit adds, in all."""
+        return 1 if self.features.has_classes else _STEPS
+
+    @property
+    def noise(self) -> Laplace:
+        """Of each number."""
+        return Laplace.for_epsilon(self.part.epsilon, l1=self.steps)
+
+    @property
+    def loss(self) -> Loss:
+        """What it costs each testing unit."""
+        return self.noise.loss
+
+    def sums(self, model: Any, rows: Rows) -> Wholes:
+        """For each bin, the sums of k and of m - k over its units. Private: it gets noise next."""
+        found, kept = np.zeros((self.part.bins, 2), np.int64), np.zeros(len(rows), np.bool_)
+        kept[one_row_each(unit_rows(rows.units, len(rows)))] = True
+        drawn = rows.where(kept)
+        if not len(drawn):
+            return found.ravel()
+        predicted, true = self._compared(model, drawn)
+        placed = np.clip(np.nan_to_num(predicted) * self.part.bins, 0, self.part.bins - 1).astype(np.int64)
+        steps = np.rint(np.clip(true, 0, 1) * self.steps).astype(np.int64)
+        np.add.at(found, placed, np.column_stack([steps, self.steps - steps]))
+        return found.ravel()
+
+    def _compared(self, model: Any, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        table, truth = self.features.table(rows), self.features.target(rows)
+        if not self.features.has_classes:
+            low, high = self.features.target_bounds
+            predicted = np.asarray(model.predict(table), dtype=np.float64)
+            return (predicted - low) / (high - low), (truth - low) / (high - low)
+        likely = np.asarray(model.predict_proba(table), dtype=np.float64)
+        if likely.shape[1] == 2:
+            return likely[:, 1], (truth == 1).astype(np.float64)
+        return likely.max(axis=1), (np.asarray(model.predict(table)) == truth).astype(np.float64)
+
+    def release(self, model: Any, rows: Rows) -> bytes:
+        """The noisy sums, as text. Charge the loss first."""
+        return json.dumps(self.noise.sample(self.sums(model, rows)).tolist()).encode()
+
+    # What was released, read
+
+    def bins(self, released: bytes) -> list[Bin]:
+        """Each bin, on the scale of the label."""
+        numbers = json.loads(released)
+        return [self._bin(k, *numbers[2 * k : 2 * k + 2]) for k in range(self.part.bins)]
+
+    def _bin(self, k: int, of_x: int, of_rest: int) -> Bin:
+        total = of_x + of_rest
+        low, high = self._interval(of_x, of_rest)
+        mean = min(max(Fraction(of_x, total), Fraction(0)), Fraction(1)) if total > 0 else None
+        start, wide = self._scale()
+        return Bin(
+            low=float(start + wide * Fraction(k, self.part.bins)),
+            high=float(start + wide * Fraction(k + 1, self.part.bins)),
+            units=max(total / self.steps, 0.0),
+            mean=None if mean is None else float(start + wide * mean),
+            at_least=float_down(start + wide * low),
+            at_most=float_up(start + wide * high),
+        )
+
+    def _interval(self, of_x: int, of_rest: int) -> tuple[Fraction, Fraction]:
+        tail = (1 - CONFIDENCE) / 6
+        reach, m = noise_reach(self.noise, tail), self.steps
+        if self.features.has_classes:
+            return (
+                share_floor(of_x - reach, of_rest + reach, tail),
+                share_ceiling(of_x + reach, of_rest - reach, tail),
+            )
+        floor = mean_floor(Fraction(of_x - reach, m), Fraction(of_rest + reach, m), tail)
+        ceiling = mean_ceiling(Fraction(of_x + reach, m), Fraction(of_rest - reach, m), tail)
+        return max(floor - _ROUNDED / m, Fraction(0)), min(ceiling + _ROUNDED / m, Fraction(1))
+
+    def _scale(self) -> tuple[Fraction, Fraction]:
+        if self.features.has_classes:
+            return Fraction(0), Fraction(1)
+        low, high = map(Fraction, self.features.target_bounds)
+        return low, high - low
+
+    @property
+    def axes(self) -> tuple[str, str]:
+        """What is predicted, and what it is compared with, in words."""
+        label = self.features.label
+        if not self.features.has_classes:
+            return f"predicted {label}", f"mean of the true {label}"
+        values = self.features.class_values
+        if len(values) == 2:
+            return f"predicted probability of {label} = {values[1]}", f"how often {label} is {values[1]}"
+        return f"predicted probability of the predicted {label}", "how often that is right"
+
+    def told(self, released: bytes) -> dict[str, Any]:
+        """For the card."""
+        predicted, compared = self.axes
+        return {
+            "predicted": predicted,
+            "compared_with": compared,
+            "epsilon": float(self.part.epsilon),
+            "each_interval_holds_with_probability": float(CONFIDENCE),
+            "bins": [
+                {
+                    "from": one.low,
+                    "to": one.high,
+                    "units_about": one.units,
+                    "mean": one.mean,
+                    "at_least": one.at_least,
+                    "at_most": one.at_most,
+                }
+                for one in self.bins(released)
+            ],
+        }
+
+
+def calibration_lines(told: dict[str, Any]) -> list[str]:
+    """The same as lines of a card."""
+    lines = [
+        f"{told['compared_with']}, by {told['predicted']} (ε {told['epsilon']:g} of the testing units; "
+        f"each interval holds with probability {told['each_interval_holds_with_probability']:g})"
+    ]
+    for one in told["bins"]:
+        mean = "too few" if one["mean"] is None else f"{one['mean']:.4g}"
+        shown = f"{one['at_least']:.4g} … {one['at_most']:.4g}"
+        about = f"about {one['units_about']:.0f} units"
+        lines.append(f"{one['from']:g} … {one['to']:g}: {mean} ({shown}), {about}")
+    return lines
+
+
+def is_told(one: Bin, all_bins: Sequence[Bin]) -> bool:
+    """Whether its interval says anything: else it is as wide as the scale."""
+    return one.mean is not None and one.at_most - one.at_least < all_bins[-1].high - all_bins[0].low

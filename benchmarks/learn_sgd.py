@@ -41,6 +41,7 @@ else:
     HAS_OPACUS = True
 
 BATCH, CLIP, NOISE, RATE = 256, 1.0, 1.0, 0.05
+TURN = 0.03  # seconds
 AHEAD = "lapwing, noise on a second core"
 WANTED = {"opacus ghost": 1.4, "opacus fastest": 1.0, "plain": 0.7}
 Step = Callable[[], None]
@@ -196,9 +197,8 @@ def _settle(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _timed(side: Side, device: str) -> float:
-    """Seconds for a step. With noise drawn ahead: of four in a row, and of as many draws."""
-    steps = 4 if side.ahead else 1
+def _timed(side: Side, device: str, steps: int) -> float:
+    """Seconds for a step, of so many in a row. With noise drawn ahead: and of as many draws."""
     start = time.perf_counter()
     for _ in range(steps):
         side.step()
@@ -209,22 +209,29 @@ def _timed(side: Side, device: str) -> float:
 
 
 def speeds(model: str, device: str, turns: int, *, noise: bool) -> dict[str, float]:
-    """Samples a second of each side that runs, the median of so many turns."""
+    """Samples a second of each side that runs, the median of so many turns.
+
+    A turn is as many steps as plain training does in 30 ms, the same number for all: a side that follows on
+    another's single step would find its memory given back and its caches filled with something else.
+    """
     sides: dict[str, Side] = {}
+    steps = 1
     for name in _sides():
         if name == AHEAD and not noise:
             continue
         try:
             side = Side(name, model, device, noise=noise)
             for _ in range(2):
-                _timed(side, device)
+                taken = _timed(side, device, 1)
+            if name == "plain":
+                steps = max(1, round(TURN / taken))
             sides[name] = side
         except Exception as error:  # a mode that a peer lacks
             print(f"    {name} does not run {model}: {type(error).__name__}")
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(turns):
         for name, side in sides.items():
-            times[name].append(_timed(side, device))
+            times[name].append(_timed(side, device, steps))
     if AHEAD in sides and noise:
         sides[AHEAD].drawn.__exit__(None, None, None)
     return {name: BATCH / statistics.median(found) for name, found in times.items()}

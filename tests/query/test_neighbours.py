@@ -133,7 +133,7 @@ def test_S6_S9_one_person_moves_nothing_further_than_declared(
         require_all_close(here, found(other, QUESTIONS, prepared=prepared))
 
 
-@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 20), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 20), marks=pytest.mark.slow)])
 def test_rows_of_many_invented_hospitals(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         everybody = invented(100 + seed)

@@ -63,14 +63,18 @@ def rows() -> pa.Table:
     return pa.Table.from_pylist([row(n) for n in range(400)])
 
 
-@pytest.fixture(params=[None, Blocks("unit", cohorts=7), Blocks("unit", every="month")])
+BY_ARRIVAL = Blocks("unit", every="month")
+SLICES = [None, Blocks("unit", cohorts=7), BY_ARRIVAL]
+
+
+@pytest.fixture
 def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Policy:
     pq.write_table(rows(), tmp_path / "v.parquet")
     blocks: Blocks | None = request.param
     return policy_of(tmp_path, table_of(tmp_path / "v.parquet", COLUMNS), blocks=blocks)
 
 
-@pytest.fixture(params=["postgres", "spark"])
+@pytest.fixture
 def elsewhere(request: pytest.FixtureRequest, policy: Policy, tmp_path: Path) -> Policy:
     """The same policy over another engine."""
     name = f"clinic_{uuid4().hex[:8]}"
@@ -100,6 +104,15 @@ def copied(policy: Policy, made: Prepared) -> list[Row]:
         opened.engine.close()
 
 
+@pytest.mark.parametrize(
+    ("policy", "elsewhere"),
+    [
+        *((blocks, "postgres") for blocks in SLICES),
+        (None, "spark"),
+        *(pytest.param(blocks, "spark", marks=pytest.mark.slow) for blocks in SLICES[1:]),
+    ],
+    indirect=True,
+)
 def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> None:
     today = date(2026, 5, 4)
     here = prepare(policy, KEY, today=today)
@@ -119,7 +132,11 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
         assert coded_rows(policy, *NAMES) == expected
 
 
-@pytest.mark.parametrize("policy", [Blocks("unit", every="month")], indirect=True)
+@pytest.mark.parametrize(
+    ("policy", "elsewhere"),
+    [(BY_ARRIVAL, "postgres"), pytest.param(BY_ARRIVAL, "spark", marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_a_lost_copy_in_a_server_gives_nobody_another_block(policy: Policy, elsewhere: Policy) -> None:
     everybody = {f"ann{n}" for n in range(37)}
 

@@ -50,7 +50,7 @@ def test_parities_are_counted_as_one_by_one(bits: int, monkeypatch: pytest.Monke
     assert len(supports(inner, reports, among[:0])) == 0
 
 
-@pytest.mark.parametrize("epsilon", ["1", "3"])
+@pytest.mark.parametrize("epsilon", ["1", pytest.param("3", marks=pytest.mark.slow)])
 def test_frequent_words_are_found_with_their_shares(
     epsilon: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,7 +79,9 @@ def test_frequent_words_are_found_with_their_shares(
     assert silent.population.low <= 0.1 <= silent.population.high
 
 
-@pytest.mark.parametrize(("epsilon", "kind"), [(1, Hadamard), (3, Projective)])
+@pytest.mark.parametrize(
+    ("epsilon", "kind"), [(1, Hadamard), pytest.param(3, Projective, marks=pytest.mark.slow)]
+)
 def test_words_that_nobody_wrote_are_hardly_ever_shown(
     epsilon: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +107,7 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
     ("epsilon", "letters", "n"),
     [
         (8, 2, 30),
-        (5, 2, 300),
+        pytest.param(5, 2, 300, marks=pytest.mark.slow),
         pytest.param(8, 2, 300, marks=pytest.mark.slow),
         pytest.param(8, 3, 300, marks=pytest.mark.slow),
     ],

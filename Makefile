@@ -43,11 +43,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/query.py
 	$(BIN)/python benchmarks/survey.py
 	$(BIN)/python benchmarks/parties.py
-	$(BIN)/python -m benchmarks.learn_accuracy
-	$(BIN)/python -m benchmarks.learn_sgd
-	$(BIN)/python -m benchmarks.learn_network
-	$(BIN)/python -m benchmarks.learn_schedule
-	$(BIN)/python -m benchmarks.learn_sage
+	$(BIN)/python -m benchmarks.learn
 
 pictures: $(READY)
 	$(BIN)/python -m lapwing.plots docs/pictures

@@ -40,7 +40,7 @@ except ImportError:
 else:
     HAS_OPACUS = True
 
-BATCH, CLIP, NOISE, RATE = 256, 1.0, 1.0, 0.05
+BATCH, CLIP, NOISE = 256, 1.0, 1.0
 TURN = 0.03  # seconds
 AHEAD = "lapwing, noise on a second core"
 WANTED = {"opacus ghost": 1.4, "opacus fastest": 1.0, "plain": 0.7}

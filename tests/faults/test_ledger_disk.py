@@ -177,6 +177,7 @@ def never_answered(home: Home, ledger: Ledger, spent: int = 100_000_000) -> None
 
 
 class TestPostgres:
+    @pytest.mark.slow
     def test_nothing_is_lost_when_the_disk_of_the_server_is_full(self, tmp_path: Path) -> None:
         """First there is no room for tables, then none for the log, which the server does not survive."""
         folder = Path(tempfile.mkdtemp(prefix="lapwing_pg_"))

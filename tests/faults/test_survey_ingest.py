@@ -142,6 +142,7 @@ class TestThePowerFails:
     ) -> None:
         assert self.lost(tmp_path, monkeypatch, {}) == 0
 
+    @pytest.mark.slow
     def test_L4_and_this_test_would_see_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         careless = {"PRAGMA synchronous = FULL": "PRAGMA synchronous = NORMAL"}
         assert self.lost(tmp_path, monkeypatch, careless) > 0

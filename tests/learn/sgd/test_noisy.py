@@ -51,10 +51,13 @@ def test_noise_is_for_the_vector_that_was_priced() -> None:
             release(torch.zeros(size), GRID, noise, divided_by=1)
 
 
-def test_each_draw_is_fresh() -> None:
-    noise = Noise(MECHANISM)
+def test_each_draw_is_fresh_and_of_its_width() -> None:
+    noise = Noise(Gaussian(Fraction(1000), Fraction(100), SIZE))
     first = noise.draw().copy()
-    assert (noise.draw() != first).any()
+    assert (first[:65_536] != first[65_536:131_072]).any()
+    for drawn in (first, noise.draw()):
+        assert abs(np.std(drawn) - 1000) < 16  # ten standard deviations
+    assert (drawn != first).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lapwing import noise
+from lapwing.errors import BadParameter
 from lapwing.exact import lower, precision, upper
 from lapwing.noise.gaussian import (
     CHUNK,
@@ -309,3 +311,10 @@ def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
     few = np.zeros(7)
     noise.fill_discrete_gaussian(sigma, few)
     assert few.any()
+
+
+@pytest.mark.parametrize("out", [np.zeros(7, np.float32), np.zeros(7, np.int32), np.zeros((7, 2))])
+def test_only_what_holds_the_numbers_exactly_is_filled(out: NDArray[Any]) -> None:
+    with pytest.raises(BadParameter, match="double precision"):
+        noise.fill_discrete_gaussian(500, out)
+    assert not out.any()

@@ -80,6 +80,8 @@ def discrete_gaussian(sigma: Number, size: int) -> NDArray[np.int64]:
 
 def fill_discrete_gaussian(sigma: Number, out: NDArray[np.float64]) -> None:
     """Overwrite a vector with such integers, as exact floats: for sums of floats that are integers, too."""
+    if out.dtype != np.float64 or out.ndim != 1:  # shorter floats would round: another law
+        raise BadParameter("out", "must be a vector of floats in double precision")
     gaussian.fill(SYSTEM, _scale(sigma, "sigma"), out)
 
 

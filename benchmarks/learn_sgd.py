@@ -27,7 +27,7 @@ from torch.nn import functional
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from lapwing.learn.sgd import ClippedGradients, Sensitivity
-from lapwing.learn.sgd.noisy import Noise, NoiseAhead, release
+from lapwing.learn.sgd.noisy import Noise, release
 
 try:
     with warnings.catch_warnings():
@@ -42,7 +42,6 @@ else:
 
 BATCH, CLIP, NOISE = 256, 1.0, 1.0
 TURN = 0.03  # seconds
-AHEAD = "lapwing, noise on a second core"
 WANTED = {"opacus ghost": 1.4, "opacus fastest": 1.0, "plain": 0.7}
 Step = Callable[[], None]
 
@@ -118,11 +117,8 @@ class Side:
         self.x, self.y = rows().to(device), torch.randint(0, 10, (BATCH,)).to(device)
         self.page, self.noise = (on_gpu if device == "cuda" else on_cpu), noise
         self.optimizer = torch.optim.SGD(self.module.parameters(), lr=0.01)
-        self.step: Step = {"plain": self._plain, AHEAD: self._lapwing, "lapwing": self._lapwing}.get(
-            name
-        ) or self._opacus(name)
-        self.ahead = name == AHEAD and noise
-        if name.startswith("lapwing"):
+        self.step: Step = {"plain": self._plain, "lapwing": self._lapwing}.get(name) or self._opacus(name)
+        if name == "lapwing":
             self._prepare()
 
     def _plain(self) -> None:
@@ -134,19 +130,16 @@ class Side:
         self.gradients = ClippedGradients(self.module, _losses, clip=CLIP, page=self.page)
         size = self.gradients.size
         self.grid = Sensitivity.of(CLIP, parameters=size, page=self.page, expected_batch=BATCH)
-        mechanism = self.grid.mechanism(Fraction(NOISE))
-        if self.ahead:
-            self.drawn = NoiseAhead(mechanism, 1 << 20).__enter__()
-        self.draw = self.drawn.draw if self.ahead else Noise(mechanism).draw
+        self.drawn = Noise(self.grid.mechanism(Fraction(NOISE)), steps=1 << 20)
 
     def _lapwing(self) -> None:
-        sums = self.gradients.empty(single=self.grid.single_up_to >= BATCH)
+        sums = self.gradients.room(single=self.grid.single_up_to >= BATCH)
         present = torch.ones(self.page, dtype=torch.bool, device=self.x.device)
         for start in range(0, BATCH, self.page):
             x, y = self.x[start : start + self.page], self.y[start : start + self.page]
             self.gradients.add_page(x, y, present, sums, is_first=not start)
         if self.noise:
-            sums = release(sums, self.grid, self.draw(), divided_by=BATCH)
+            sums = release(sums, self.grid, self.drawn, divided_by=BATCH)
         else:
             sums.div_(BATCH)
         for value, part in zip(self.module.parameters(), self.gradients.views(sums).values(), strict=True):
@@ -187,7 +180,6 @@ def _sides() -> list[str]:
     return [
         "plain",
         "lapwing",
-        AHEAD,
         *(["opacus ghost", "opacus hooks", "opacus ew"] if HAS_OPACUS else []),
     ]
 
@@ -198,13 +190,11 @@ def _settle(device: str) -> None:
 
 
 def _timed(side: Side, device: str, steps: int) -> float:
-    """Seconds for a step, of so many in a row. With noise drawn ahead: and of as many draws."""
+    """Seconds for a step, of so many in a row."""
     start = time.perf_counter()
     for _ in range(steps):
         side.step()
     _settle(device)
-    if side.ahead:
-        side.drawn.settle()  # so that it does not go on in another's turn
     return (time.perf_counter() - start) / steps
 
 
@@ -217,8 +207,6 @@ def speeds(model: str, device: str, turns: int, *, noise: bool) -> dict[str, flo
     sides: dict[str, Side] = {}
     steps = 1
     for name in _sides():
-        if name == AHEAD and not noise:
-            continue
         try:
             side = Side(name, model, device, noise=noise)
             for _ in range(2):
@@ -232,8 +220,6 @@ def speeds(model: str, device: str, turns: int, *, noise: bool) -> dict[str, flo
     for _ in range(turns):
         for name, side in sides.items():
             times[name].append(_timed(side, device, steps))
-    if AHEAD in sides and noise:
-        sides[AHEAD].drawn.__exit__(None, None, None)
     return {name: BATCH / statistics.median(found) for name, found in times.items()}
 
 
@@ -277,8 +263,7 @@ def _print(model: str, found: dict[str, float], what: str) -> None:
     for name, speed in beside.items():
         ratio = found["lapwing"] / speed
         mark = "" if ratio >= WANTED[name] else "   BELOW"
-        ahead = f"; {found[AHEAD] / speed:.2f} with noise on a second core" if AHEAD in found else ""
-        print(f"    {model}, {what}, against {name}: {ratio:.2f} (wanted {WANTED[name]}){mark}{ahead}")
+        print(f"    {model}, {what}, against {name}: {ratio:.2f} (wanted {WANTED[name]}){mark}")
 
 
 def main() -> None:
@@ -307,7 +292,7 @@ def main() -> None:
         for noise in (False, True):
             what = "step" if noise else "gradients"
             _print(model, speeds(model, chosen.device, chosen.turns, noise=noise), what)
-        megabytes = {name: _memory(name, model, chosen.device) for name in _sides() if name != AHEAD}
+        megabytes = {name: _memory(name, model, chosen.device) for name in _sides()}
         print("  memory: " + ", ".join(f"{name} {size:,.0f} MB" for name, size in megabytes.items()))
 
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from lapwing.exact import Real, lower, precision, upper
 from lapwing.noise import gaussian
-from lapwing.noise.flat import SLOTS, FlatGaussian
+from lapwing.noise.flat import LOT, SLOTS, Blocks, FlatGaussian, Table
 from lapwing.noise.gaussian import FLAT_AFTER, LARGEST_SIGMA, SMALL, LargeGaussian
 from lapwing.noise.inversion import padded_count
 from support.laws import follows, fraction, gaussian_law
 from support.streams import ONES, ScriptedStream, SeededStream
 
-SIGMAS = [Fraction(16), Fraction(47, 2), Fraction(100), Fraction(400, 3), Fraction(300)]
+SIGMAS = [Fraction(16), Fraction(47, 2), Fraction(400, 3), Fraction(600), Fraction(1100)]  # widths 1 to 4
 TINY = Fraction(1, 10**40)
 
 
@@ -40,38 +40,65 @@ class Bytes(ScriptedStream):
         return self._scripted
 
 
-def value_of(sampler: FlatGaussian, block: int, inward: int) -> int:
-    distance = sampler._blocks.inner(block) + inward
+def value_of(blocks: Blocks, block: int, inward: int) -> int:
+    distance = blocks.inner(block) + inward
     return -distance if block % 2 else distance
+
+
+def drawn(sampler: FlatGaussian, stream: SeededStream, size: int) -> NDArray[np.int64]:
+    out = np.empty(size, dtype=np.int64)
+    rooms = [out[start : start + LOT] for start in range(0, size, LOT)]
+    assert sum(1 for _ in sampler.fill_all(stream, rooms, size)) == len(rooms)
+    return out
+
+
+def in_tables(sampler: FlatGaussian) -> dict[int, Fraction]:
+    """The probability of each value in the two tables together."""
+    blocks = sampler._blocks
+    found: dict[int, Fraction] = {}
+    for block in range(blocks.listed):
+        flat = in_first(blocks, block, tables=2)
+        for inward in range(blocks.width):
+            value = value_of(blocks, block, inward)
+            assert value not in found
+            found[value] = flat
+    return found
+
+
+def in_first(blocks: Blocks, block: int, *, tables: int) -> Fraction:
+    """The probability of each value of a block in the first so many tables."""
+    shares = zip(blocks.slots[:tables], blocks.shares[:tables], strict=True)
+    return sum(
+        (share * Fraction(slots[block], SLOTS * blocks.width) for slots, share in shares), Fraction(0)
+    )
 
 
 # The exact law, without any randomness.
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
-def test_the_table_and_the_rest_add_up_to_the_exact_law(sigma: Fraction) -> None:
+def test_the_tables_and_the_rest_add_up_to_the_exact_law(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
-    blocks = sampler._blocks
-    in_table: dict[int, Fraction] = {}
+    blocks, flat = sampler._blocks, in_tables(sampler)
     in_rest: dict[int, Fraction] = {}
     before = Fraction(0)
     for block in range(blocks.listed):
         cdf = middle(blocks.cdf(block))
         for inward in range(blocks.width):
-            value = value_of(sampler, block, inward)
-            assert value not in in_table
-            in_table[value] = Fraction(blocks.slots[block], SLOTS * blocks.width)
             coin = middle(sampler._kept_with(block, inward))
             assert 0 <= coin <= 1 + TINY
-            in_rest[value] = (cdf - before) / blocks.width * coin
+            in_rest[value_of(blocks, block, inward)] = (cdf - before) / blocks.width * coin
         before = cdf
+    assert in_rest.keys() == flat.keys()
     kept = sum(in_rest.values())
     assert kept > Fraction(1, 2)
-    reach = -min(in_table)
-    assert set(range(-reach, reach + 1)) <= set(in_table)
+    reach = max(flat)
+    assert set(range(-reach, reach + 1)) <= set(flat)
     law = gaussian_law(sigma, 3 * reach)
+    rest = blocks.shares[-1]
+    assert sum(flat.values()) == 1 - rest
     for value in range(-reach, reach + 1):
-        found = in_table[value] + sampler.rest_share * in_rest[value] / kept
+        found = flat[value] + rest * in_rest[value] / kept
         # Beyond the listed blocks there is less than 2^-66 of the rest.
         assert abs(found - fraction(law[value + 3 * reach])) < found / 2**60
 
@@ -80,18 +107,20 @@ def test_the_table_and_the_rest_add_up_to_the_exact_law(sigma: Fraction) -> None
 def test_slots_hold_whole_blocks_and_the_rest_is_small(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     blocks = sampler._blocks
-    starts = sampler._starts
-    assert len(starts) == SLOTS
-    rest = np.iinfo(starts.dtype).min
-    assert int((starts == rest).sum()) == sampler.rest_share * SLOTS
-    assert sampler.rest_share < Fraction(1, 80)
-    values, counts = np.unique(starts[starts != rest], return_counts=True)
-    due = {
-        value_of(sampler, b, blocks.width - 1 if b % 2 else 0): slots
-        for b, slots in enumerate(blocks.slots)
-        if slots
-    }
-    assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == due
+    left = Fraction(1)
+    for slots, table in zip(blocks.slots, sampler._tables, strict=True):
+        assert len(table.starts) == SLOTS
+        assert table.used == sum(slots) < SLOTS
+        left *= Fraction(table.rest_share)
+        values, counts = np.unique(table.starts[: table.used], return_counts=True)
+        due = {
+            value_of(blocks, b, blocks.width - 1 if b % 2 else 0): count
+            for b, count in enumerate(slots)
+            if count
+        }
+        assert dict(zip(values.tolist(), counts.tolist(), strict=True)) == due
+    assert blocks.shares[-1] == left < Fraction(1, 500)
+    assert blocks.shares[1] < Fraction(1, 25)
 
 
 @pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
@@ -99,7 +128,7 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
     sampler = FlatGaussian(sigma)
     listed, width = sampler._blocks.listed, sampler._blocks.width
     symbols = np.arange(0, listed, max(listed // 300, 1), dtype=np.int64)
-    monkeypatch.setattr(sampler._table, "draw_guided", lambda _stream, _size: symbols)
+    monkeypatch.setattr(sampler._proposals, "draw_guided", lambda _stream, _size: symbols)
     seen: list[float] = []
 
     def recorded(
@@ -125,33 +154,32 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
 @pytest.mark.parametrize("sigma", SIGMAS)
 @pytest.mark.parametrize("batch", [3000, 1 << 16])
 def test_draws_follow_the_law(sigma: Fraction, batch: int) -> None:
-    out = np.empty(600_000, dtype=np.int64)
     sampler, stream, reach = FlatGaussian(sigma), SeededStream(1), int(12 * sigma)
-    for start in range(0, len(out), batch):
-        sampler.fill(stream, out[start : start + batch])
-    follows(out, gaussian_law(sigma, reach), -reach)
+    found = [drawn(sampler, stream, batch) for _ in range(600_000 // batch)]
+    follows(np.concatenate(found), gaussian_law(sigma, reach), -reach)
 
 
 @pytest.mark.parametrize("sigma", SIGMAS)
-def test_the_rest_alone_follows_its_law(sigma: Fraction) -> None:
+@pytest.mark.parametrize("tables", [0, 1])
+def test_what_the_tables_lack_follows_its_law(sigma: Fraction, tables: int) -> None:
+    """All that is left after the first table, and after both."""
     sampler, reach = FlatGaussian(sigma), int(12 * sigma)
-    blocks = sampler._blocks
-    law = gaussian_law(sigma, reach)
+    law, blocks = gaussian_law(sigma, reach), sampler._blocks
     for block in range(blocks.listed):
+        flat = in_first(blocks, block, tables=2 - tables)
         for inward in range(blocks.width):
-            value = value_of(sampler, block, inward)
+            value = value_of(blocks, block, inward)
             if abs(value) <= reach:
-                flat = Fraction(blocks.slots[block], SLOTS * blocks.width)
                 law[value + reach] -= flat.numerator / type(law[0])(flat.denominator)
     total = sum(law)
-    follows(sampler._rest(SeededStream(2), 300_000), [p / total for p in law], -reach)
+    found = sampler._drawn(SeededStream(2), 300_000, sampler._tables[2 - tables :])
+    follows(found, [p / total for p in law], -reach)
 
 
 @pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
 def test_places_in_wide_blocks_are_uniform(sigma: Fraction) -> None:
-    out = np.empty(400_000, dtype=np.int64)
     sampler = FlatGaussian(sigma)
-    sampler.fill(SeededStream(3), out)
+    out = drawn(sampler, SeededStream(3), 400_000)
     width = sampler._blocks.width
     sixteenths = np.bincount((out % width) * 16 // width, minlength=16)
     # Within a block the law falls by less than 2 % for all but a few draws, alike on both sides of 0.
@@ -162,30 +190,50 @@ def test_places_in_wide_blocks_are_uniform(sigma: Fraction) -> None:
 # How words are read, and both sides of every decision, by a script.
 
 
-def test_a_half_is_the_slot_and_the_low_bits_of_a_word_the_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    for sigma, size in ((Fraction(1000), 4), (Fraction(10**9), 8)):
-        sampler = FlatGaussian(sigma)
-        assert sampler._starts.itemsize == size
-        monkeypatch.setattr(sampler, "_rest", lambda _stream, count: np.full(count, 7))
-        width = sampler._blocks.width
-        used = SLOTS - int(sampler.rest_share * SLOTS)
-        cases = [(0, 0), (0, width - 1), (used - 1, width // 2), (used, 1), (SLOTS - 1, 0), (1234, 3)]
-        words = b"".join((width * 5 | place).to_bytes(size, sys.byteorder) for _, place in cases)
-        out = np.empty(len(cases), dtype=np.int64)
-        sampler.fill(Bytes([slot for slot, _ in cases], words), out)
-        due = [7 if slot >= used else int(sampler._starts[slot]) + place for slot, place in cases]
-        assert out.tolist() == due
+@pytest.mark.parametrize(
+    ("sigma", "size"),
+    [(Fraction(1000), 2), (Fraction(2**24), 2), (Fraction(2**25), 4), (Fraction(10**9), 8)],
+)
+def test_a_half_is_the_slot_and_low_bits_are_the_place(sigma: Fraction, size: int) -> None:
+    sampler = FlatGaussian(sigma)
+    width, table = sampler._blocks.width, sampler._tables[0]
+    used = table.used
+    cases = [(0, 0), (0, width - 1), (used - 1, width // 2), (used, 1), (SLOTS - 1, 0), (1234, 3 % width)]
+    out = np.empty(len(cases), dtype=np.int64)
+    if size == 2:  # one word of four bytes has both, and bits above the place that do not count
+        above = width * 5 % SLOTS
+        words = [(slot << 16 | above | place).to_bytes(4, "little") for slot, place in cases]
+        stream = Bytes([], b"".join(words))
+    else:
+        words = [(width * 5 | place).to_bytes(size, sys.byteorder) for _, place in cases]
+        stream = Bytes([slot for slot, _ in cases], b"".join(words))
+    assert table.fill(stream, out).tolist() == [3, 4]
+    for (slot, place), found in zip(cases, out.tolist(), strict=True):
+        if slot < used:
+            assert found == table.starts[slot] + place
+
+
+def test_what_a_table_lacks_is_put_into_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler = FlatGaussian(Fraction(1000))
+    marked = 10**9
+    monkeypatch.setattr(
+        sampler, "_drawn", lambda _stream, count, _tables: np.arange(marked, marked + count)
+    )
+    found = drawn(sampler, SeededStream(5), 100_000)
+    put = found[found >= marked]
+    assert abs(len(put) - 100_000 * sampler._tables[0].rest_share) < 10 * np.sqrt(len(put))
+    assert put.tolist() == list(range(marked, marked + len(put)))  # each once
 
 
 @pytest.mark.parametrize("block", [0, 1, 4, 301])
 def test_a_coin_of_the_rest_is_decided_exactly_on_both_sides(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sampler = FlatGaussian(Fraction(1000))
-    monkeypatch.setattr(sampler._table, "draw_guided", lambda _stream, size: np.full(size, block))
+    sampler = FlatGaussian(Fraction(4000))
+    monkeypatch.setattr(sampler._proposals, "draw_guided", lambda _stream, size: np.full(size, block))
     place = 5
     edge = int(middle(sampler._kept_with(block, place)) * 2**64)
-    value = value_of(sampler, block, place)
+    value = value_of(sampler._blocks, block, place)
     for coin, more, kept in [
         (edge - 1, [], [value]),
         (edge, [0], [value]),
@@ -200,12 +248,12 @@ def test_a_coin_of_the_rest_is_decided_exactly_on_both_sides(
 
 
 def test_beyond_the_listed_blocks_the_exact_real_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler = FlatGaussian(Fraction(1000))
+    sampler = FlatGaussian(Fraction(4000))
     block, place = sampler._blocks.listed + 5, 6
-    monkeypatch.setattr(sampler._table, "draw_guided", lambda _stream, size: np.full(size, block))
+    monkeypatch.setattr(sampler._proposals, "draw_guided", lambda _stream, size: np.full(size, block))
     inner = sampler._blocks.inner(block)
-    due = np.exp(-place * (2 * inner + place) / 2e6)
-    value = value_of(sampler, block, place)
+    due = np.exp(-place * (2 * inner + place) / 32e6)
+    value = value_of(sampler._blocks, block, place)
     for share, kept in ((due - 1e-9, [value]), (due + 1e-9, [])):
         assert sampler._candidates(ScriptedStream([place, int(share * 2**64)]), 1).tolist() == kept
 
@@ -213,21 +261,22 @@ def test_beyond_the_listed_blocks_the_exact_real_decides(monkeypatch: pytest.Mon
 # Work does not tell the values.
 
 
-def test_every_chunk_draws_the_same_number_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The padding is exceeded with probability below 1e-15 for each chunk.
+def test_every_vector_draws_the_same_number_of_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The padding is exceeded with probability below 1e-15 for each vector.
     sampler = FlatGaussian(Fraction(1000))
     asked = set()
-    draw = sampler._rest
+    draw = sampler._drawn
 
-    def counted(stream: SeededStream, size: int) -> NDArray[np.int64]:
-        asked.add(size)
-        return draw(stream, size)
+    def counted(stream: SeededStream, size: int, tables: tuple[Table, ...]) -> NDArray[np.int64]:
+        asked.add((size, len(tables)))
+        return draw(stream, size, tables)
 
-    monkeypatch.setattr(sampler, "_rest", counted)
-    out = np.empty(20_000, dtype=np.int64)
+    monkeypatch.setattr(sampler, "_drawn", counted)
     for seed in range(30):
-        sampler.fill(SeededStream(seed), out)
-    assert asked == {padded_count(float(sampler.rest_share), len(out))}
+        drawn(sampler, SeededStream(seed), 20_000)
+    first, second = (table.rest_share for table in sampler._tables)
+    second_size = padded_count(first, 20_000)
+    assert asked == {(second_size, 1), (padded_count(second, second_size), 0)}
 
 
 # When it is used.
@@ -243,13 +292,13 @@ def test_the_tables_are_made_once_they_pay(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(gaussian, "FlatGaussian", Noted)
     sampler, stream = LargeGaussian(Fraction(40)), SeededStream(4)
-    out = np.empty(1 << 15, dtype=np.int64)
-    drawn = []
-    for _ in range(2 * FLAT_AFTER // len(out)):
-        sampler.fill(stream, out)
-        drawn.append(out.copy())
-        assert len(made) == (len(drawn) * len(out) > FLAT_AFTER)
-    follows(np.concatenate(drawn[-20:]), gaussian_law(Fraction(40), 480), -480)
+    out = np.empty(LOT, dtype=np.int64)
+    found = []
+    for _ in range(2 * FLAT_AFTER // LOT):
+        assert len(list(sampler.fill_all(stream, [out], LOT))) == 1
+        found.append(out.copy())
+        assert len(made) == (len(found) * LOT > FLAT_AFTER)
+    follows(np.concatenate(found[-20:]), gaussian_law(Fraction(40), 480), -480)
     few = np.empty(SMALL, dtype=np.int64)
     monkeypatch.setattr(sampler, "_flat", None)
-    sampler.fill(stream, few)  # few draws never take it
+    assert len(list(sampler.fill_all(stream, [few], SMALL))) == 1  # few draws never take it

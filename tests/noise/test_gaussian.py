@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import tracemalloc
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lapwing import noise
-from lapwing.errors import BadParameter
 from lapwing.exact import lower, precision, upper
+from lapwing.noise.flat import LOT
 from lapwing.noise.gaussian import (
-    CHUNK,
     DIRECT_BELOW,
     FLAT_AFTER,
     LARGEST_SIGMA,
@@ -27,7 +25,7 @@ from lapwing.noise.gaussian import (
     Weights,
     _sampler,
     discrete_gaussian,
-    fill,
+    lots,
 )
 from lapwing.noise.stream import SYSTEM
 from support import laws
@@ -118,14 +116,14 @@ def test_a_symbol_beyond_the_sums_still_has_a_ball_that_holds_its_cdf() -> None:
 
 
 @pytest.mark.parametrize("sigma", DIRECT)
-@pytest.mark.parametrize("batch", [SMALL, CHUNK])
+@pytest.mark.parametrize("batch", [SMALL, LOT])
 def test_small_sigmas_follow_their_law(sigma: Fraction, batch: int) -> None:
     reach = reach_of(sigma)
     follows(filled(DirectGaussian(sigma), 1, 300_000, batch), gaussian_law(sigma, reach), -reach)
 
 
 @pytest.mark.parametrize("sigma", BLOCKS)
-@pytest.mark.parametrize("batch", [SMALL - 500, CHUNK])
+@pytest.mark.parametrize("batch", [SMALL - 500, LOT])
 def test_large_sigmas_follow_their_law(sigma: Fraction, batch: int) -> None:
     reach = math.ceil(12 * sigma)
     follows(filled(BlockGaussian(sigma), 2, 400_000, batch), gaussian_law(sigma, reach), -reach)
@@ -133,8 +131,8 @@ def test_large_sigmas_follow_their_law(sigma: Fraction, batch: int) -> None:
 
 def test_both_samplers_agree_where_they_meet() -> None:
     law = gaussian_law(Fraction(20), 300)
-    follows(filled(DirectGaussian(Fraction(20)), 3, 400_000, CHUNK), law, -300)
-    follows(filled(BlockGaussian(Fraction(20)), 4, 400_000, CHUNK), law, -300)
+    follows(filled(DirectGaussian(Fraction(20)), 3, 400_000, LOT), law, -300)
+    follows(filled(BlockGaussian(Fraction(20)), 4, 400_000, LOT), law, -300)
 
 
 @pytest.mark.parametrize("sigma", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
@@ -247,7 +245,7 @@ def test_any_sigma_gives_whole_numbers_of_plausible_size(sigma: Fraction, size: 
 
 
 @pytest.mark.parametrize("sigma", [Fraction(15, 2), Fraction(33), Fraction(10**9)])
-@pytest.mark.parametrize("size", [0, 1, SMALL, SMALL + 1, CHUNK - 1, CHUNK, CHUNK + 1])
+@pytest.mark.parametrize("size", [0, 1, SMALL, SMALL + 1, LOT - 1, LOT, LOT + 1])
 def test_every_size_is_filled(sigma: Fraction, size: int) -> None:
     drawn = discrete_gaussian(SeededStream(7), sigma, size)
     assert drawn.shape == (size,)
@@ -275,7 +273,7 @@ def test_the_border_between_the_samplers_is_where_it_is_said() -> None:
 
 def test_a_small_sigma_takes_the_same_bytes_whatever_is_drawn() -> None:
     # The padding is exceeded with probability below 1e-15 for each chunk.
-    for size in (1, 100, CHUNK):
+    for size in (1, 100, LOT):
         taken = set()
         for seed in range(30):
             stream = CountingStream(SeededStream(seed))
@@ -287,7 +285,7 @@ def test_a_small_sigma_takes_the_same_bytes_whatever_is_drawn() -> None:
 @pytest.mark.parametrize("sigma", [Fraction(5), Fraction(500)])
 def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) -> None:
     size = 5_000_000
-    discrete_gaussian(SeededStream(0), sigma, CHUNK)
+    discrete_gaussian(SeededStream(0), sigma, LOT)
     tracemalloc.start()
     try:
         discrete_gaussian(SYSTEM, sigma, size)
@@ -300,21 +298,12 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
 @pytest.mark.parametrize("sigma", [Fraction(5), Fraction(500), Fraction(10**12), Fraction(LARGEST_SIGMA)])
 def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
     for size in (100, 2 * FLAT_AFTER):
-        floats = np.empty(size)
         _sampler.cache_clear()
-        fill(SeededStream(9), sigma, floats)
+        floats = np.concatenate([lot.copy() for lot in lots(SeededStream(9), sigma, size)])
         _sampler.cache_clear()  # so that the tables come at the same draw
         whole = discrete_gaussian(SeededStream(9), sigma, size)
         _sampler.cache_clear()
         assert np.array_equal(floats.astype(np.int64), whole)
         assert np.array_equal(floats, np.rint(floats))
-    few = np.zeros(7)
-    noise.fill_discrete_gaussian(sigma, few)
-    assert few.any()
-
-
-@pytest.mark.parametrize("out", [np.zeros(7, np.float32), np.zeros(7, np.int32), np.zeros((7, 2))])
-def test_only_what_holds_the_numbers_exactly_is_filled(out: NDArray[Any]) -> None:
-    with pytest.raises(BadParameter, match="double precision"):
-        noise.fill_discrete_gaussian(500, out)
-    assert not out.any()
+    sizes = [len(lot) for lot in noise.discrete_gaussian_lots(sigma, 2 * LOT + 7)]
+    assert sizes == [LOT, LOT, 7]

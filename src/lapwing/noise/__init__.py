@@ -7,7 +7,7 @@ only where a proven margin shows that they decide correctly. There is no seed.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -18,18 +18,20 @@ from lapwing.exact import Number, Real, exact, positive, whole
 from lapwing.noise import decay, gaussian, laplace, polya, refine, uniform
 from lapwing.noise.choice import Choice
 from lapwing.noise.decay import exp_neg
+from lapwing.noise.flat import LOT
 from lapwing.noise.stream import SYSTEM
 
 __all__ = [
     "LARGEST_SCALE",
+    "LOT",
     "bernoulli",
     "bernoulli_exp",
     "bernoulli_near",
     "discrete_gaussian",
+    "discrete_gaussian_lots",
     "discrete_laplace",
     "exp_neg",
     "exponential_choice",
-    "fill_discrete_gaussian",
     "geometric",
     "permutation",
     "polya_share",
@@ -78,11 +80,9 @@ def discrete_gaussian(sigma: Number, size: int) -> NDArray[np.int64]:
     return gaussian.discrete_gaussian(SYSTEM, _scale(sigma, "sigma"), _size(size))
 
 
-def fill_discrete_gaussian(sigma: Number, out: NDArray[np.float64]) -> None:
-    """Overwrite a vector with such integers, as exact floats: for sums of floats that are integers, too."""
-    if out.dtype != np.float64 or out.ndim != 1:  # shorter floats would round: another law
-        raise BadParameter("out", "must be a vector of floats in double precision")
-    gaussian.fill(SYSTEM, _scale(sigma, "sigma"), out)
+def discrete_gaussian_lots(sigma: Number, size: int) -> Iterator[NDArray[np.float64]]:
+    """The same as exact floats, `LOT` at a time: for sums of floats. Each lot overwrites the last."""
+    return gaussian.lots(SYSTEM, _scale(sigma, "sigma"), _size(size))
 
 
 def polya_share(scale: Number, size: int, *, parties: int) -> NDArray[np.int64]:

@@ -1,25 +1,27 @@
-"""Many discrete Gaussian draws at once: a flat part by one table lookup each, the rest exactly.
+"""Many discrete Gaussian draws at once: a flat part by two tables, one lookup each, the rest exactly.
 
 Claim    P[X = x] = p(x), proportional to exp(-x^2 / (2 sigma^2)) on the integers.
-Because  the integers are cut into blocks of `width`. A block has a whole number of the table's 2^16
-         slots, so many that each of its integers gets the same q = slots / (2^16 width) <= p(x). A slot
-         is drawn uniformly: one that belongs to a block gives a uniform integer of it, so each x has
-         probability q so far; the slots that belong to no block have probability 1 - sum of q, which is
-         the sum of p(x) - q, and give x with probability proportional to p(x) - q. Together: p(x).
-         How many slots a block has is a choice, not a probability: nothing rests on how it is rounded,
-         except q <= p(x), which balls decide.
-         The rest: a block is drawn by inversion with weight p(inner) - q, of its end next to 0, then an
-         integer uniformly, kept with probability (p(x) - q) / (p(inner) - q) <= 1.
+Because  the integers are cut into blocks of `width`. A block has a whole number of a table's 2^16 slots, so
+         many that each of its integers gets the same q = slots / (2^16 width) <= p(x). A slot is drawn
+         uniformly: one that belongs to a block gives a uniform integer of it, so each x has probability q
+         so far; the slots that belong to no block have probability 1 - sum of q, which is the sum of
+         p(x) - q, and give x with probability proportional to p(x) - q. Together: p(x).
+         A second table draws from p(x) - q in the same way. How many slots a block has is a choice, not a
+         probability: nothing rests on how it is rounded, except that all q together are <= p(x), which
+         balls decide.
+         The rest, r = p minus both q: a block is drawn by inversion with weight r(inner), of its end next
+         to 0, then an integer of it uniformly, kept with probability r(x) / r(inner) <= 1.
 Test     tests/noise/test_flat.py
 
-About one draw in a hundred comes from the rest. The same padded number of those is drawn each time,
-needed or not, and rejections are independent of the values that are kept; only copying the needed ones
-into place takes longer when there are more of them.
+About one draw in 40 comes from the second table, one in 800 from the rest. The same padded number of those
+is drawn each time, needed or not, and rejections are independent of the values that are kept; only copying
+the needed ones into place takes longer when there are more of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -34,12 +36,14 @@ from lapwing.noise.inversion import Inversion, padded_count
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
 
-CHUNK = 1 << 15
-SLOTS = 1 << 16
-BLOCKS_PER_SIGMA = 64
+LOT = 1 << 15  # few enough to stay in a processor's cache
+SLOT_BITS = 16
+SLOTS = 1 << SLOT_BITS
+TABLES = 2
+BLOCKS_PER_SIGMA = 256
 # exp(-REACH^2 / 2) < 2^-79, of a rest that is above 2^-12
 REACH = Fraction(105, 10)
-# A block keeps at least this share of its weight for the rest, so that floats can tell its coins.
+# Each integer keeps at least this share of its weight for the rest, so that floats can tell its coins.
 LEAST_REST = Fraction(1, 2**20)
 # Whole numbers, also as floats: below 2^53 these are exact.
 Whole = NDArray[np.int64] | NDArray[np.float64]
@@ -48,18 +52,33 @@ Whole = NDArray[np.int64] | NDArray[np.float64]
 class Blocks:
     """Blocks 0, 1, 2, ...: in turn one on the positive side, from 0 on, and one on the negative, from -1.
 
+    `slots` are those of each table, and `shares` what is left for each table, and then for the rest.
     Weights are relative to that of 0. What takes `bits` is called under that precision.
     """
 
     def __init__(self, sigma: Fraction) -> None:
         self.bits = max(int(sigma / BLOCKS_PER_SIGMA).bit_length() - 1, 0)
         self.width = 1 << self.bits
-        self.listed = 2 * math.ceil(REACH * sigma / self.width) + 1
+        self.listed = 2 * math.ceil(REACH * sigma / self.width)
         self.rate = 1 / (2 * sigma * sigma)
         self._sigma = sigma
         self._constants: dict[int, tuple[arb, arb]] = {}
         self._sums: dict[int, tuple[list[arb], arb]] = {}
-        self.slots = self._most_slots()
+        self.slots: list[list[int]] = []
+        self.shares = [Fraction(1)]
+        self._taken = [0] * self.listed  # of each block in all tables, in their slots' finest unit
+        for _ in range(TABLES):
+            slots, unit = self._most_slots(), int(self.shares[-1] * self._finest)
+            self._taken = [
+                SLOTS * (before + unit * more) for before, more in zip(self._taken, slots, strict=True)
+            ]
+            self.slots.append(slots)
+            self.shares.append(self.shares[-1] * Fraction(SLOTS - sum(slots), SLOTS))
+
+    @property
+    def _finest(self) -> int:
+        """How many of the finest units a slot of the first table has, so far."""
+        return 1 << SLOT_BITS * len(self.slots)
 
     def inner(self, block: int) -> int:
         """The distance from 0 of the block's nearest integer."""
@@ -70,15 +89,17 @@ class Blocks:
         return (self._constants_at(bits)[0] * (distance * distance)).exp()
 
     def flat(self, block: int, bits: int) -> arb:
-        """What each integer of the block has in the table, in the unit of weights."""
-        return self._constants_at(bits)[1] * (self.slots[block] if block < self.listed else 0)
+        """What each integer of the block has in the tables, in the unit of weights."""
+        if block >= self.listed:
+            return arb(0)
+        return self._constants_at(bits)[1] * self._taken[block] / self._finest
 
     def height(self, block: int, bits: int) -> arb:
         """What the nearest integer of the block lacks: the block's weight in the rest."""
         return self.weight(self.inner(block), bits) - self.flat(block, bits)
 
     def _constants_at(self, bits: int) -> tuple[arb, arb]:
-        """-1 / (2 sigma^2), and what a slot gives to each integer of its block.
+        """-1 / (2 sigma^2), and what a slot of the first table gives to each integer of its block.
 
         By Poisson's summation all weights are together sigma sqrt(2 pi) (1 + 2 e^-a + 2 e^-4a + ...),
         a = 2 pi^2 sigma^2. From sigma = 16 on e^-a < 2^-7000, and what follows the 1 is less than 3 e^-a.
@@ -91,13 +112,13 @@ class Blocks:
         return self._constants[bits]
 
     def _most_slots(self) -> list[int]:
+        """Of the next table, with what the tables before it leave."""
         found, bits = [], 128
         with precision(bits):
-            unit, share = self._constants_at(bits)[1], 1 - ball(LEAST_REST)
+            slot, kept = self._constants_at(bits)[1] * ball(self.shares[-1]), 1 - ball(LEAST_REST)
             for block in range(self.listed):
-                inner = self.inner(block)
-                outer, most = self.weight(inner + self.width - 1, bits), self.weight(inner, bits) * share
-                found.append(math.floor(min(lower(outer / unit), lower(most / unit))))
+                outer = self.weight(self.inner(block) + self.width - 1, bits)
+                found.append(math.floor(lower((outer * kept - self.flat(block, bits)) / slot)))
         return found
 
     def cdf(self, block: int) -> Real:
@@ -127,51 +148,73 @@ class Blocks:
         return sums, sum_ + arb(0).union(2 * first / (1 - second / first))
 
 
+class Table:
+    """Draws from a part of the blocks' flat weight."""
+
+    def __init__(self, blocks: Blocks, slots: list[int]) -> None:
+        self._bits = blocks.bits
+        # A block with a slot is within 6 sigma, and sigma below 512 widths.
+        self.kind: type[Any] = np.int32 if blocks.bits <= 19 else np.int64
+        numbers = np.arange(blocks.listed)
+        first = np.where(numbers % 2, -(numbers // 2 + 1), numbers // 2) << blocks.bits
+        filled = np.repeat(first.astype(self.kind), slots)
+        self.used = len(filled)
+        self.rest_share = (SLOTS - self.used) / SLOTS
+        self.starts: NDArray[Any] = np.zeros(SLOTS, dtype=self.kind)
+        self.starts[: self.used] = filled
+
+    def fill(self, stream: Stream, out: Whole) -> NDArray[np.intp]:
+        """Overwrite `out` with draws, and say where the table has none."""
+        slots: NDArray[Any]
+        places: NDArray[Any]
+        if self._bits <= SLOT_BITS:  # a word has both: its upper half is the slot
+            words = np.frombuffer(stream.take(4 * len(out)), dtype="<u4")
+            slots, places = words >> np.uint32(SLOT_BITS), words.view("<i4")
+        else:
+            slots = stream.halves(len(out))
+            places = np.frombuffer(stream.take(self.starts.itemsize * len(out)), dtype=self.kind)
+        lacking = np.flatnonzero(slots >= self.used)
+        drawn = self.starts.take(slots, mode="wrap")
+        drawn += places & self.kind((1 << self._bits) - 1)
+        out[:] = drawn
+        return lacking
+
+
 class FlatGaussian:
     """For sigma from 16 on, and thousands of draws at once."""
 
     def __init__(self, sigma: Fraction) -> None:
         assert sigma >= 16  # `Blocks` counts on it
         self._blocks = Blocks(sigma)
-        self._table = Inversion(self._blocks.cdf, self._blocks.listed)
+        self._tables = tuple(Table(self._blocks, slots) for slots in self._blocks.slots)
+        self._proposals = Inversion(self._blocks.cdf, self._blocks.listed)
 
-    @cached_property
-    def _starts(self) -> NDArray[np.int32] | NDArray[np.int64]:
-        """The first integer of each slot's block; in slots of the rest, the smallest number there is."""
-        blocks = self._blocks
-        # A block with a slot is within 6 sigma, and sigma below 128 widths.
-        kind = np.int32 if blocks.bits <= 21 else np.int64
-        numbers = np.arange(blocks.listed)
-        first = np.where(numbers % 2, -(numbers // 2 + 1), numbers // 2) << blocks.bits
-        filled = np.repeat(first.astype(kind), blocks.slots)
-        rest = np.full(SLOTS - len(filled), np.iinfo(kind).min, dtype=kind)
-        return np.concatenate([filled, rest])
+    def fill_all(self, stream: Stream, rooms: Iterable[Whole], size: int) -> Iterator[None]:
+        """Overwrite rooms of up to `LOT` numbers, `size` in all, one at each step."""
+        return self._fill_all(stream, rooms, size, self._tables)
 
-    @cached_property
-    def rest_share(self) -> Fraction:
-        """The probability of the rest."""
-        return Fraction(SLOTS - sum(self._blocks.slots), SLOTS)
+    def _fill_all(
+        self, stream: Stream, rooms: Iterable[Whole], size: int, tables: tuple[Table, ...]
+    ) -> Iterator[None]:
+        """From the first of the tables; what it lacks is drawn from the others, before it is needed."""
+        table, others = tables[0], tables[1:]
+        spare = self._drawn(stream, padded_count(table.rest_share, size), others)
+        for room in rooms:
+            lacking = table.fill(stream, room)
+            if len(lacking) > len(spare):  # beyond ten deviations
+                spare = np.append(spare, self._drawn(stream, len(lacking), others))
+            room[lacking] = spare[: len(lacking)]
+            spare = spare[len(lacking) :]
+            yield
 
-    def fill(self, stream: Stream, out: Whole) -> None:
-        """Overwrite `out` with draws."""
-        drawn = self._rest(stream, padded_count(float(self.rest_share), len(out)))
-        for start in range(0, len(out), CHUNK):
-            part = out[start : start + CHUNK]
-            lacking = self._fill_flat(stream, part)
-            if len(lacking) > len(drawn):  # beyond ten deviations
-                drawn = np.append(drawn, self._rest(stream, len(lacking)))
-            part[lacking] = drawn[: len(lacking)]
-            drawn = drawn[len(lacking) :]
-
-    def _fill_flat(self, stream: Stream, out: Whole) -> NDArray[np.intp]:
-        """Draw by the table, and say where it has nothing."""
-        kind = self._starts.dtype
-        start = self._starts.take(stream.halves(len(out)), mode="wrap")
-        lacking = np.flatnonzero(start == np.iinfo(kind).min)
-        words: NDArray[Any] = np.frombuffer(stream.take(kind.itemsize * len(out)), dtype=kind)
-        start += words & kind.type(self._blocks.width - 1)
-        out[:] = start
-        return lacking
+    def _drawn(self, stream: Stream, size: int, tables: tuple[Table, ...]) -> NDArray[np.int64]:
+        """From these tables, or from the rest."""
+        if not tables:
+            return self._rest(stream, size)
+        found = np.empty(size, dtype=np.int64)
+        for _ in self._fill_all(stream, [found], size, tables):
+            pass
+        return found
 
     def _rest(self, stream: Stream, size: int) -> NDArray[np.int64]:
         found = np.empty(size, dtype=np.int64)
@@ -195,16 +238,16 @@ class FlatGaussian:
         return np.array(found)
 
     def _candidates(self, stream: Stream, size: int) -> NDArray[np.int64]:
-        """With p(x) = p(inner) exp(-y), the coin is 1 - p(inner) / (p(inner) - q) * (1 - exp(-y))."""
+        """With p(x) = p(inner) exp(-y), the coin is 1 - p(inner) / r(inner) * (1 - exp(-y))."""
         blocks = self._blocks
-        block = self._table.draw_guided(stream, size).astype(np.int64)
+        block = self._proposals.draw_guided(stream, size).astype(np.int64)
         negative = block & 1
         inner = ((block >> 1) << blocks.bits) + negative
         inward = (stream.words(size) & np.uint64(blocks.width - 1)).astype(np.int64)
         # x^2 - inner^2 = inward * (2 inner + inward); both factors are below 2^53, so exact floats.
         y = inward.astype(np.float64) * (2 * inner + inward).astype(np.float64)
         y *= float(blocks.rate)
-        steepness = self._steepness.take(block, mode="clip")  # beyond the list q = 0: see below
+        steepness = self._steepness.take(block, mode="clip")  # beyond the list both q are 0: see below
 
         def kept_with(i: int) -> Real:
             return self._kept_with(int(block[i]), int(inward[i]))

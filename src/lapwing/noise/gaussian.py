@@ -17,6 +17,8 @@ them.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
@@ -26,14 +28,14 @@ from numpy.typing import NDArray
 
 from lapwing.exact import Real, ball, exp_of, precision
 from lapwing.noise.decay import exp_neg, float_error
-from lapwing.noise.flat import FlatGaussian, Whole
+from lapwing.noise.flat import LOT, FlatGaussian, Whole
 from lapwing.noise.inversion import Inversion
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
 
-CHUNK = 1 << 15
 SMALL = 2048
-AT_ONCE = FLAT_AFTER = 1 << 20
+AT_ONCE = 1 << 20
+FLAT_AFTER = 1 << 22
 DIRECT_BELOW = 16
 BLOCKS_PER_SIGMA = 12
 LARGEST_SIGMA = 1 << 48
@@ -89,7 +91,21 @@ class Weights:
             return sums, total + arb(0).union(rest)
 
 
-class DirectGaussian:
+class Sampler(ABC):
+    """Draws for one sigma."""
+
+    @abstractmethod
+    def fill(self, stream: Stream, out: Whole) -> None:
+        """Overwrite `out` with draws."""
+
+    def fill_all(self, stream: Stream, rooms: Iterable[Whole], _size: int) -> Iterator[None]:
+        """Overwrite rooms of up to `LOT` numbers, `size` in all, one at each step."""
+        for room in rooms:
+            self.fill(stream, room)
+            yield
+
+
+class DirectGaussian(Sampler):
     """Inversion over 0, 1, -1, 2, -2, ...: for small sigma."""
 
     def __init__(self, sigma: Fraction) -> None:
@@ -97,11 +113,6 @@ class DirectGaussian:
         self._table = Inversion(Weights(sigma, 1, both_sides=True).cdf, listed)
 
     def fill(self, stream: Stream, out: Whole) -> None:
-        """Overwrite `out` with draws."""
-        for start in range(0, len(out), CHUNK):
-            self._fill(stream, out[start : start + CHUNK])
-
-    def _fill(self, stream: Stream, out: Whole) -> None:
         if len(out) <= SMALL:
             symbols = self._table.draw(stream, len(out))
         else:
@@ -110,7 +121,7 @@ class DirectGaussian:
         out[:] = ((symbols + 1) >> 1) * ((symbols & 1) * 2 - 1)
 
 
-class BlockGaussian:
+class BlockGaussian(Sampler):
     """Blocks by inversion, places by rejection: for large sigma."""
 
     def __init__(self, sigma: Fraction) -> None:
@@ -122,10 +133,9 @@ class BlockGaussian:
         self._rate = 1 / (2 * sigma * sigma)
 
     def fill(self, stream: Stream, out: Whole) -> None:
-        """Overwrite `out` with draws."""
         filled = 0
         while filled < len(out):
-            missing = min(len(out) - filled, CHUNK)
+            missing = len(out) - filled
             kept = self._candidates(stream, missing + missing // 16 + 8)[:missing]
             out[filled : filled + len(kept)] = kept
             filled += len(kept)
@@ -154,7 +164,7 @@ class BlockGaussian:
         return values[keep]
 
 
-class LargeGaussian:
+class LargeGaussian(Sampler):
     """Blocks, until so many draws were asked for that the tables of `FlatGaussian` pay for themselves."""
 
     def __init__(self, sigma: Fraction) -> None:
@@ -166,28 +176,39 @@ class LargeGaussian:
         return FlatGaussian(self._sigma)
 
     def fill(self, stream: Stream, out: Whole) -> None:
-        """Overwrite `out` with draws."""
-        if len(out) <= SMALL or self._asked < FLAT_AFTER:
-            self._asked += len(out)
-            self._blocks.fill(stream, out)
-        else:
-            self._flat.fill(stream, out)
+        self._blocks.fill(stream, out)
+
+    def fill_all(self, stream: Stream, rooms: Iterable[Whole], size: int) -> Iterator[None]:
+        if size <= SMALL or self._asked < FLAT_AFTER:
+            self._asked += size
+            return super().fill_all(stream, rooms, size)
+        return self._flat.fill_all(stream, rooms, size)
 
 
 @lru_cache(maxsize=32)
-def _sampler(sigma: Fraction) -> DirectGaussian | LargeGaussian:
+def _sampler(sigma: Fraction) -> Sampler:
     return DirectGaussian(sigma) if sigma < DIRECT_BELOW else LargeGaussian(sigma)
 
 
 def discrete_gaussian(stream: Stream, sigma: Fraction, size: int) -> NDArray[np.int64]:
     """`size` draws; memory beyond the result does not grow with `size`."""
-    result = np.empty(size, dtype=np.int64)
-    fill(stream, sigma, result)
+    result, sampler = np.empty(size, dtype=np.int64), _sampler(sigma)
+    for start in range(0, size, AT_ONCE):
+        part = result[start : start + AT_ONCE]
+        rooms = (part[begin : begin + LOT] for begin in range(0, len(part), LOT))
+        for _ in sampler.fill_all(stream, rooms, len(part)):
+            pass
     return result
 
 
-def fill(stream: Stream, sigma: Fraction, out: Whole) -> None:
-    """Overwrite `out` with draws. Floats hold them exactly: 2^53 is 32 times the largest sigma."""
-    sampler = _sampler(sigma)
-    for start in range(0, len(out), AT_ONCE):
-        sampler.fill(stream, out[start : start + AT_ONCE])
+def lots(stream: Stream, sigma: Fraction, size: int) -> Iterator[NDArray[np.float64]]:
+    """`size` draws as floats, `LOT` at a time, each lot in the place of the last.
+
+    Floats hold them exactly: 2^53 is 32 times the largest sigma.
+    """
+    room, sampler = np.empty(min(size, LOT)), _sampler(sigma)
+    for start in range(0, size, AT_ONCE):
+        count = min(size - start, AT_ONCE)
+        rooms = [room[: count - begin] for begin in range(0, count, LOT)]
+        for filled, _ in zip(rooms, sampler.fill_all(stream, rooms, count), strict=True):
+            yield filled

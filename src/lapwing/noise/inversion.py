@@ -27,7 +27,7 @@ GUIDE_BITS = 16
 BUCKETS = 1 << GUIDE_BITS
 REST_BITS = 64 - GUIDE_BITS
 CUT = np.int16(-1)
-MOST_SYMBOLS = 1 << 12
+MOST_SYMBOLS = 1 << 14
 
 
 class Inversion:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lapwing.errors import BadParameter
 from lapwing.learn.sgd import ClippedGradients
+from lapwing.learn.sgd.parts import safe_squares
 from learn.sgd.made import losses
 
 
@@ -44,6 +45,36 @@ def test_padding_adds_nothing() -> None:
     )
     assert not sums.any()
     assert not norms.any()
+
+
+def test_what_the_loss_does_not_depend_on_gets_nothing() -> None:
+    class Idle(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.idle = nn.Linear(6, 3), nn.Linear(6, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.idle(x)
+            found: Tensor = self.used(x)
+            return found
+
+    gradients = ClippedGradients(Idle(), losses, clip=1, page=10)
+    sums = gradients.empty(single=True).fill_(torch.nan)
+    gradients.add_page(X, Y, torch.ones(10, dtype=torch.bool), sums, is_first=True)
+    parts = gradients.views(sums)
+    assert parts["used.weight"].any()
+    assert not parts["idle.weight"].any()
+    assert not parts["idle.bias"].any()
+
+
+@pytest.mark.parametrize("width", [3, 1024, 2500])
+def test_lengths_of_all_sizes_are_right_and_nobodys_depend_on_others(width: int) -> None:
+    torch.manual_seed(5)
+    scales = [0.0, 1e-44, 1e-38, 1e-30, 1e-19, 1e-13, 1e-6, 1.0, 1e6, 1e12, 1e15, 1e19, 1e30, 3e37]
+    rows = torch.randn(len(scales), width) * torch.tensor(scales)[:, None]
+    found = safe_squares(rows)
+    torch.testing.assert_close(found, rows.double().square().sum(1), rtol=1e-4, atol=0)
+    assert torch.equal(torch.cat([safe_squares(row[None]) for row in rows]), found)
 
 
 def test_pages_of_any_size_give_the_same_sum() -> None:

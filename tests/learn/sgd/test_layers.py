@@ -37,6 +37,21 @@ def test_clipped_sums_and_norms_are_those_of_gradients_taken_one_by_one(name: st
 
 
 @pytest.mark.parametrize("name", MODULES)
+def test_the_first_page_overwrites_whatever_was_in_the_sums(name: str) -> None:
+    make, rows = MODULES[name]
+    torch.manual_seed(3)
+    x, y, present = rows(16), torch.randint(0, 3, (16,)), torch.arange(16) < 13
+    gradients = ClippedGradients(make(), losses, clip=0.5, page=16)
+    gradients.rehearse(x[:0], y[:0])
+    expected, found = gradients.empty(single=True), gradients.room(single=True)
+    gradients.add_page(x, y, present, expected)
+    found.fill_(torch.nan)
+    gradients.add_page(x, y, present, found, is_first=True)
+    assert torch.equal(found, expected)
+    assert gradients.room(single=True) is found
+
+
+@pytest.mark.parametrize("name", MODULES)
 def test_supported_layers_need_no_vmap(name: str) -> None:
     make, rows = MODULES[name]
     gradients = ClippedGradients(make(), losses, clip=1, page=16)

@@ -41,7 +41,7 @@ class Sums:
             y = self.y.new_zeros((len(places), *self.y.shape[1:]))
             x[present], y[present] = self.x[places[present]], self.y[places[present]]
             self.gradients.add_page(x, y, present, sums)
-        return on_grid(sums, self.grid).long().numpy()
+        return on_grid(sums.numpy(), self.grid).astype(np.int64)
 
 
 def squared_distance(one: Whole, other: Whole) -> int:

@@ -3,71 +3,94 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, BadValue, NoEntropy, SessionOver
 from lapwing.learn.sgd import Sensitivity
-from lapwing.learn.sgd.noisy import Noise, NoiseAhead, on_grid, release
+from lapwing.learn.sgd.noisy import Noise, on_grid, release
 from lapwing.mechanisms.gaussian import Gaussian
+from lapwing.noise import LOT
 
 MECHANISM = Gaussian(Fraction(1000), Fraction(100), 500)
 SIZE = 200_000
 GRID = Sensitivity.of(1, parameters=SIZE, page=64, expected_batch=256)
 
 
+def drawn(noise: Noise) -> NDArray[np.float64]:
+    """A step's noise in one vector."""
+    return np.concatenate([lot.copy() for lot in noise.lots()])
+
+
 def test_each_step_has_noise_of_its_own_and_there_is_no_step_more() -> None:
-    with NoiseAhead(MECHANISM, 3) as noise:
-        found = [noise.draw().copy() for _ in range(3)]
-        with pytest.raises(SessionOver):
-            noise.draw()
+    noise = Noise(MECHANISM, steps=3)
+    found = [drawn(noise) for _ in range(3)]
+    with pytest.raises(SessionOver):
+        noise.lots()
     assert all((one != other).any() for one, other in pairwise(found))
     assert all(750 < np.std(one) < 1250 for one in found)  # eight standard deviations of a spread of 500
     assert all(abs(np.mean(one)) < 400 for one in found)  # nine
 
 
 def test_it_cannot_be_saved() -> None:
-    with NoiseAhead(MECHANISM, 1) as noise, pytest.raises(SessionOver):
+    noise = Noise(MECHANISM, steps=1)
+    with pytest.raises(SessionOver):
         pickle.dumps(noise)
 
 
 def test_without_noise_there_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    def dry(*_: object) -> None:
+    def dry(*_: object) -> Iterator[NDArray[np.float64]]:
+        yield np.ones(LOT)
         raise NoEntropy("no entropy")
 
-    monkeypatch.setattr("lapwing.learn.sgd.noisy.fill_discrete_gaussian", dry)
-    with NoiseAhead(MECHANISM, 1) as noise, pytest.raises(NoEntropy):
-        noise.draw()
+    monkeypatch.setattr("lapwing.learn.sgd.noisy.discrete_gaussian_lots", dry)
+    noise = Noise(GRID.mechanism(Fraction(1)), steps=1)
+    with pytest.raises(NoEntropy):
+        release(torch.zeros(SIZE), GRID, noise, divided_by=1)
 
 
 def test_noise_is_for_the_vector_that_was_priced() -> None:
-    noise = Noise(MECHANISM).draw()
+    noise = Noise(MECHANISM, steps=10)
     for size in (0, 499, 501, 100_000):
         with pytest.raises(BadValue, match="priced"):
             release(torch.zeros(size), GRID, noise, divided_by=1)
 
 
+def test_too_little_noise_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Noise, "lots", lambda _: iter([np.ones(LOT)]))
+    noise = Noise(GRID.mechanism(Fraction(1)), steps=1)
+    with pytest.raises(ValueError, match="shorter"):
+        release(torch.zeros(SIZE), GRID, noise, divided_by=1)
+
+
 def test_each_draw_is_fresh_and_of_its_width() -> None:
-    noise = Noise(Gaussian(Fraction(1000), Fraction(100), SIZE))
-    first = noise.draw().copy()
-    assert (first[:65_536] != first[65_536:131_072]).any()
-    for drawn in (first, noise.draw()):
-        assert abs(np.std(drawn) - 1000) < 16  # ten standard deviations
-    assert (drawn != first).any()
+    noise = Noise(Gaussian(Fraction(1000), Fraction(100), SIZE), steps=2)
+    first, second = drawn(noise), drawn(noise)
+    assert (first[:LOT] != first[LOT : 2 * LOT]).any()
+    for found in (first, second):
+        assert abs(np.std(found) - 1000) < 16  # ten standard deviations
+    assert (first != second).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(dtype: torch.dtype) -> None:
+def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sums = torch.randn(SIZE, dtype=dtype) * 100
-    noise = Noise(GRID.mechanism(Fraction(1))).draw()
+    noise = Noise(GRID.mechanism(Fraction(1)), steps=2)
+    added = drawn(noise)
+    lots = [part.copy() for part in np.split(added, range(LOT, SIZE, LOT))]
+    monkeypatch.setattr(noise, "lots", lambda: iter(lots))
     step = Fraction(GRID.step)
     due = [
-        round(Fraction(value) / step) + int(drawn)
-        for value, drawn in zip(sums.tolist(), noise.tolist(), strict=True)
+        round(Fraction(value) / step) + int(one)
+        for value, one in zip(sums.tolist(), added.tolist(), strict=True)
     ]
     found = release(sums.clone(), GRID, noise, divided_by=1).double() / float(step)
     if dtype == torch.float64:
@@ -78,8 +101,16 @@ def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
 
 def test_the_grid_rounds_to_the_nearest_whole_number() -> None:
     values = torch.tensor([0.0, -0.0, 0.49, 0.5, 1.5, -2.5, 1e6 + 0.25]) * float(GRID.step)
-    assert on_grid(values, GRID).tolist() == [0, 0, 0, 0, 2, -2, 1e6]
-    assert on_grid(values, GRID).dtype == torch.float64
+    for dtype in (torch.float32, torch.float64):
+        assert on_grid(values.to(dtype, copy=True).numpy(), GRID).tolist() == [0, 0, 0, 0, 2, -2, 1e6]
+
+
+@pytest.mark.parametrize("clip", [1e-6, 1e6])
+def test_the_smallest_and_largest_floats_keep_their_place_on_the_grid(clip: float) -> None:
+    grid = Sensitivity.of(clip, parameters=1, page=64, expected_batch=256)
+    values = [2.0**-149, 2.0**-126, -(2.0**-130), clip, -300 * clip, clip / 3]
+    found = on_grid(np.array(values, dtype=np.float32), grid).tolist()
+    assert found == [round(Fraction(float(np.float32(value))) / grid.step) for value in values]
 
 
 def test_sums_and_noise_stay_where_floats_are_exact() -> None:

@@ -20,6 +20,7 @@ from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
 from lapwing.learn.sgd import PrivateTrainer, clipped
 from lapwing.learn.sgd.iterate import to_bytes
 from lapwing.learn.sgd.noisy import release
+from lapwing.learn.sgd.sampling import Units
 from lapwing.ledger import Ledger, Unit
 from lapwing.privacy import FixedRun, Loss, Relation
 from learn.sgd.made import losses
@@ -206,6 +207,15 @@ def test_data_of_the_wrong_form_is_refused_before_the_charge() -> None:
     with pytest.raises(BadParameter, match="such rows"):
         trainer.fit(torch.randn(50, 7), Y, EACH_ROW)
     assert purse.paid == []
+
+
+def test_an_empty_sample_is_a_sum_of_nothing_after_whatever_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = trainer_of(PublicData(), rate=1)
+    gradients = trainer._gradients(trainer.module)
+    people = Units(len(X), None)
+    assert trainer._sum(gradients, X, Y, people).any()
+    monkeypatch.setattr(Units, "sample", lambda _, rate, rows: np.zeros((0, rows), dtype=np.int64))
+    assert not trainer._sum(gradients, X, Y, people).any()
 
 
 def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:

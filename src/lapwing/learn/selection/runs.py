@@ -25,14 +25,14 @@ from lapwing.errors import BadParameter
 from lapwing.exact import Number, Real, ball, exact, lower, positive, precision, settle, upper
 from lapwing.learn.selection.profile import profile
 from lapwing.noise import random_bytes
-from lapwing.noise.inversion import MOST_SYMBOLS, Inversion
+from lapwing.noise.inversion import Inversion
 from lapwing.noise.refine import Uniform, rational
 from lapwing.noise.stream import Stream
 from lapwing.privacy import Loss
 
 BITS = 256
 MOST_MEAN = 1000
-_MOST_RUNS = MOST_SYMBOLS - 1  # what a table holds, and more than anybody would train
+_MOST_RUNS = (1 << 12) - 1  # more than anybody would train, and within what a table holds
 _HELPERS = [Fraction(1 + 1.25**k / 20).limit_denominator(10**6) for k in range(100)]
 _RISEN = 8
 

@@ -72,6 +72,7 @@ class ClippedGradients:
             for below, name in ((tokens, "tokens"), (classes, "classes"))
         )
         self._is_share = False
+        self._rooms: dict[bool, Tensor] = {}
         self._layers: Layers | None = None
         with suppress(CannotTrace):
             self._layers = layers_of(module)
@@ -107,6 +108,12 @@ class ClippedGradients:
         dtype = first.dtype if single else torch.float64
         return torch.zeros(self.size, dtype=dtype, device=first.device)
 
+    def room(self, *, single: bool) -> Tensor:
+        """As `empty`, but always the same memory, with whatever was last in it."""
+        if single not in self._rooms:
+            self._rooms = {single: self.empty(single=single)}
+        return self._rooms[single]
+
     def views(self, sums: Tensor) -> dict[str, Tensor]:
         """The vector's slices by parameter, in the order of the module's."""
         counts = [value.numel() for value in self._trained.values()]
@@ -115,9 +122,9 @@ class ClippedGradients:
     def add_page(
         self, x: Tensor, y: Tensor, present: Tensor, sums: Tensor, *, is_first: bool = False
     ) -> Tensor:
-        """Add the clipped gradients of one page to `sums` (zeros, if it is the first); give the norms.
+        """Add the clipped gradients of one page to `sums`, and give the norms. Both are private.
 
-        Both are private.
+        The first page overwrites whatever `sums` holds.
         """
         if len(x) != self.rows or len(y) != self.rows or present.shape != (self.rows,):
             raise BadParameter("page", f"must have {self.rows} rows, padding included")
@@ -132,6 +139,8 @@ class ClippedGradients:
             for part in parts:
                 part.drop(unusable)
         into = self.views(sums)
+        for name in into.keys() - {part.name for part in parts} if is_first else ():
+            into[name].zero_()  # the loss does not depend on it
         while parts:  # each is given up as it is added, which keeps memory low
             part = parts.pop()
             part.add(factors, into[part.name], is_first=is_first)

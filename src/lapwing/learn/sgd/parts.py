@@ -21,6 +21,8 @@ from lapwing.learn.sgd.sensitivity import BLOCK
 CANCELLING = 2.0**-20
 # A longer input is not used: next to it, the smallest floats are no longer nothing.
 LONGEST = 2.0**80
+# Next to the square of this length, squares that are lost for being too small (2^-126) are nothing.
+SHORTEST = 2.0**-40
 
 
 def squared_lengths(rows: Tensor) -> Tensor:
@@ -42,6 +44,15 @@ def _exact_squares(rows: Tensor) -> Tensor:
     return lengths.square()
 
 
+def safe_squares(rows: Tensor) -> Tensor:
+    """`squared_lengths`, and in double precision for rows whose squares are no ordinary single floats."""
+    found = squared_lengths(rows)
+    places = (~((found > SHORTEST**2) & (found < LONGEST))).nonzero().flatten()
+    if len(places):
+        found[places] = _exact_squares(rows[places])
+    return found
+
+
 def _added_up(keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct keys, and the sum of the rows of each, always added in the same order."""
     distinct, places = torch.unique(keys, return_inverse=True)
@@ -53,6 +64,13 @@ def _added_up(keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 def wide(values: Tensor) -> Tensor:
     """Floats of a module that works in less than single precision, as single ones: the same numbers."""
     return values.float() if values.is_floating_point() and values.itemsize < 4 else values
+
+
+def _put(added: Tensor, into: Tensor, *, is_first: bool) -> None:
+    if is_first:
+        into.copy_(added)
+    else:
+        into.add_(added)
 
 
 class Part(ABC):
@@ -74,7 +92,7 @@ class Part(ABC):
 
     @abstractmethod
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
-        """Add each unit's part times its factor to the parameter's flat sum, which is 0 at first."""
+        """Add each unit's part times its factor to the parameter's flat sum; the first overwrites it."""
 
 
 @dataclass
@@ -103,7 +121,8 @@ class Stacked(Part):
         self.gradients = self.gradients.masked_fill(units[:, None], 0)
 
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
-        into.add_(torch.mv(self.gradients.to(into.dtype).t(), factors.to(into.dtype)))
+        added = torch.mv(self.gradients.to(into.dtype).t(), factors.to(into.dtype))
+        _put(added, into, is_first=is_first)
 
 
 @dataclass
@@ -115,9 +134,9 @@ class Outer(Part):
     slopes: Tensor
 
     def squares(self) -> Tensor:
-        # In double precision: a product of a large and a small length must not be lost on the way.
-        inputs = _exact_squares(self.inputs)
-        return (inputs * _exact_squares(self.slopes)).masked_fill_(inputs > LONGEST**2, torch.inf)
+        # A product of a large and a small length must not be lost on the way.
+        inputs = safe_squares(self.inputs)
+        return (inputs * safe_squares(self.slopes)).masked_fill_(inputs > LONGEST**2, torch.inf)
 
     def floats(self) -> list[Tensor]:
         return [self.inputs, self.slopes]
@@ -168,7 +187,7 @@ class Ghost(Part):
         total = torch.zeros(into.shape, dtype=torch.float64, device=into.device)
         for b, a in zip(scaled, self.inputs.double(), strict=True):
             total.add_((b.t() @ a).flatten())
-        into.add_(total.to(into.dtype))
+        _put(total.to(into.dtype), into, is_first=is_first)
 
 
 @dataclass
@@ -208,4 +227,6 @@ class Scattered(Part):
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
         scaled = self.rows.to(into.dtype) * factors.to(into.dtype)[self.units][:, None]
         lines, added = _added_up(self.lines, scaled)
+        if is_first:
+            into.zero_()
         into.view(-1, self.rows.shape[1]).index_add_(0, lines, added)

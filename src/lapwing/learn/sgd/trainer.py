@@ -25,7 +25,7 @@ from lapwing.learn.sgd import sensitivity
 from lapwing.learn.sgd.clipped import Backend, ClippedGradients
 from lapwing.learn.sgd.coins import own_coins
 from lapwing.learn.sgd.iterate import Iterate, load_bytes, to_bytes
-from lapwing.learn.sgd.noisy import Careful, NoiseAhead, release
+from lapwing.learn.sgd.noisy import Careful, Noise, release
 from lapwing.learn.sgd.price import Schedule, schedule
 from lapwing.learn.sgd.sampling import Units, pages
 from lapwing.learn.sgd.sensitivity import Sensitivity
@@ -159,16 +159,14 @@ class PrivateTrainer:
             counts = _within(rows, self._tokens) & _within(targets, self._classes)
         mechanism = self.schedule.sensitivity.mechanism(self.schedule.noise)
         first = begun.step if begun else 0
-        with (
-            own_coins(_device(module)) as throw_anew,
-            NoiseAhead(mechanism, self.schedule.steps - first) as noise,
-        ):
+        noise = Noise(mechanism, steps=self.schedule.steps - first)
+        with own_coins(_device(module)) as throw_anew:
             for step in range(first, self.schedule.steps):
                 if (step - first) in _AGAIN:  # decided from released numbers: it may fail
                     gradients.rehearse_again(*form, step=step)
                 throw_anew()
                 sums = self._sum(gradients, rows, targets, people, counts)
-                noisy = release(sums, self.sensitivity, noise.draw(), divided_by=self._batch)
+                noisy = release(sums, self.sensitivity, noise, divided_by=self._batch)
                 # From here on everything is made of released numbers.
                 for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
                     value.grad = part.view_as(value).to(value.dtype)
@@ -190,9 +188,12 @@ class PrivateTrainer:
         """One step's sum, of a fresh sample. Private: it gets noise next."""
         sampled = people.sample(self.schedule.rate, self._unit_rows)
         single = len(sampled) <= self.sensitivity.single_up_to
-        sums = gradients.empty(single=single)
+        sums = gradients.room(single=single)
+        is_many = len(sampled) > sensitivity.DOUBLE_UP_TO
+        if is_many or not len(sampled):
+            sums.zero_()
         # Very many are added with care: page by page, what is lost in adding is kept.
-        total = Careful(sums) if len(sampled) > sensitivity.DOUBLE_UP_TO else None
+        total = Careful(sums) if is_many else None
         few = None if total is None else sensitivity.FEW
         for number, page in enumerate(pages(sampled, self._page, at_most=few)):
             places = torch.from_numpy(page.reshape(-1))

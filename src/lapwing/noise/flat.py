@@ -13,9 +13,9 @@ Because  the integers are cut into blocks of `width`. A block has a whole number
          to 0, then an integer of it uniformly, kept with probability r(x) / r(inner) <= 1.
 Test     tests/noise/test_flat.py
 
-About one draw in 40 comes from the second table, one in 800 from the rest. The same padded number of those
-is drawn each time, needed or not, and rejections are independent of the values that are kept; only copying
-the needed ones into place takes longer when there are more of them.
+About one draw in 40 to 60 comes from the second table, one in 500 to 800 from the rest. The same padded
+number of those is drawn each time, needed or not, and rejections are independent of the values that are
+kept; only copying the needed ones into place takes longer when there are more of them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SLOT_BITS = 16
 SLOTS = 1 << SLOT_BITS
 TABLES = 2
 BLOCKS_PER_SIGMA = 256
-# exp(-REACH^2 / 2) < 2^-79, of a rest that is above 2^-12
+# exp(-REACH^2 / 2) < 2^-79, of a rest that is above 2^-19
 REACH = Fraction(105, 10)
 # Each integer keeps at least this share of its weight for the rest, so that floats can tell its coins.
 LEAST_REST = Fraction(1, 2**20)

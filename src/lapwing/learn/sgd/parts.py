@@ -46,6 +46,8 @@ def _exact_squares(rows: Tensor) -> Tensor:
 
 def safe_squares(rows: Tensor) -> Tensor:
     """`squared_lengths`, and in double precision for rows whose squares are no ordinary single floats."""
+    if rows.is_cuda:  # there, waiting for which rows these are would cost more than double precision
+        return _exact_squares(rows)
     found = squared_lengths(rows)
     places = (~((found > SHORTEST**2) & (found < LONGEST))).nonzero().flatten()
     if len(places):

@@ -42,12 +42,12 @@ class TestCaseL2:
     def test_the_database_itself_refuses_sums_beyond_the_caps(self, home: Home) -> None:
         open_account(home.create())
         program = somebody_at(home)
-        beyond = ", ".join(f"spent_{k} = cap_{k} + 1" for k in range(1, 8))
+        beyond = ", ".join(f"left_{k} = -1" for k in range(1, 8))
         with pytest.raises(SAYS_NO):
-            program.run(f"UPDATE blocks SET {beyond}")
+            program.run(f"UPDATE budgets SET {beyond}")
         with pytest.raises(SAYS_NO):
-            program.run("UPDATE blocks SET spent_0 = cap_0 + 1")
-        program.run("UPDATE blocks SET spent_1 = cap_1")  # this much no filter forbids
+            program.run("UPDATE budgets SET left_0 = -1")
+        program.run("UPDATE budgets SET left_1 = 0")  # this much no filter forbids
         program.leave()
 
     def test_a_charge_waits_for_the_row_and_then_decides_anew(self, home: Home) -> None:
@@ -57,7 +57,7 @@ class TestCaseL2:
         release(ledger, "0.1")
         program = somebody_at(home)
         program.run("BEGIN")
-        program.run("UPDATE blocks SET spent_1 = spent_1 + 800000000")
+        program.run("UPDATE budgets SET left_1 = left_1 - 800000000")
         outcome: list[object] = []
 
         def charge() -> None:

@@ -27,7 +27,7 @@ def test_no_program_removes_a_row_or_edits_history(home: Home) -> None:
         if isinstance(program, PostgresAttacker):
             with pytest.raises(DATABASE_SAYS_NO, match="only grow"):
                 program.run(f"TRUNCATE {table} CASCADE")
-    for table in ("entries", "seals", "principals", "accounts", "answers", "sketches"):
+    for table in ("entries", "seals", "principals", "accounts", "blocks", "answers", "sketches"):
         row = program.rows(table)[-1]
         for name, kind, missing in program.columns(table):
             with pytest.raises(DATABASE_SAYS_NO, match=r"only grow|DEFAULT"):
@@ -39,11 +39,11 @@ def test_no_program_removes_a_row_or_edits_history(home: Home) -> None:
 
 
 LOWER = {
-    "blocks": [
-        *(f"spent_{k} = spent_{k} - 1" for k in range(8)),
-        *(f"cap_{k} = cap_{k} + 1" for k in range(8)),
+    "blocks": ["root = 2", "account = 2", "label = 'x'", "name = 'x'", "salt = ''", "block = block + 100"],
+    "budgets": [
+        *(f"left_{k} = left_{k} + 1" for k in range(8)),
         *(f"held_{k} = -1" for k in range(8)),
-        "state = -1", "root = 2", "account = 2", "label = 'x'",
+        "state = -1", "account = 2", "block = block + 100",
     ],
     "reservations": [
         *(f"used_{k} = used_{k} - 1" for k in range(8)),
@@ -70,11 +70,12 @@ def test_replacing_rows_in_sqlite_goes_round_its_triggers_and_is_found(file_home
     """INSERT OR REPLACE removes the old row without asking; the next opening tells."""
     tell_a_story(file_home).close()
     program = somebody_at(file_home)
-    row = program.rows("blocks")[1]
-    copy = {name: row[name] for name in row if name != "place"} | {f"spent_{k}": 0 for k in range(8)}
+    row = program.rows("budgets")[1]
+    more = {f"left_{k}": row[f"left_{k}"] + 1 for k in range(8)}
+    copy = {name: row[name] for name in row if name != "place"} | more
     values = ", ".join("?" * len(copy))
     with suppress(sqlite3.IntegrityError):
-        program.run(f"INSERT OR REPLACE INTO blocks ({', '.join(copy)}) VALUES ({values})", *copy.values())
+        program.run(f"INSERT OR REPLACE INTO budgets ({', '.join(copy)}) VALUES ({values})", *copy.values())
         with pytest.raises(Tampered, match="not as the entries say"):
             file_home.open()
     program.leave()

@@ -232,11 +232,12 @@ def add_up(crime: Crime) -> None:
     """Let the sums of all blocks follow from whatever the entries say now."""
     replay = Replay()
     replay.feed([(row["seq"], row["body"], row["digest"]) for row in crime.attacker.rows("entries")])
-    for row, (_, _, _, spent, held) in zip(crime.attacker.rows("blocks"), replay.blocks(), strict=True):
-        sums = {
-            f"{what}_{k}": v for what, vs in (("spent", spent), ("held", held)) for k, v in enumerate(vs)
-        }
-        crime.attacker.change("blocks", row["place"], **sums)
+    budgets = crime.attacker.rows("budgets")
+    for row, (_, account, _, spent, held) in zip(budgets, replay.blocks(), strict=True):
+        caps = replay.accounts[account].caps
+        left = {f"left_{k}": cap - sum_ for k, (cap, sum_) in enumerate(zip(caps, spent, strict=True))}
+        sums = left | {f"held_{k}": value for k, value in enumerate(held)}
+        crime.attacker.change("budgets", row["place"], **sums)
 
 
 def edit_a_charge(crime: Crime) -> None:

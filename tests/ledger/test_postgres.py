@@ -86,7 +86,7 @@ def waiting(url: str) -> int:
     [(count,)] = sql(
         url,
         "SELECT count(DISTINCT w.pid) FROM pg_locks w JOIN pg_locks t ON t.pid = w.pid AND "
-        "t.relation IN ('entries'::regclass, 'blocks'::regclass) WHERE NOT w.granted",
+        "t.relation IN ('entries'::regclass, 'budgets'::regclass) WHERE NOT w.granted",
     )
     return int(count)
 
@@ -221,9 +221,9 @@ def test_a_run_of_blocks_is_debited_as_a_run(store: PostgresStore, url: str) -> 
 @pytest.mark.parametrize("many", [False, True], ids=["one block", "several"])
 def test_every_filter_decides_as_in_python(store: PostgresStore, url: str, many: bool) -> None:
     def fits(*costs: int) -> bool:
-        sql(url, f"INSERT INTO blocks SELECT 100 + block, account, root, name, 'x' || block, salt, state, "
-                 f"{', '.join(['cap_' + str(k) for k in range(8)])}, {', '.join(['0'] * 16)} FROM blocks "
-                 "WHERE block = 1 AND NOT EXISTS (SELECT FROM blocks WHERE block = 101)")  # fmt: skip
+        sql(url, "INSERT INTO budgets SELECT 100 + block, account, state, "
+                 f"{', '.join([str(CAP)] * 8 + ['0'] * 8)} FROM budgets "
+                 "WHERE block = 1 AND NOT EXISTS (SELECT FROM budgets WHERE block = 101)")  # fmt: skip
         blocks = [[101, 101], [5, 5]] if many else [[101, 101]]
         try:
             store.write(lambda tx: _undone(tx, Posting.of(b"x", None, (Debit(1, blocks, costs),))))
@@ -256,8 +256,8 @@ def test_what_is_held_counts_and_a_closed_block_takes_nothing(
     store: PostgresStore, url: str, many: bool
 ) -> None:
     more = (5,) if many else ()
-    sql(url, "UPDATE blocks SET " + ", ".join(f"held_{k} = {CAP}" for k in range(8)) + " WHERE block = 1")
-    sql(url, "UPDATE blocks SET state = 2 WHERE block = 2")
+    sql(url, "UPDATE budgets SET " + ", ".join(f"held_{k} = {CAP}" for k in range(8)) + " WHERE block = 1")
+    sql(url, "UPDATE budgets SET state = 2 WHERE block = 2")
     for block in (1, 2, 99):
         with pytest.raises(DoesNotFit):
             store.charge(posting("x", block, *more))
@@ -272,7 +272,7 @@ def test_sums_saturate_above_their_caps(store: PostgresStore, url: str) -> None:
         store.charge(posting(key, *blocks, costs=costs))
         store.charge(posting(key * 2, *blocks, costs=[0, 0, 0, *[CAP + 1] * 5]))
     assert (
-        sql(url, "SELECT spent_1, spent_3, spent_7 FROM blocks WHERE block <= 3")
+        sql(url, f"SELECT {CAP} - left_1, {CAP} - left_3, {CAP} - left_7 FROM budgets WHERE block <= 3")
         == [(CAP, CAP + 1, CAP + 1)] * 3
     )
 
@@ -633,17 +633,20 @@ GUARDS = {
     "seals do not change": "UPDATE seals SET size = 0",
     "seals do not go": "DELETE FROM seals",
     "seals are not emptied": "TRUNCATE seals CASCADE",
-    "spent does not go down": "UPDATE blocks SET spent_1 = spent_1 - 1",
-    "caps do not change": "UPDATE blocks SET cap_1 = cap_1 + 1",
+    "spent does not go down": "UPDATE budgets SET left_1 = left_1 + 1",
     "blocks stay where they are": "UPDATE blocks SET account = 2 WHERE block = 1",
     "blocks keep their names": "UPDATE blocks SET label = 'y' WHERE block = 1",
     "blocks do not go": "DELETE FROM blocks",
     "blocks are not emptied": "TRUNCATE blocks",
-    "held is not below nothing": "UPDATE blocks SET held_3 = -1",
-    "closed stays closed": "UPDATE blocks SET state = 0 WHERE block = 9",
-    "sums fit a filter": "UPDATE blocks SET spent_0 = cap_0 + 1",
-    "new sums fit a filter": "INSERT INTO blocks SELECT 200, account, root, name, 'z', salt, 0, "
-    f"{', '.join(['0'] * 8 + ['1'] * 8 + ['0'] * 8)} FROM blocks WHERE block = 1",
+    "budgets stay where they are": "UPDATE budgets SET account = 2 WHERE block = 1",
+    "budgets keep their blocks": "UPDATE budgets SET block = 77 WHERE block = 1",
+    "budgets do not go": "DELETE FROM budgets",
+    "budgets are not emptied": "TRUNCATE budgets",
+    "held is not below nothing": "UPDATE budgets SET held_3 = -1",
+    "closed stays closed": "UPDATE budgets SET state = 0 WHERE block = 9",
+    "sums fit a filter": "UPDATE budgets SET left_0 = -1",
+    "new sums fit a filter": "INSERT INTO budgets SELECT 200, account, 0, "
+    f"{', '.join(['-1'] * 8 + ['0'] * 8)} FROM budgets WHERE block = 1",
     "answers do not change": "UPDATE answers SET bytes = 'x'",
     "answers do not go": "DELETE FROM answers",
 }  # fmt: skip
@@ -651,10 +654,11 @@ GUARDS = {
 
 @pytest.mark.parametrize("statement", GUARDS.values(), ids=GUARDS.keys())
 def test_the_database_itself_refuses(guarded: str, statement: str) -> None:
-    before = sql(guarded, "SELECT * FROM blocks ORDER BY block"), entries(guarded)
+    tables = "SELECT * FROM blocks JOIN budgets USING (block) ORDER BY block"
+    before = sql(guarded, tables), entries(guarded)
     with pytest.raises(psycopg.Error):
         sql(guarded, statement)
-    assert (sql(guarded, "SELECT * FROM blocks ORDER BY block"), entries(guarded)) == before
+    assert (sql(guarded, tables), entries(guarded)) == before
 
 
 @pytest.fixture(scope="module")
@@ -663,13 +667,13 @@ def guarded() -> str:
     with opened(url, create=True) as store:
         store.charge(posting("a", *range(1, 10), costs=[2] * 8))
         store.write(lambda tx: tx.run("INSERT INTO answers (charge, entry, bytes) VALUES (1, 1, ?)", b"42"))
-        store.write(lambda tx: tx.run("UPDATE blocks SET state = 2 WHERE block = 9"))
+        store.write(lambda tx: tx.run("UPDATE budgets SET state = 2 WHERE block = 9"))
     return url
 
 
 def test_a_guard_that_says_no_changes_nothing_and_names_no_value(store: PostgresStore, url: str) -> None:
     with pytest.raises(Unavailable, match=r"spent is spent\. Nothing was changed"):
-        store.write(lambda tx: tx.run("UPDATE blocks SET spent_1 = ? WHERE block = 1", -77))
+        store.write(lambda tx: tx.run("UPDATE budgets SET left_1 = ? WHERE block = 1", CAP + 77))
     with pytest.raises(Unavailable) as caught:
         store.write(
             lambda tx: tx.run_many(BLOCK, [(*block_row(1, 1)[:4], "a patient", *block_row(1, 1)[5:])])

@@ -82,7 +82,7 @@ def waiting(url: str) -> list[int]:
     rows = sql(
         url,
         "SELECT DISTINCT w.pid FROM pg_locks w JOIN pg_locks t ON t.pid = w.pid "
-        "AND t.relation = 'blocks'::regclass WHERE NOT w.granted",
+        "AND t.relation = 'budgets'::regclass WHERE NOT w.granted",
     )
     return [pid for (pid,) in rows]
 
@@ -90,7 +90,7 @@ def waiting(url: str) -> list[int]:
 def locked(url: str, block: int) -> psycopg.Connection[Any]:
     """Somebody who holds a block until they are closed."""
     other = psycopg.connect(url.partition("#")[0])
-    other.execute(f"SELECT 1 FROM {schema_of(url)}.blocks WHERE block = {block} FOR UPDATE")
+    other.execute(f"SELECT 1 FROM {schema_of(url)}.budgets WHERE block = {block} FOR UPDATE")
     return other
 
 
@@ -184,7 +184,7 @@ def test_a_commit_whose_reply_is_lost_is_looked_up(
 
 def test_a_commit_of_nothing_to_look_up_is_of_unknown_outcome(store: PostgresStore, wire: Wire) -> None:
     def work(tx: Transaction) -> None:
-        tx.run("UPDATE blocks SET state = 2 WHERE block = 9")
+        tx.run("UPDATE budgets SET state = 2 WHERE block = 9")
         wire.fail_next("lose_reply")
 
     with pytest.raises(Unavailable, match="unknown, and counts as spent"):
@@ -284,7 +284,9 @@ def test_a_full_disk_charges_nothing_and_is_survived(own: Server) -> None:
             with pytest.raises(Unavailable, match=r"No space left.* Nothing was changed"):
                 charge_on()
             assert sql(url, "SELECT seq FROM entries ORDER BY seq") == [(seq,) for seq in charged]
-            assert sql(url, "SELECT spent_7 FROM blocks WHERE block = 1") == [(min(len(charged), CAP),)]
+            assert sql(url, f"SELECT {CAP} - left_7 FROM budgets WHERE block = 1") == [
+                (min(len(charged), CAP),)
+            ]
             subprocess.run(["mount", "-o", "remount,size=32m", str(small)], check=True)
             store.charge(posting("room again", 1, costs=[0] * 8))
         sql(url, f"DROP SCHEMA {schema_of(url)} CASCADE")

@@ -115,8 +115,8 @@ def test_a_sound_ledger_needs_no_recovery(file_home: Home) -> None:
 def test_an_edited_ledger_is_not_recovered(file_home: Home, tmp_path: Path) -> None:
     restore_an_older_copy(file_home, tmp_path)
     connection = sqlite3.connect(file_home.where)
-    connection.execute("DROP TRIGGER blocks_update_of_spent_0")
-    connection.execute("UPDATE blocks SET spent_1 = 0")
+    connection.execute("DROP TRIGGER budgets_update_of_left_0")
+    connection.execute("UPDATE budgets SET left_1 = left_1 + 1")
     connection.commit()
     connection.close()
     with pytest.raises(Tampered, match="not as the entries say"):

@@ -88,7 +88,7 @@ class AnyOrder(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="lapwing_machine_"))
-        self.before = os.environ["LAPWING_STATE"]
+        self.before, self.told = os.environ["LAPWING_STATE"], Clock.told
         os.environ["LAPWING_STATE"] = str(self.folder / "state")
         setattr(entry, "time_ns", Clock.time_ns)  # noqa: B010 (it is not for others to use)
         (self.folder / "ledger").mkdir()
@@ -115,7 +115,7 @@ class AnyOrder(RuleBasedStateMachine):
                 self._compare(ledger)
                 ledger.close()
         finally:
-            os.environ["LAPWING_STATE"] = self.before
+            os.environ["LAPWING_STATE"], Clock.told = self.before, self.told
             setattr(entry, "time_ns", time_ns)  # noqa: B010
             shutil.rmtree(self.folder)
 

@@ -19,9 +19,10 @@ CAP = 100
 ONE = (1,) * len(COSTS)
 LEDGER_ID = b"0123456789abcdef"
 SIGNING = SigningKey(b"k" * 32)
-BLOCK = (
-    f"INSERT INTO blocks (block, account, root, name, label, salt, state, {columns('cap')}, "
-    f"{columns('spent')}, {columns('held')}) VALUES ({', '.join('?' * (7 + 3 * len(COSTS)))})"
+BLOCK = "INSERT INTO blocks (block, account, root, name, label, salt) VALUES (?, ?, ?, ?, ?, ?)"
+BUDGET = (
+    f"INSERT INTO budgets (block, account, state, {columns('left')}, {columns('held')}) "
+    f"VALUES ({', '.join('?' * (3 + 2 * len(COSTS)))})"
 )
 
 
@@ -58,19 +59,11 @@ class MemoryAnchor(Anchor):
 
 
 def block_row(block: int, account: int) -> tuple[Any, ...]:
-    nothing = [0] * len(COSTS)
-    return (
-        block,
-        account,
-        account,
-        f"n{block}",
-        f"b{block}",
-        b"salt",
-        0,
-        *[CAP] * len(COSTS),
-        *nothing,
-        *nothing,
-    )
+    return (block, account, account, f"n{block}", f"b{block}", b"salt")
+
+
+def budget_row(block: int, account: int) -> tuple[int, ...]:
+    return (block, account, 0, *[CAP] * len(COSTS), *[0] * len(COSTS))
 
 
 @contextmanager
@@ -82,8 +75,9 @@ def opened(
     try:
         if create:
             store.migrate(MIGRATIONS)
-            rows = [block_row(10 * k + b, k + 1) for k in range(2) for b in range(1, 10)]
-            store.write(lambda tx: tx.run_many(BLOCK, rows))
+            numbers = [(10 * k + b, k + 1) for k in range(2) for b in range(1, 10)]
+            store.write(lambda tx: tx.run_many(BLOCK, [block_row(*each) for each in numbers]))
+            store.write(lambda tx: tx.run_many(BUDGET, [budget_row(*each) for each in numbers]))
         store.attend(LEDGER_ID, SIGNING, anchor or MemoryAnchor(), [])
         yield store
     finally:
@@ -104,9 +98,9 @@ def posting(key: str, *blocks: int, costs: Sequence[int] = ONE) -> Posting:
 
 def spent(url: str, block: int) -> int:
     """The first sum of a block; all eight are alike in these tests."""
-    [row] = sql(url, f"SELECT {columns('spent')} FROM blocks WHERE block = {block}")
+    [row] = sql(url, f"SELECT {columns('left')} FROM budgets WHERE block = {block}")
     assert len(set(row)) == 1
-    return int(row[0])
+    return CAP - int(row[0])
 
 
 def entries(url: str) -> list[bytes]:

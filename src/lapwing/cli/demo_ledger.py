@@ -86,7 +86,7 @@ class ClinicLedger:
             guards = database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
             for (guard,) in guards:  # they would refuse, and whoever can edit can remove them
                 database.execute(f'DROP TRIGGER "{guard}"')
-            database.execute("UPDATE blocks SET spent_1 = 0")
+            database.execute("UPDATE budgets SET left_1 = left_1 + 1000000000")
             database.commit()
         report = self._ledger.verify()
         return Ending(

@@ -15,7 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from lapwing.ledger.entry import Costs, Name
-from lapwing.ledger.stores.schema import COSTS, OPEN
+from lapwing.ledger.stores.schema import COSTS, MOVED, OPEN, columns
 from lapwing.ledger.stores.store import Row
 from lapwing.privacy import Loss, Relation, Repeated, Sum, Terms
 from lapwing.privacy.charge import price
@@ -67,6 +67,10 @@ class Account:
     def label(self) -> str:
         """What people call it."""
         return self.name.label
+
+    def spent(self, left: Costs) -> Costs:
+        """What was spent, where this is left of the caps: at most cap + 1, which leaves -1."""
+        return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])
 
     def costs(self, loss: Loss) -> Costs:
         """The price of a loss here. What exceeds a filter anyway is written as its cap + 1."""
@@ -161,18 +165,16 @@ def largest_pure(terms: Terms, taken: Costs) -> Fraction:
     return terms.largest_pure(taken)
 
 
-BLOCK_COLUMNS = "block, account, name, label, salt, state, " + ", ".join(
-    f"{prefix}_{k}" for prefix in ("spent", "held") for k in COSTS
-)
+# Of a family, by the number of its root: the blocks that did not move to a raised account.
+CURRENT_BLOCKS = f"blocks JOIN budgets USING (block, account) WHERE root = ? AND state < {MOVED}"
+BLOCK_COLUMNS = f"block, account, name, label, salt, state, {columns('left')}, {columns('held')}"
 
 
-def block_of(row: Row) -> Block:
-    """A block from its row, in the order of `BLOCK_COLUMNS`."""
-    number, account, name, label, salt, state, *sums = row
-    width = len(COSTS)
-    return Block(
-        number, account, Name(label, bytes(salt), name), state, tuple(sums[:width]), tuple(sums[width:])
-    )
+def block_of(row: Row, account: Account) -> Block:
+    """A block of an account from its row, in the order of `BLOCK_COLUMNS`."""
+    number, _, name, label, salt, state, *sums = row
+    left, held = tuple(sums[: len(COSTS)]), tuple(sums[len(COSTS) :])
+    return Block(number, account.number, Name(label, bytes(salt), name), state, account.spent(left), held)
 
 
 def in_numbers(numbers: Sequence[int]) -> str:

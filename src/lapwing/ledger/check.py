@@ -13,17 +13,18 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
+from operator import sub
 
 from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import Findings
 from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accounts import ACCOUNT_COLUMNS, BLOCK_COLUMNS, EVERYONE
+from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import Raw, commitment
 from lapwing.ledger.people import untagged
 from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
 from lapwing.ledger.proofs.tree import Tree
-from lapwing.ledger.stores.schema import COSTS, columns
+from lapwing.ledger.stores.schema import columns
 from lapwing.ledger.stores.store import SEAL_COLUMNS, Row, Store, Transaction, seal_of
 
 AT_ONCE = 1 << 14
@@ -203,22 +204,23 @@ def _compare_tables(tx: Transaction, replay: Replay, findings: Findings) -> None
 
 
 def _compare_blocks(tx: Transaction, replay: Replay, findings: Findings) -> None:
-    sql = f"SELECT {BLOCK_COLUMNS}, root, {columns('cap')} FROM blocks ORDER BY block"  # noqa: S608
-    width = len(COSTS)
-    spent, held, root = slice(6, 6 + width), slice(6 + width, 6 + 2 * width), 6 + 2 * width
-    accounts = replay.accounts
-    for mine, name, row in zip_longest(replay.blocks(), replay.balances.names(), tx.stream(sql)):
-        if mine is None or row is None:
-            findings.add(f"block {(mine or row)[0]} is not as the entries say")
+    blocks = tx.stream("SELECT block, account, root, name, label, salt FROM blocks ORDER BY block")
+    budgets = tx.stream(
+        f"SELECT block, account, state, {columns('left')}, {columns('held')} FROM budgets ORDER BY block"  # noqa: S608
+    )
+    for mine, name, row, budget in zip_longest(replay.blocks(), replay.balances.names(), blocks, budgets):
+        if mine is None or row is None or budget is None:
+            findings.add(f"block {(mine or row or budget)[0]} is not as the entries say")
             continue
-        owner = accounts[mine[1]]
-        expected = (*mine, owner.root, owner.caps)
-        if expected != (row[0], row[1], row[5], row[spent], row[held], row[root], row[root + 1 :]):
-            findings.add(f"block {mine[0]} is not as the entries say")
+        number, account, state, spent, held = mine
+        owner = replay.accounts[account]
+        left = map(sub, owner.caps, spent)
+        if (number, account, owner.root) != row[:3] or (number, account, state, *left, *held) != budget:
+            findings.add(f"block {number} is not as the entries say")
         # Everyone has one label in all accounts, and so none of its own in the entries.
-        named = row[3] == EVERYONE if mine[0] == owner.everyone else row[2] == name
-        if not named or commitment(row[3], bytes(row[4])) != row[2]:
-            findings.add(f"block {mine[0]} was renamed")
+        named = row[4] == EVERYONE if number == owner.everyone else row[3] == name
+        if not named or commitment(row[4], bytes(row[5])) != row[3]:
+            findings.add(f"block {number} was renamed")
 
 
 def _compare_principals(tx: Transaction, replay: Replay, findings: Findings) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from lapwing.errors import Tampered
-from lapwing.ledger.entry import checked_label, digest_of
+from lapwing.ledger.entry import checked_label, digest_of, sha256_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 
@@ -32,7 +32,7 @@ class Earlier:
 
 def hashed_key(by: str, key: str) -> bytes:
     """How a principal's key stands in the ledger."""
-    return hashlib.sha256(f"{by}\n{key}".encode()).digest()
+    return sha256_of(f"{by}\n{key}".encode())
 
 
 def earlier(ledger: Ledger, *, principal: str, key: str) -> Earlier | None:

@@ -27,6 +27,7 @@ Ranges = list[list[int]]
 Costs = tuple[int, ...]
 Raw = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_begun = hashlib.sha256().copy  # OpenSSL looks SHA-256 up anew for each new hash, and not for a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,16 @@ def encode(record: dict[str, Any]) -> bytes:
     return _compact(record).encode("ascii")
 
 
+def sha256_of(content: bytes) -> bytes:
+    """SHA-256, for what every charge hashes."""
+    found = _begun()
+    found.update(content)
+    return found.digest()
+
+
 def digest_of(body: bytes) -> bytes:
     """The digest of an entry, which is also its leaf in the tree."""
-    return hashlib.sha256(b"\x00" + body).digest()
+    return sha256_of(b"\x00" + body)
 
 
 def now() -> str:
@@ -81,9 +89,10 @@ def checked_label(text: str, name: str) -> str:
         raise BadParameter(name, "must be text")
     if not 0 < len(text) <= LABEL_AT_MOST:
         raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
-    text = unicodedata.normalize("NFC", text)
-    if len(text) > LABEL_AT_MOST:  # a few letters become longer
-        raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
+    if not text.isascii():  # in ASCII there is one form
+        text = unicodedata.normalize("NFC", text)
+        if len(text) > LABEL_AT_MOST:  # a few letters become longer
+            raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
     if not text.isprintable() or text != text.strip():
         raise BadParameter(name, "must be printable, without spaces around it")
     return text

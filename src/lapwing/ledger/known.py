@@ -13,6 +13,7 @@ from lapwing.errors import BadParameter
 from lapwing.ledger.accounts import (
     ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
+    CURRENT_BLOCKS,
     EVERYONE,
     Account,
     Block,
@@ -20,7 +21,6 @@ from lapwing.ledger.accounts import (
     block_of,
 )
 from lapwing.ledger.entry import Name, Ranges, checked_label, ranges_of
-from lapwing.ledger.stores.schema import MOVED
 from lapwing.ledger.stores.store import Row, Store, Transaction
 from lapwing.privacy.once import Once
 
@@ -80,14 +80,14 @@ class Known(Once):
         """The named blocks of a family with the accounts they are in; without names, all."""
         rows = self._rows(root, BLOCK_COLUMNS, labels)
         wanted = set(labels)
-        found = [block_of(row) for row in rows if not wanted or row[3] in wanted]
-        return [(self.numbered(block.account), block) for block in found]
+        owned = [(self.numbered(row[1]), row) for row in rows if not wanted or row[3] in wanted]
+        return [(account, block_of(row, account)) for account, row in owned]
 
     def _rows(self, root: Account, names: str, labels: Sequence[str]) -> list[Row]:
         """Of a family's current blocks: of those with few labels only they, of many labels all."""
         few = labels if len(labels) <= FEW else ()
         among = f" AND label IN ({', '.join('?' * len(few))})" if few else ""
-        sql = f"SELECT {names} FROM blocks WHERE root = ? AND state < {MOVED}{among} ORDER BY block"  # noqa: S608
+        sql = f"SELECT {names} FROM {CURRENT_BLOCKS}{among} ORDER BY block"  # noqa: S608
         return self.store.read(lambda tx: tx.rows(sql, root.number, *few))
 
     def current_ranges(self, root: Account, labels: Sequence[str]) -> tuple[tuple[int, Ranges], ...]:
@@ -108,12 +108,11 @@ class Known(Once):
 
     def _find(self, root: Account, labels: Sequence[str]) -> tuple[tuple[int, Ranges], ...]:
         wanted = set(labels)
+        found = [row for row in self._rows(root, "label, account, block", labels) if row[0] in wanted]
         blocks: dict[int, list[int]] = {}
-        for label, account, block in self._rows(root, "label, account, block", labels):
-            if label in wanted:
-                wanted.discard(label)
-                blocks.setdefault(account, []).append(block)
-        if wanted:
+        for _, account, block in found:  # all of them: were there ever two of a name, both would pay
+            blocks.setdefault(account, []).append(block)
+        if len({label for label, _, _ in found}) < len(wanted):
             raise BadParameter("blocks", "there is no such block; blocks exist by declaration")
         return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])
 
@@ -124,7 +123,7 @@ class Known(Once):
     def everyone(self, tx: Transaction, root: Account) -> tuple[tuple[int, Ranges], ...]:
         """The same for all blocks of a family, `*` included, while nobody can open one."""
         blocks: dict[int, list[int]] = {}
-        sql = f"SELECT account, block FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block"  # noqa: S608
+        sql = f"SELECT account, block FROM {CURRENT_BLOCKS} ORDER BY block"  # noqa: S608
         for account, block in tx.rows(sql, root.number):
             blocks.setdefault(account, []).append(block)
         return tuple([(account, ranges_of(numbers)) for account, numbers in sorted(blocks.items())])

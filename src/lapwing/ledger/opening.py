@@ -6,17 +6,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE, Account, Slices, Unit, in_numbers, row_of
+from lapwing.ledger.accounts import (
+    ACCOUNT_COLUMNS,
+    CURRENT_BLOCKS,
+    EVERYONE,
+    Account,
+    Slices,
+    Unit,
+    in_numbers,
+    row_of,
+)
 from lapwing.ledger.entry import Costs, Name, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.stores.schema import COSTS, LOST, MOVED, OPEN, columns
-from lapwing.ledger.stores.store import Row, Transaction
+from lapwing.ledger.stores.store import Transaction
 from lapwing.privacy import Charge, Relation, Terms
 
-_INSERT_BLOCK = (
-    "INSERT INTO blocks (block, account, root, name, label, salt, state, "  # noqa: S608 (names of columns)
-    f"{columns('cap')}, {columns('spent')}, {columns('held')}) "
-    f"VALUES ({', '.join('?' * (7 + 3 * len(COSTS)))})"
+_INSERT_BLOCK = "INSERT INTO blocks (block, account, root, name, label, salt) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_BUDGET = (
+    f"INSERT INTO budgets (block, account, state, {columns('left')}, {columns('held')}) "  # noqa: S608
+    f"VALUES ({', '.join('?' * (3 + 2 * len(COSTS)))})"
 )
 
 
@@ -24,12 +33,19 @@ def _next(tx: Transaction, column: str, table: str) -> int:
     return int(tx.rows(f"SELECT coalesce(max({column}), 0) + 1 FROM {table}")[0][0])  # noqa: S608
 
 
-def _block_row(number: int, account: Account, name: Name, spent: Costs) -> Row:
-    nothing = account.terms.nothing_spent
-    return (
-        number, account.number, account.root, name.id, name.label, name.salt, OPEN,
-        *account.terms.caps, *spent, *nothing,
-    )  # fmt: skip
+def _insert_blocks(
+    tx: Transaction, account: Account, first: int, names: Sequence[Name], left: Costs
+) -> None:
+    """Open blocks under the numbers from `first` on, each with this much left."""
+    numbered = list(enumerate(names, first))
+    tx.run_many(
+        _INSERT_BLOCK,
+        [(block, account.number, account.root, name.id, name.label, name.salt) for block, name in numbered],
+    )
+    nothing_held = (0,) * len(COSTS)
+    tx.run_many(
+        _INSERT_BUDGET, [(block, account.number, OPEN, *left, *nothing_held) for block, _ in numbered]
+    )
 
 
 def new_account(
@@ -64,8 +80,7 @@ def new_account(
 def _insert(tx: Transaction, account: Account) -> None:
     marks = ", ".join("?" * len(ACCOUNT_COLUMNS.split(",")))
     tx.run(f"INSERT INTO accounts ({ACCOUNT_COLUMNS}) VALUES ({marks})", *row_of(account))  # noqa: S608
-    everyone = Name.new(EVERYONE)
-    tx.run(_INSERT_BLOCK, *_block_row(account.everyone, account, everyone, account.terms.nothing_spent))
+    _insert_blocks(tx, account, account.everyone, [Name.new(EVERYONE)], account.terms.caps)
 
 
 def _body(account: Account, **more: Any) -> dict[str, Any]:
@@ -116,19 +131,17 @@ def raised_account(
         raises=root.number,
     )
     old = tx.rows(
-        f"SELECT block, name, label, salt FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block",  # noqa: S608
+        f"SELECT block, name, label, salt FROM {CURRENT_BLOCKS} ORDER BY block",  # noqa: S608
         root.number,
     )
     tx.lock([row[0] for row in old])
-    tx.run(f"UPDATE blocks SET state = {MOVED} WHERE root = ? AND state < {MOVED}", root.number)  # noqa: S608
+    of_family = "block IN (SELECT block FROM blocks WHERE root = ?)"
+    tx.run(f"UPDATE budgets SET state = {MOVED} WHERE {of_family} AND state < {MOVED}", root.number)  # noqa: S608
     _insert(tx, account)
     moved = [row for row in old if row[2] != EVERYONE]
     pairs = [[row[0], block + 1 + k] for k, row in enumerate(moved)]
-    rows = [
-        _block_row(new, account, Name(label, bytes(salt), name), terms.nothing_spent)
-        for (_, new), (_, name, label, salt) in zip(pairs, moved, strict=True)
-    ]
-    tx.run_many(_INSERT_BLOCK, rows)
+    names = [Name(label, bytes(salt), name) for _, name, label, salt in moved]
+    _insert_blocks(tx, account, block + 1, names, terms.caps)
     body = _body(account, moved=pairs)
     body["signature"] = curator.sign(encode(body)).hex()
     tx.append(encode(body))
@@ -139,23 +152,21 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
     """New blocks. Whoever is in one may have been charged as part of everyone, and stays so."""
     newest = family[-1]
     tx.lock([newest.everyone])
-    if any(_sums(tx, newest.everyone, "held")):
+    if any(_everyone(tx, newest, "held")):
         raise BadParameter("blocks", "a reservation holds for everyone: settle it before opening blocks")
-    if tx.rows(f"SELECT 1 FROM blocks WHERE block = ? AND state = {LOST}", newest.everyone):  # noqa: S608
+    if tx.rows(f"SELECT 1 FROM budgets WHERE block = ? AND state = {LOST}", newest.everyone):  # noqa: S608
         raise BadParameter("blocks", "this ledger was recovered: raise the account first")
     account = _account_for_new_blocks(tx, family)
     for start in range(0, len(labels), 500):
         some = labels[start : start + 500]
         marks = ", ".join("?" * len(some))
-        sql = f"SELECT 1 FROM blocks WHERE root = ? AND state < {MOVED} AND label IN ({marks}) LIMIT 1"  # noqa: S608
+        # A name that was ever opened is still current: blocks move with their names.
+        sql = f"SELECT 1 FROM blocks WHERE root = ? AND label IN ({marks}) LIMIT 1"  # noqa: S608
         if tx.rows(sql, account.root, *some):
             raise BadParameter("blocks", "there is a block of this name; a block opens once")
-    spent = _sums(tx, account.everyone, "spent")
     first = _next(tx, "block", "blocks")
     names = [Name.new(label) for label in labels]
-    tx.run_many(
-        _INSERT_BLOCK, [_block_row(first + k, account, name, spent) for k, name in enumerate(names)]
-    )
+    _insert_blocks(tx, account, first, names, _everyone(tx, account, "left"))
     body = {
         "kind": "blocks",
         "at": now(),
@@ -172,12 +183,14 @@ def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Accou
     Not where everyone was charged since: then the new blocks' units have begun to spend from a raised
     account, and accounts are spent one after the other. Nor where the first account was lost.
     """
-    raised_spent = any(any(_sums(tx, account.everyone, "spent")) for account in family[1:])
+    raised_spent = any(_everyone(tx, account, "left") != account.terms.caps for account in family[1:])
     first = family[0]
     free = Charge(first.terms.orders, first.terms.nothing_spent)
-    usable = first.terms.after(_sums(tx, first.everyone, "spent"), free) is not None
+    usable = first.terms.after(first.spent(_everyone(tx, first, "left")), free) is not None
     return first if usable and not raised_spent else family[-1]
 
 
-def _sums(tx: Transaction, block: int, prefix: str) -> Costs:
-    return tuple(tx.rows(f"SELECT {columns(prefix)} FROM blocks WHERE block = ?", block)[0])  # noqa: S608
+def _everyone(tx: Transaction, account: Account, prefix: str) -> Costs:
+    """What is left or held in the block of everyone."""
+    sql = f"SELECT {columns(prefix)} FROM budgets WHERE block = ?"  # noqa: S608
+    return tuple(tx.rows(sql, account.everyone)[0])

@@ -66,8 +66,8 @@ def _close_all(tx: Transaction, store: Store, lost: list[Mark | Head], curator: 
     newest = max(lost, key=number_of, default=None)
     if newest is not None:
         tx.skip(number_of(newest))
-    spent = ", ".join(f"spent_{k} = cap_{k} + 1" for k in COSTS)
-    closed = tx.run(f"UPDATE blocks SET state = {LOST}, {spent} WHERE state = {OPEN}")  # noqa: S608
+    nothing_left = ", ".join(f"left_{k} = -1" for k in COSTS)
+    closed = tx.run(f"UPDATE budgets SET state = {LOST}, {nothing_left} WHERE state = {OPEN}")  # noqa: S608
     used = ", ".join(f"used_{k} = total_{k}" for k in COSTS)
     tx.run(f"UPDATE reservations SET ended = 1, {used} WHERE ended = 0")  # noqa: S608
     digest = newest.digest if isinstance(newest, Mark) else newest.root if newest else b""

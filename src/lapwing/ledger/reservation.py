@@ -21,13 +21,13 @@ from lapwing.ledger.entry import Costs, Ranges, encode, now
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.spending import Spending, only_add_remove
-from lapwing.ledger.stores.schema import CEILING, COSTS, OPEN, columns, holds, up_to_cap
+from lapwing.ledger.stores.schema import CEILING, COSTS, OPEN, columns, holds, left_after
 from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
 from lapwing.privacy import FixedRun, Loss, Relation
 from lapwing.privacy.describe import describe, parts
 
 _HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
-_FITS = holds(lambda k: f"spent_{k} + held_{k} + ?")
+_FITS = holds(lambda k: f"left_{k} - held_{k} >= ?")
 _FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
 
 
@@ -114,7 +114,7 @@ def _hold(tx: Transaction, debit: Debit) -> None:
     # `holds` names the sums in the order δ₀, ε, δ and orders, each once: that is the order of costs.
     held = sum(
         tx.run(
-            f"UPDATE blocks SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
+            f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
             f"AND NOT ({_FULL}) AND {_FITS}",
             *debit.costs, first, last, debit.account, *debit.costs,
         )
@@ -123,7 +123,7 @@ def _hold(tx: Transaction, debit: Debit) -> None:
     if held == wanted:
         return
     for first, last in debit.ranges:
-        if tx.rows(f"SELECT 1 FROM blocks WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
+        if tx.rows(f"SELECT 1 FROM budgets WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
             raise Unavailable("too many reservations are open at once. Nothing is held; settle some first")
     raise DoesNotFit
 
@@ -242,13 +242,11 @@ def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Cos
         f"UPDATE reservations SET {used} WHERE reservation = ? AND account = ?",  # noqa: S608
         *moved, number, part.account,
     )  # fmt: skip
-    sums = ", ".join(
-        f"held_{k} = held_{k} - ?, spent_{k} = {up_to_cap(f'spent_{k} + ?', k)}" for k in COSTS
-    )
+    sums = ", ".join(f"held_{k} = held_{k} - ?, left_{k} = {left_after('?', k)}" for k in COSTS)
     parameters = [value for k in COSTS for value in (moved[k], spent[k], spent[k])]
     changed = sum(
         tx.run(
-            f"UPDATE blocks SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}",  # noqa: S608
+            f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}",  # noqa: S608
             *parameters, first, last,
         )
         for first, last in part.ranges

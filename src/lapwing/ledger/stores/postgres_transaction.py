@@ -15,10 +15,10 @@ from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Posting, Ro
 
 def _charge_one() -> str:
     """One statement for one block. The number is drawn after the debit, since its row comes from there."""
-    sums = ", ".join(f"spent_{k} = least(spent_{k} + %(cost_{k})s, cap_{k} + 1)" for k in COSTS)
-    fits = holds(lambda k: f"spent_{k} + held_{k} + %(cost_{k})s")
+    sums = ", ".join(f"left_{k} = greatest(left_{k} - %(cost_{k})s, -1)" for k in COSTS)
+    fits = holds(lambda k: f"left_{k} - held_{k} >= %(cost_{k})s")
     return (
-        f"WITH debited AS (UPDATE blocks SET {sums} WHERE block = %(block)s AND account = %(account)s "  # noqa: S608
+        f"WITH debited AS (UPDATE budgets SET {sums} WHERE block = %(block)s AND account = %(account)s "  # noqa: S608
         f"AND state = {OPEN} AND {fits} AND NOT EXISTS ({_BY_KEY}) RETURNING block) "
         "INSERT INTO entries (key, body, digest) "
         "SELECT %(key)b, %(body)b, %(digest)b FROM debited RETURNING seq"
@@ -35,7 +35,7 @@ _SKIP = (
     "WHERE coalesce(pg_sequence_last_value(sequence::regclass), 0) < %s"
 )
 ROWS_AT_ONCE = 2000
-_LOCK = "SELECT FROM blocks WHERE block = ANY(%s::bigint[]) ORDER BY block FOR UPDATE"
+_LOCK = "SELECT FROM budgets WHERE block = ANY(%s::bigint[]) ORDER BY block FOR UPDATE"
 
 
 @lru_cache(maxsize=1024)

@@ -4,6 +4,11 @@ What happened is in `entries`; the other tables hold what follows from it, so th
 without reading history. The database itself refuses to change or delete what is append-only, to lower
 what was spent, and to hold sums that no filter admits. Whoever gets round that (an editor, an older
 copy of the file) is found when the ledger is opened: every table is compared with the entries.
+
+A block has two rows: in `blocks` what it is, for ever; in `budgets` the numbers that a charge reads and
+writes, and nothing else, since the row's length is what a charge over many blocks pays for. Such a row
+keeps what is left of every cap, not what was spent: left = cap - spent, and -1 once the cap is exceeded,
+so the two say the same, and a charge needs no cap.
 """
 
 from __future__ import annotations
@@ -41,27 +46,24 @@ def columns(prefix: str) -> str:
     return ", ".join(f"{prefix}_{k}" for k in COSTS)
 
 
-def holds(total: Callable[[int], str], row: str = "") -> str:
-    """The filter as a condition, for sums written by `total` (portfolio.Terms.after is its twin)."""
-
-    def fits(k: int) -> str:
-        return f"{total(k)} <= {row}cap_{k}"
-
+def holds(fits: Callable[[int], str]) -> str:
+    """The filter as a condition, from a condition for each cost (portfolio.Terms.after is its twin)."""
     some_order = " OR ".join(fits(k) for k in ORDERS)
     return f"{fits(DELTA0)} AND (({fits(EPSILON)} AND {fits(DELTA)}) OR {some_order})"
 
 
 def _trigger(table: str, event: str) -> str:
-    """A name: `blocks_delete`, or `blocks_update_of_state` where the event names columns."""
+    """A name: `budgets_delete`, or `budgets_update_of_state` where the event names columns."""
     return "_".join([table, *event.lower().replace(",", "").split()[:3]])
 
 
-def up_to_cap(total: str, k: int) -> str:
-    """The sum, or cap + 1 if it is more: a filter that is exceeded stays so, and sums stay small.
+def left_after(cost: str, k: int) -> str:
+    """What a cost leaves, or -1 if it is more than was left: a filter that is exceeded stays so.
 
-    Not `min` or `least`: the databases name them differently, and SQLite computes this in half the time.
+    Not `max` or `greatest`: the databases name them differently, and SQLite computes this in half the
+    time.
     """
-    return f"CASE WHEN {total} > cap_{k} THEN cap_{k} + 1 ELSE {total} END"
+    return f"CASE WHEN left_{k} < {cost} THEN -1 ELSE left_{k} - {cost} END"
 
 
 def _sqlite_refuse(table: str, event: str, condition: str, why: str) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ def _numbers(prefix: str, dialect: Dialect) -> str:
 
 def _tables(d: Dialect) -> tuple[str, ...]:
     n, b = d.number, d.bytes
-    admitted = holds(lambda k: f"spent_{k}")
+    admitted = holds(lambda k: f"left_{k} >= 0")
     check = "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"  # there, a trigger checks
     tables = {
         "entries": f"seq {d.serial}, key {b}, body {b} NOT NULL, digest {b} NOT NULL",
@@ -115,8 +117,9 @@ def _tables(d: Dialect) -> tuple[str, ...]:
         f"delta TEXT NOT NULL, orders TEXT NOT NULL, slices TEXT NOT NULL, rule TEXT NOT NULL, "
         f"everyone {n} NOT NULL, raises {n}",
         "blocks": f"block {n} PRIMARY KEY, account {n} NOT NULL, root {n} NOT NULL, name TEXT NOT NULL, "
-        f"label TEXT NOT NULL, salt {b} NOT NULL, state {n} NOT NULL, {_numbers('cap', d)}, "
-        f"{_numbers('spent', d)}, {_numbers('held', d)}{check}",
+        f"label TEXT NOT NULL, salt {b} NOT NULL",
+        "budgets": f"block {n} PRIMARY KEY, account {n} NOT NULL, state {n} NOT NULL, "
+        f"{_numbers('left', d)}, {_numbers('held', d)}{check}",
         "reservations": f"reservation {n} NOT NULL, account {n} NOT NULL, ranges TEXT NOT NULL, "
         f"fixed {n} NOT NULL, ended {n} NOT NULL, steps {n} NOT NULL, {_numbers('total', d)}, "
         f"{_numbers('used', d)}, PRIMARY KEY (reservation, account)",
@@ -136,30 +139,44 @@ def _indexes() -> tuple[str, ...]:
     return (
         "CREATE UNIQUE INDEX entries_by_key ON entries (key) WHERE key IS NOT NULL",
         "CREATE UNIQUE INDEX accounts_by_label ON accounts (label) WHERE raises IS NULL",
-        "CREATE UNIQUE INDEX blocks_by_label ON blocks (root, label) WHERE state < 2",
-        "CREATE INDEX blocks_by_account ON blocks (account)",
+        "CREATE UNIQUE INDEX blocks_by_label ON blocks (root, label, account)",
     )
 
 
-def _postgres_keeps_sums(less: str) -> tuple[str, ...]:
+# A name opens once in a family: its earlier block, if there is one, has moved to a raised account.
+_OPENS_TWICE = (
+    "EXISTS (SELECT 1 FROM blocks JOIN budgets USING (block) WHERE blocks.root = NEW.root "  # noqa: S608
+    f"AND blocks.label = NEW.label AND blocks.block <> NEW.block AND state < {MOVED})"
+)
+_MORE_IS_LEFT = " OR ".join(f"NEW.left_{k} > OLD.left_{k}" for k in COSTS)
+
+
+def _postgres_keeps_names() -> tuple[str, ...]:
+    """WHEN takes no subquery there."""
+    return (
+        f"""CREATE FUNCTION keep_names() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            IF {_OPENS_TWICE} THEN RAISE EXCEPTION 'a block opens once'; END IF;
+            RETURN NEW;
+        END $$""",
+        "CREATE TRIGGER blocks_keep_names BEFORE INSERT ON blocks "
+        "FOR EACH ROW EXECUTE FUNCTION keep_names()",
+    )
+
+
+def _postgres_keeps_sums() -> tuple[str, ...]:
     """As CHECK and WHEN, the same conditions would be read and planned anew by every charge."""
-    admitted = f"NEW.state > {OPEN} OR ({holds(lambda k: f'NEW.spent_{k}', 'NEW.')})"
+    admitted = f"NEW.state > {OPEN} OR ({holds(lambda k: f'NEW.left_{k} >= 0')})"
     return (
         f"""CREATE FUNCTION keep_sums() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF TG_OP = 'UPDATE' THEN
-                IF {less} THEN RAISE EXCEPTION 'spent is spent'; END IF;
+                IF {_MORE_IS_LEFT} THEN RAISE EXCEPTION 'spent is spent'; END IF;
             END IF;
             IF NOT ({admitted}) THEN RAISE EXCEPTION 'no filter admits these sums'; END IF;
             RETURN NEW;
         END $$""",
-        f"CREATE TRIGGER blocks_keep_sums BEFORE INSERT OR UPDATE OF {columns('spent')} ON blocks "
+        f"CREATE TRIGGER budgets_keep_sums BEFORE INSERT OR UPDATE OF {columns('left')} ON budgets "
         "FOR EACH ROW EXECUTE FUNCTION keep_sums()",
     )
-
-
-# Whether a sum would shrink: the bits of all differences together have the sign of a negative one. It is
-# `less` below in three quarters of the time, which a charge over many blocks pays for each of them.
-_ONE_IS_NEGATIVE = f"({' | '.join(f'(NEW.spent_{k} - OLD.spent_{k})' for k in COSTS)}) < 0"
 
 
 def _guards(d: Dialect) -> tuple[str, ...]:
@@ -169,25 +186,26 @@ def _guards(d: Dialect) -> tuple[str, ...]:
             "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN RAISE EXCEPTION '%', TG_ARGV[0]; END $$"
         )
-    for table in ("entries", "seals", "principals", "accounts", "answers", "sketches"):
+    for table in ("entries", "seals", "principals", "accounts", "blocks", "answers", "sketches"):
         for event in ("UPDATE", "DELETE"):
             guards.extend(d.refuse(table, event, "", f"{table} only grows"))
 
     def changed(*names: str) -> str:
         return " OR ".join(f"NEW.{name} <> OLD.{name}" for name in names)
 
-    guards.extend(d.refuse("blocks", "DELETE", "", "blocks only grow"))
+    guards.extend(d.refuse("budgets", "DELETE", "", "budgets only grows"))
     # By column, so that a charge pays for the sums that it sets, and for nothing else.
-    less = " OR ".join(f"NEW.spent_{k} < OLD.spent_{k}" for k in COSTS)
     for names, condition in (
-        (f"block, account, root, name, label, salt, {columns('cap')}", ""),
+        ("block, account", ""),
         (columns("held"), " OR ".join(f"NEW.held_{k} < 0" for k in COSTS)),
         ("state", "NEW.state < OLD.state"),
-        *(() if d is POSTGRES else ((columns("spent"), _ONE_IS_NEGATIVE),)),
+        *(() if d is POSTGRES else ((columns("left"), _MORE_IS_LEFT),)),
     ):
-        guards.extend(d.refuse("blocks", f"UPDATE OF {names}", condition, "spent is spent"))
+        guards.extend(d.refuse("budgets", f"UPDATE OF {names}", condition, "spent is spent"))
     if d is POSTGRES:
-        guards.extend(_postgres_keeps_sums(less))
+        guards.extend((*_postgres_keeps_sums(), *_postgres_keeps_names()))
+    else:
+        guards.extend(d.refuse("blocks", "INSERT", _OPENS_TWICE, "a block opens once"))
     back = " OR ".join(f"NEW.used_{k} < OLD.used_{k}" for k in COSTS)
     kept = changed("reservation", "account", "ranges", "fixed", *(f"total_{k}" for k in COSTS))
     guards.extend(d.refuse("reservations", "DELETE", "", "reservations only grow"))
@@ -212,10 +230,10 @@ def _postgres_charge() -> tuple[str, ...]:
     def cost(k: int) -> str:
         return f"costs[{WIDTH} * owner + {k + 1}]"
 
-    sums = ", ".join(f"spent_{k} = least(spent_{k} + {cost(k)}, cap_{k} + 1)" for k in COSTS)
-    fits = holds(lambda k: f"spent_{k} + held_{k} + {cost(k)}")
+    sums = ", ".join(f"left_{k} = greatest(left_{k} - {cost(k)}, -1)" for k in COSTS)
+    fits = holds(lambda k: f"left_{k} - held_{k} >= {cost(k)}")
     return (
-        "ALTER TABLE blocks SET (fillfactor = 50)",  # room for the next version of a row beside it
+        "ALTER TABLE budgets SET (fillfactor = 50)",  # room for the next version of a row beside it
         f"""CREATE FUNCTION charge(new_key BYTEA, new_body BYTEA, new_digest BYTEA, firsts BIGINT[],
             lasts BIGINT[], owners BIGINT[], accounts BIGINT[], costs BIGINT[])
         RETURNS BIGINT LANGUAGE plpgsql AS $$
@@ -228,10 +246,10 @@ def _postgres_charge() -> tuple[str, ...]:
             FOR i IN 1 .. cardinality(firsts) LOOP
                 owner := owners[i];
                 IF lasts[i] > firsts[i] THEN
-                    PERFORM FROM blocks WHERE block BETWEEN firsts[i] AND lasts[i]
+                    PERFORM FROM budgets WHERE block BETWEEN firsts[i] AND lasts[i]
                         ORDER BY block FOR UPDATE;
                 END IF;
-                UPDATE blocks SET {sums}
+                UPDATE budgets SET {sums}
                     WHERE block BETWEEN firsts[i] AND lasts[i] AND account = accounts[owner + 1]
                     AND state = {OPEN} AND {fits};
                 GET DIAGNOSTICS changed = ROW_COUNT;

@@ -22,7 +22,7 @@ from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.proofs.seal import Seal
 from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
 from lapwing.ledger.stores.lock_file import LockFile
-from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, up_to_cap
+from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, left_after
 from lapwing.ledger.stores.store import (
     SEAL_EVERY,
     DoesNotFit,
@@ -44,9 +44,9 @@ CACHE_KIB = 16_384
 
 def _debit_sql(which: str) -> str:
     """Parameters: the costs (1 to 8), the account (9; by +, not by its index), and which blocks."""
-    sums = ", ".join(f"spent_{k} = {up_to_cap(f'spent_{k} + ?{k + 1}', k)}" for k in COSTS)
-    fits = holds(lambda k: f"spent_{k} + held_{k} + ?{k + 1}")
-    return f"UPDATE blocks SET {sums} WHERE {which} AND +account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
+    sums = ", ".join(f"left_{k} = {left_after(f'?{k + 1}', k)}" for k in COSTS)
+    fits = holds(lambda k: f"left_{k} - held_{k} >= ?{k + 1}")
+    return f"UPDATE budgets SET {sums} WHERE {which} AND +account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
 
 
 _DEBIT_ONE = _debit_sql("block = ?10")  # SQLite makes no list of one row before it changes it

@@ -14,6 +14,7 @@ from lapwing.ledger.accountant.guarantee import PERIODS, Pair, in_several
 from lapwing.ledger.accounts import (
     ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
+    CURRENT_BLOCKS,
     EVERYONE,
     Account,
     Block,
@@ -24,7 +25,6 @@ from lapwing.ledger.accounts import (
 )
 from lapwing.ledger.entry import Costs
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.stores.schema import MOVED
 from lapwing.ledger.stores.store import Transaction
 from lapwing.ledger.views.left import delta_left, exactly
 from lapwing.ledger.views.log import Line, declared
@@ -127,16 +127,14 @@ def _data_sets(tx: Transaction, labels: dict[int, str], wanted: int | None) -> t
 
 def _family(tx: Transaction, accounts: list[Account]) -> Family:
     first = accounts[0]
-    rows = tx.rows(
-        f"SELECT {BLOCK_COLUMNS} FROM blocks WHERE root = ? AND state < {MOVED} ORDER BY block",  # noqa: S608
-        first.number,
-    )
+    rows = tx.rows(f"SELECT {BLOCK_COLUMNS} FROM {CURRENT_BLOCKS} ORDER BY block", first.number)  # noqa: S608
+    owners = {account.number: account for account in accounts}
     numbers = in_numbers([account.number for account in accounts])
     held = tx.rows(
         "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
         f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
     )
-    blocks = [block_of(row) for row in rows]
+    blocks = [block_of(row, owners[row[1]]) for row in rows]
     family = Family(
         label=first.label,
         unit=first.unit.value,

@@ -30,6 +30,9 @@ browser:
 		echo "Installing chromium, which the tests need"; \
 		$$(test "$$(id -u)" = 0 || echo sudo) sh -c 'apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium >/dev/null'; }
 
+# Many tests start programs, which must not be compiled anew each time.
+fast test-all: export PYTHONDONTWRITEBYTECODE =
+
 # Tests wait for processes a third of the time: mypy has that.
 test: $(READY) browser
 	@$(MAKE) --no-print-directory -j 2 lint fast

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from hypothesis import settings
 
 from support.ledgers import POSTGRES, SQLITE, Home
 
+# As many tests run side by side as there are processors: further threads of each would wait for one
+# another, and busily. PyTorch reads this when it is imported, which is later.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # No test is about time: other processes have the processor, too.
 settings.register_profile("lapwing", deadline=None)
 settings.load_profile("lapwing")

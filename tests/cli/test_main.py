@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from support.shell import Shell
+
 MODULE = [sys.executable, "-m", "lapwing.cli.main"]
 SCRIPT = [str(Path(sys.executable).with_name("lapwing"))]
 GOOD = ["explain", "--epsilon", "0.5", "--delta", "1e-6", "--n", "10000"]
@@ -126,8 +128,24 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("arguments", BAD, ids=lambda arguments: " ".join(arguments)[:60])
-def test_bad_input_is_answered_in_one_line(arguments: list[str]) -> None:
+def words(arguments: list[str]) -> str:
+    return " ".join(arguments)[:60]
+
+
+@pytest.mark.parametrize("arguments", BAD, ids=words)
+def test_bad_input_is_answered_in_one_line(shell: Shell, arguments: list[str]) -> None:
+    done = shell(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.error.startswith("lapwing: ")
+    assert done.error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [BAD[0], *(pytest.param(bad, marks=pytest.mark.slow) for bad in BAD[1:-1]), BAD[-1]],
+    ids=words,
+)
+def test_so_it_is_by_the_program(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 2
     assert done.stdout == ""

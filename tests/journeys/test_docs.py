@@ -2,53 +2,84 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from support.shell import Shell
+
 ROOT = Path(__file__).parents[2]
-LENGTHY = {("learning.md", "console")}  # test_learning.py goes the same way in one process
+LENGTHY = {("learning.md", "console")}  # test_learning.py goes the same way
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def _blocks(language: str) -> list[object]:
+def _blocks(language: str, *, alone: bool = False) -> list[object]:
+    """All examples in a language. Of those that get a process each, only the README's are quick enough."""
     found: list[object] = []
     for page in PAGES:
         text = page.read_text()
+        is_slow = (page.name, language) in LENGTHY or (alone and page.name != "README.md")
+        marks = [pytest.mark.slow] if is_slow else []
         for match in re.finditer(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
             line = text[: match.start()].count("\n") + 2
-            marks = [pytest.mark.slow] if (page.name, language) in LENGTHY else []
             found.append(pytest.param(match[1], id=f"{page.relative_to(ROOT)}:{line}", marks=marks))
     return found
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory. After an example the environment is what it was before."""
+    monkeypatch.chdir(tmp_path)
+    with patch.dict(os.environ):
+        yield tmp_path
+
+
+def _commands(block: str) -> Iterator[list[str]]:
+    lines = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+    assert lines
+    for line in lines:
+        program, *arguments = shlex.split(line)
+        assert program == "lapwing"
+        yield arguments
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("code", _blocks("python"))
-def test_python_example_runs(code: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_python_example_runs(code: str) -> None:
+    """In this process, which has imported most of what examples need."""
+    exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("block", _blocks("console"))
+def test_console_example_runs(block: str, capsys: pytest.CaptureFixture[str]) -> None:
+    shell = Shell(capsys)
+    for arguments in _commands(block):
+        done = shell(*arguments)
+        assert done.code == 0, done.error
+
+
+@pytest.mark.parametrize("code", _blocks("python", alone=True))
+def test_python_example_runs_alone(code: str, folder: Path) -> None:
+    """In a new process: it imports all that it uses, and nothing warns."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("block", _blocks("console"))
-def test_console_example_runs(block: str, tmp_path: Path) -> None:
-    commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
-    assert commands
-    for command in commands:
-        program, *arguments = shlex.split(command)
-        assert program == "lapwing"
-        script = str(Path(sys.executable).parent / "lapwing")
-        done = subprocess.run(
-            [script, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
+@pytest.mark.parametrize("block", _blocks("console", alone=True))
+def test_console_example_runs_alone(block: str, folder: Path) -> None:
+    """As people type it."""
+    script = str(Path(sys.executable).parent / "lapwing")
+    for arguments in _commands(block):
+        done = subprocess.run([script, *arguments], cwd=folder, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
 
 

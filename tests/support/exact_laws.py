@@ -227,6 +227,13 @@ def courses(questions: int, positives: int) -> list[tuple[bool, ...]]:
     return sorted(found)
 
 
+@cache
+@precise
+def _laplace_tails(scale: Rational, reach: int) -> dict[int, Decimal]:
+    """`laplace_at_least` of all numbers up to `reach` from 0, to be found without a rational's hash."""
+    return {k: laplace_at_least(scale, k) for k in range(-reach, reach + 1)}
+
+
 @precise
 def above_threshold(
     values: Sequence[int],
@@ -237,16 +244,19 @@ def above_threshold(
     only: tuple[bool, ...] | None = None,
 ) -> Law:
     """Courses of answers to `values` (all, or one) for threshold 0, summed over its noise."""
-    reach = math.ceil(threshold_scale * _NATS) + 4 * max(map(abs, values))
+    furthest = max(map(abs, values))
+    reach = math.ceil(threshold_scale * _NATS) + 4 * furthest
     wanted = courses(len(values), positives) if only is None else [only]
     sums = dict.fromkeys(wanted, Decimal(0))
+    thresholds = _laplace_tails(threshold_scale, reach + 1)
+    questions = _laplace_tails(question_scale, reach + furthest)
     for t in range(-reach, reach + 1):
-        here = laplace_at_least(threshold_scale, t) - laplace_at_least(threshold_scale, t + 1)
-        yes = [laplace_at_least(question_scale, t - value) for value in values]
+        here = thresholds[t] - thresholds[t + 1]
+        odds = [(1 - questions[t - value], questions[t - value]) for value in values]  # of no, of yes
         for course in wanted:
             probability = here
-            for answer, p in zip(course, yes, strict=False):
-                probability *= p if answer else 1 - p
+            for answer, p in zip(course, odds, strict=False):
+                probability *= p[answer]
             sums[course] += probability
     return dict(sums.items())
 

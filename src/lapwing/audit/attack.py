@@ -8,6 +8,7 @@ Test     tests/audit/test_attack.py, with mechanisms that are broken on purpose 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -17,10 +18,10 @@ from flint import arb
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.exact import lower, precision, upper, whole
+from lapwing.exact import precision, upper, whole
 
 Draw = Callable[[int], NDArray[np.int64]]
-BITS = 128
+SPARE_BITS = 48  # beyond those that tell an error from 0
 # Pseudo-counts, so that outputs seen once or twice by chance do not look telling.
 PRIOR = 8.0
 
@@ -112,15 +113,14 @@ def proportion_at_most(hits: int, trials: int, error: float) -> float:
     """
     if hits == trials:
         return 1.0
-    low, high = Fraction(hits, trials), Fraction(1)
-    with precision(BITS):
+    low, high, limit = Fraction(hits, trials), Fraction(1), Fraction(error)
+    with precision(SPARE_BITS - math.floor(math.log2(error))):
         for _ in range(32):
             middle = (low + high) / 2
             at = arb(middle.numerator) / middle.denominator
             below = arb(at).beta_lower(hits + 1, trials - hits, regularized=True)
-            if lower(1 - below) > Fraction(error):
-                low = middle
-            else:
-                assert upper(1 - below) < 1
+            if upper(1 - below) < limit:
                 high = middle
+            else:
+                low = middle
     return float(high)

@@ -19,7 +19,6 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from lapwing.audit.attack import BITS
 from lapwing.errors import BadParameter, BadValue
 from lapwing.exact import Number, ball, exact, precision, settle, whole
 from lapwing.noise import bernoulli, permutation
@@ -28,6 +27,7 @@ from lapwing.privacy.loss import checked_delta, checked_epsilon
 Included = NDArray[np.bool_]
 # Trains with the canaries that are included, and says of each how much the model looks as if it was.
 Train = Callable[[Included], NDArray[np.float64]]
+BITS = 128
 _FINEST = 1 << 20  # ε is found in such steps
 _LARGEST = 64
 

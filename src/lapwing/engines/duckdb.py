@@ -184,7 +184,7 @@ class DuckDbEngine(Engine):
         statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
             raise EngineFailed
-        return self._connection.sql(sql)
+        return self._connection.sql(statements[0])  # a text would be parsed again
 
     @contextmanager
     def _limited(self, timeout: float | None) -> Iterator[None]:

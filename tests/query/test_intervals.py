@@ -17,6 +17,8 @@ from lapwing.query.answering.intervals import (
     Noises,
     half_width,
     mixed_width,
+    of_pair,
+    of_total_and_size,
     plane_width,
     ratio_bounds,
     table_width,
@@ -37,7 +39,16 @@ def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(83))
 
 
-FUNCTIONS = ["avg", "proportion", "var_pop", "stddev_samp", "covar_pop", "corr"]
+FUNCTIONS = [
+    "avg",
+    "proportion",
+    "avg_of_pair",
+    "proportion_of_pair",
+    "var_pop",
+    "stddev_samp",
+    "covar_pop",
+    "corr",
+]
 Data = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -97,6 +108,16 @@ def test_widths_are_convex_but_where_scales_are_pulled_apart(fixed: float, level
     assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
 
 
+@pytest.mark.parametrize("level", ["0.05", "0.5", "0.95", "0.999999"])
+def test_a_pairs_width_is_convex_and_greatest_at_the_ends_of_the_range(level: str) -> None:
+    noises, theta = Noises(False, Fraction(level)), np.linspace(0, 10, 398)
+    widths = noises.width(of_pair(100.0, 10.0)(theta))
+    apart = np.abs(theta / 10 - 0.5)[1:-1] > 0.01
+    assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
+    assert widths[[0, -1]] == pytest.approx(float(noises.width([100.0])), rel=1e-5)
+    assert widths.max() == max(widths[0], widths[-1])
+
+
 def test_gaussian_widths_are_normal() -> None:
     width = float(Noises(True, LEVEL).width([3.0, 4.0]))
     assert width == pytest.approx(5 * norm.ppf(0.975) + 0.5)
@@ -129,6 +150,14 @@ def released(totals: list[int], reaches: list[int], epsilon: Fraction, kind: str
     return Parts(values, tuple(mechanisms), LEVEL)
 
 
+def of_pairs(above: int, below: int, reach: int, epsilon: Fraction, kind: str) -> Parts:
+    """Both sums with noise of one mechanism, `REPEATS` times."""
+    mechanism: Laplace | Gaussian = Laplace.for_epsilon(epsilon, l1=reach)
+    if kind == "gaussian":
+        mechanism = Gaussian(Fraction(2 * reach) / epsilon, Fraction(reach**2), 2 * REPEATS)
+    return Parts((mechanism.sample(np.repeat([above, below], REPEATS)),), (mechanism,), LEVEL)
+
+
 def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tuple[Estimate, float]:
     """Many estimates, and the truth."""
     x, y = columns
@@ -139,6 +168,13 @@ def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tupl
         whole = Number(Fraction(1), 0, 1)
         parts = released([hits, n], [1, 1], epsilon, kind)
         return evaluate(Statistic("avg", (0, 1), whole), parts), hits / n
+    if function == "proportion_of_pair":
+        hits = int((x > 0).sum())
+        parts = of_pairs(hits, n - hits, 1, epsilon, kind)
+        return evaluate(Statistic("avg_of_pair", (0,), Number(Fraction(1), 0, 1)), parts), hits / n
+    if function == "avg_of_pair":
+        parts = of_pairs(tx + half * n, half * n - tx, LAST - FIRST, epsilon, kind)
+        return evaluate(Statistic("avg_of_pair", (0,), STAY, FIRST), parts), CENTRE + tx / n
     totals, reaches = [tx, n, sx, ty, c, sy], [half, 1, half**2, half, half**2, half**2]
     wanted, truth = {
         "avg": ((0, 1), CENTRE + tx / n),
@@ -187,7 +223,7 @@ def test_the_pivot_keeps_its_level_where_the_size_is_lost_in_noise(truth: float,
     repeats = 20_000
     total = truth * size + generator.laplace(0, 40, repeats)
     rows = size + generator.laplace(0, 4, repeats)
-    width = table_width(Noises(False, LEVEL), 40, 4, 10)
+    width = table_width(Noises(False, LEVEL), of_total_and_size(40, 4), 10)
     low, high = ratio_bounds(total, rows, -10, 10, width)
     covered = int(np.sum((low <= truth) & (truth <= high)))
     assert between(covered, repeats)[1] >= 0.945
@@ -198,7 +234,7 @@ def test_bounds_are_the_hull_of_all_that_is_kept() -> None:
     generator = np.random.Generator(np.random.Philox(6))
     rows = generator.integers(-20, 300, 400).astype(np.float64)
     total = generator.uniform(-12, 12, 400) * rows + generator.laplace(0, 40, 400)
-    width = table_width(Noises(False, LEVEL), 40, 4, 10)
+    width = table_width(Noises(False, LEVEL), of_total_and_size(40, 4), 10)
     low, high = ratio_bounds(total, rows, -10, 10, width)
     grid = np.linspace(-10, 10, 4001)
     for i in range(400):
@@ -211,8 +247,11 @@ def test_the_tables_agree_with_the_widths_that_they_hold() -> None:
     noises, generator = Noises(False, LEVEL), np.random.Generator(np.random.Philox(7))
     mean, theta = generator.uniform(-30, 30, 3000), generator.uniform(0, 900, 3000)
     all_ = slice(None)
-    table = table_width(noises, 90, 3, 30)(mean, all_)
+    table = table_width(noises, of_total_and_size(90, 3), 30)(mean, all_)
     assert table == pytest.approx(noises.width([np.full(3000, 90.0), np.abs(mean) * 3]), rel=1e-4)
+    share = theta / 900
+    pair = table_width(noises, of_pair(90, 900), 900)(theta, all_)
+    assert pair == pytest.approx(noises.width([90 * (1 - share), 90 * share]), rel=1e-3)
     second = 2 * np.abs(mean) * 90
     plane = plane_width(noises, (2700.0, second, 3.0), mean**2, 900.0)(theta, all_)
     straight = mixed_width(noises, [np.full(3000, 2700.0), second], mean**2, 3.0)(theta, all_)

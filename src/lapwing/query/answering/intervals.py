@@ -5,6 +5,7 @@ Claim    at confidence 1 - β an additive answer's interval holds with at least 
 Because  *additive*: the noise's own law. *Ratio*: with noisy total A and noisy size N, the pivot A - θN at
          the true θ is nothing but noise, e_A - θ e_N; all θ at which it is no larger than that noise's
          1 - β quantile are kept, and the interval is their hull (Fieller). It needs no lower bound on N.
+         Of a pair of sums a and b over a range r, N is (a + b) / r: then A - θN is (1 - θ/r) a - (θ/r) b.
 Test     tests/query/test_intervals.py; docs/arguments/query-noise.md has the tails and the plug-ins.
 """
 
@@ -95,7 +96,8 @@ class Noises:
         """The t with P[|Σ noises| > t] = β, elementwise over arrays of scales; and ½.
 
         The law of the sum is taken as continuous. Whole noise exceeds t as often as continuous
-        noise exceeds t - ½, at the worst t; and every pivot has a whole total in it, with factor 1.
+        noise exceeds t - ½, at the worst t; and every pivot has a whole total in it, with factor 1 (or
+        two, a pair's, whose factors add up to 1).
         """
         columns = [np.abs(np.asarray(scale, dtype=np.float64)) for scale in scales]
         if self.is_gaussian:
@@ -203,14 +205,14 @@ def _crossing(inside: Floats, outside: Floats, excess: Callable[[Floats], Floats
     return outside
 
 
-def table_width(noises: Noises, fixed: float, varying: float, reach: float, extra: float = 0.0) -> Width:
-    """The width of noises at scales `fixed` and |θ|·`varying` for |θ| <= reach, from a table.
+def table_width(noises: Noises, scales: Callable[[Floats], list[ArrayLike]], reach: float) -> Width:
+    """The width of noises whose scales depend on |θ| <= reach only, from a table.
 
     It does not depend on the group, so 100,000 groups cost one table. Straight lines between knots lie
     above a convex function: the safe side. Errors are below 1e-5 of it.
     """
     knots = np.linspace(0.0, max(reach, _TINY), _KNOTS)
-    widths = np.append(noises.width([np.full(_KNOTS, fixed), knots * varying]), 0.0)
+    widths = np.append(noises.width(scales(knots)), 0.0)
     widths[-1] = widths[-2]
     rises = np.diff(widths, append=widths[-1])
     per = (_KNOTS - 1) / max(reach, _TINY)
@@ -221,6 +223,16 @@ def table_width(noises: Noises, fixed: float, varying: float, reach: float, extr
         return np.asarray(widths[at] + (place - at) * rises[at])
 
     return width
+
+
+def of_total_and_size(total: float, size: float) -> Callable[[Floats], list[ArrayLike]]:
+    """The scales of e_A - θ e_N."""
+    return lambda theta: [np.full_like(theta, total), theta * size]
+
+
+def of_pair(each: float, reach: float) -> Callable[[Floats], list[ArrayLike]]:
+    """The scales of (1 - c) e_a - c e_b, with c = θ / reach: the pivot of a pair of sums."""
+    return lambda theta: [each * (1 - theta / reach), each * theta / reach]
 
 
 def with_sampling(

@@ -99,7 +99,7 @@ def test_a_pair_of_sums_is_one_block(tmp_path: Path) -> None:
         joint = JointQuestion.of(dataset, "SELECT ward, AVG(stay) FROM visits GROUP BY ward")
         values = joint.exact()
     (block,) = joint.blocks
-    assert (block.length, block.l1, block.l2_squared, block.weight) == (6, 40, 1600, 1)
+    assert (block.length, block.l1, block.l2_squared) == (6, 40, 1600)
     above, below = values[:3], values[3:]
     assert np.all((above + below) % 20 == 0)
     rows = joint.estimate(values, [SummedLaplace(Fraction(1, 100), 40, 2)], confidence=HALF)

@@ -115,7 +115,8 @@ def test_both_numbers_of_all_groups_reach_one_mechanism_together() -> None:
         assert [len(part) for part in found.parts] == [6]
     (added,) = shares.added
     assert isinstance(added.mechanism, Gaussian)
-    assert (added.mechanism.dimension, added.mechanism.l2_squared) == (6, (ROWS * STAYS) ** 2)
+    assert added.mechanism.dimension == 6
+    assert added.mechanism.l2_squared == (ROWS * STAYS) ** 2
 
 
 def variance_of_pivot(shares: Shares, theta: float) -> float:

@@ -21,8 +21,7 @@ from lapwing.query.answering.intervals import (
     half_width,
     mixed_width,
     noise_scale,
-    of_pair,
-    of_total_and_size,
+    pair_width,
     plane_width,
     ratio_bounds,
     table_width,
@@ -178,7 +177,7 @@ def _means(total: Floats, size: Floats, scale: Scale) -> Floats:
 def _average(statistic: Statistic, parts: Parts) -> Estimate:
     t, n = statistic.parts
     reach = scale_of(statistic.number, statistic.centre).reach
-    width = table_width(parts.noises, of_total_and_size(parts.width(t), parts.width(n)), reach)
+    width = table_width(parts.noises, parts.width(t), parts.width(n), reach)
     return _mean(statistic, parts, parts[t], parts[n], width)
 
 
@@ -187,7 +186,7 @@ def _average_of_pair(statistic: Statistic, parts: Parts) -> Estimate:
     (pair,) = statistic.parts
     above, below = np.split(parts[pair], 2)
     reach = scale_of(statistic.number, statistic.centre).high
-    width = table_width(parts.noises, of_pair(parts.width(pair), reach), reach)
+    width = pair_width(parts.noises, parts.width(pair), reach)
     return _mean(statistic, parts, above, (above + below) / reach, width)
 
 

@@ -17,6 +17,7 @@ from lapwing.query.answering.intervals import (
     Noises,
     half_width,
     mixed_width,
+    pair_width,
     plane_width,
     ratio_bounds,
     table_width,
@@ -38,6 +39,7 @@ def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FUNCTIONS = ["avg", "proportion", "var_pop", "stddev_samp", "covar_pop", "corr"]
+FUNCTIONS += ["avg_of_pair", "proportion_of_pair"]
 Data = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -97,6 +99,37 @@ def test_widths_are_convex_but_where_scales_are_pulled_apart(fixed: float, level
     assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
 
 
+@pytest.mark.parametrize("level", ["0.05", "0.5", "0.95", "0.999999"])
+def test_a_pairs_width_is_convex_and_greatest_at_the_ends_of_the_range(level: str) -> None:
+    noises, share = Noises(False, Fraction(level)), np.linspace(0, 1, 398)
+    widths = noises.width([100 * (1 - share), 100 * share])
+    apart = np.abs(share - 0.5)[1:-1] > 0.01
+    assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
+    assert widths[[0, -1]] == pytest.approx(float(noises.width([100.0])), rel=1e-5)
+    assert widths.max() == max(widths[0], widths[-1])
+
+
+def law_of(scale: float, kind: str) -> NDArray[np.float64]:
+    k = np.arange(-60, 61)
+    law = np.exp(-np.abs(k) / scale if kind == "laplace" else -((k / scale) ** 2) / 2)
+    return np.asarray(law / law.sum())
+
+
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("scale", [0.1, 0.3, 0.5, 1.0, 1.7, 2.0])
+def test_a_pairs_width_holds_whole_noise_and_is_not_wider_than_needed(scale: float, kind: str) -> None:
+    """Against all values of both noises; at any share, also between the knots of the table."""
+    law = law_of(scale, kind)
+    both, k = np.outer(law, law), np.arange(-60, 61)
+    width = pair_width(Noises(kind == "gaussian", LEVEL), scale, 7.0)
+    simple = {i / n for n in range(1, 31) for i in range(n + 1)}
+    for share in (*simple, 1e-4, 0.1234, 0.4321, 0.777):
+        t = float(width(np.array([7 * share]), slice(None))[0])
+        far = np.abs((1 - share) * k[:, None] - share * k[None, :])
+        assert both[far > t].sum() <= 0.05
+        assert both[far >= t - 0.05].sum() > 0.05
+
+
 def test_gaussian_widths_are_normal() -> None:
     width = float(Noises(True, LEVEL).width([3.0, 4.0]))
     assert width == pytest.approx(5 * norm.ppf(0.975) + 0.5)
@@ -129,6 +162,14 @@ def released(totals: list[int], reaches: list[int], epsilon: Fraction, kind: str
     return Parts(values, tuple(mechanisms), LEVEL)
 
 
+def of_pairs(above: int, below: int, reach: int, epsilon: Fraction, kind: str) -> Parts:
+    """Both sums with noise of one mechanism, `REPEATS` times."""
+    mechanism: Laplace | Gaussian = Laplace.for_epsilon(epsilon, l1=reach)
+    if kind == "gaussian":
+        mechanism = Gaussian(Fraction(2 * reach) / epsilon, Fraction(reach**2), 2 * REPEATS)
+    return Parts((mechanism.sample(np.repeat([above, below], REPEATS)),), (mechanism,), LEVEL)
+
+
 def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tuple[Estimate, float]:
     """Many estimates, and the truth."""
     x, y = columns
@@ -139,6 +180,13 @@ def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tupl
         whole = Number(Fraction(1), 0, 1)
         parts = released([hits, n], [1, 1], epsilon, kind)
         return evaluate(Statistic("avg", (0, 1), whole), parts), hits / n
+    if function == "proportion_of_pair":
+        hits = int((x > 0).sum())
+        parts = of_pairs(hits, n - hits, 1, epsilon, kind)
+        return evaluate(Statistic("avg_of_pair", (0,), Number(Fraction(1), 0, 1)), parts), hits / n
+    if function == "avg_of_pair":
+        parts = of_pairs(tx + half * n, half * n - tx, LAST - FIRST, epsilon, kind)
+        return evaluate(Statistic("avg_of_pair", (0,), STAY, FIRST), parts), CENTRE + tx / n
     totals, reaches = [tx, n, sx, ty, c, sy], [half, 1, half**2, half, half**2, half**2]
     wanted, truth = {
         "avg": ((0, 1), CENTRE + tx / n),
@@ -193,6 +241,19 @@ def test_the_pivot_keeps_its_level_where_the_size_is_lost_in_noise(truth: float,
     assert between(covered, repeats)[1] >= 0.945
 
 
+@pytest.mark.parametrize("epsilon", ["1/2", "2/3", "1", "2", "3"])
+@pytest.mark.parametrize(("yes", "no"), [(1, 29), (7, 23), (15, 15), (300, 900), (9_000, 21_000)])
+def test_proportions_with_little_noise_are_held_as_often_as_they_should_be(
+    yes: int, no: int, epsilon: str
+) -> None:
+    """94 to 99 of 100, as for larger noise; false alarm 1e-9."""
+    parts = of_pairs(yes, no, 1, Fraction(epsilon), "laplace")
+    found = evaluate(Statistic("avg_of_pair", (0,), Number(Fraction(1), 0, 1)), parts)
+    low, high = between(hits(found, yes / (yes + no)), REPEATS)
+    assert high >= 0.94
+    assert low <= 0.99
+
+
 def test_bounds_are_the_hull_of_all_that_is_kept() -> None:
     """Against a fine grid."""
     generator = np.random.Generator(np.random.Philox(6))
@@ -213,6 +274,9 @@ def test_the_tables_agree_with_the_widths_that_they_hold() -> None:
     all_ = slice(None)
     table = table_width(noises, 90, 3, 30)(mean, all_)
     assert table == pytest.approx(noises.width([np.full(3000, 90.0), np.abs(mean) * 3]), rel=1e-4)
+    share = theta / 900
+    pair = pair_width(noises, 90, 900)(theta, all_)
+    assert pair == pytest.approx(noises.width([90 * (1 - share), 90 * share]), rel=1e-3)
     second = 2 * np.abs(mean) * 90
     plane = plane_width(noises, (2700.0, second, 3.0), mean**2, 900.0)(theta, all_)
     straight = mixed_width(noises, [np.full(3000, 2700.0), second], mean**2, 3.0)(theta, all_)

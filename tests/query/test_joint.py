@@ -14,7 +14,7 @@ import pytest
 from lapwing.errors import BadValue
 from lapwing.mechanisms import LaplaceShares, SummedGaussian, SummedLaplace
 from lapwing.query.answering.intervals import Noises, half_width, noise_scale
-from lapwing.query.answering.shares import deviation
+from lapwing.query.answering.shares import cells_of, deviation
 from lapwing.query.binding.refused import Refused
 from lapwing.query.dataset import Dataset
 from lapwing.query.joint import EACH_MEMBER, JointQuestion
@@ -54,6 +54,8 @@ PLAIN = (
     "SELECT ward, COUNT(*) AS n, SUM(cost) AS s FROM visits GROUP BY ward ORDER BY ward",
     "SELECT ward, urgent, COUNT(*) AS n FROM visits GROUP BY ward, urgent ORDER BY ward, urgent",
     "SELECT ward, AVG(stay) AS m, VAR_POP(cost) AS v FROM visits GROUP BY ward ORDER BY ward",
+    "SELECT ward, SUM(stay) AS s, AVG(CAST(urgent AS INTEGER)) AS u, AVG(cost) + 1 AS c, "
+    "COUNT(DISTINCT patient_id) AS p FROM visits GROUP BY ward HAVING AVG(cost) > 0 ORDER BY ward",
     "SELECT COUNT(*) AS n FROM visits HAVING COUNT(*) > 10",
 )
 
@@ -90,6 +92,19 @@ def test_one_part_is_paid_for_once_in_each_grouping(tmp_path: Path) -> None:
     rows, total = sorted(joint.blocks, key=lambda block: block.label)
     assert (rows.label, rows.length, rows.l1, rows.l2_squared) == ("known stay", 3, 2, 4)
     assert (total.l1, total.l2_squared) == (20, 400)  # two rows, each at most 10 from the middle
+
+
+def test_a_pair_of_sums_is_one_block(tmp_path: Path) -> None:
+    with member(tmp_path, range(9)) as dataset:
+        joint = JointQuestion.of(dataset, "SELECT ward, AVG(stay) FROM visits GROUP BY ward")
+        values = joint.exact()
+    (block,) = joint.blocks
+    assert (block.length, block.l1, block.l2_squared) == (6, 40, 1600)
+    above, below = values[:3], values[3:]
+    assert np.all((above + below) % 20 == 0)
+    rows = joint.estimate(values, [SummedLaplace(Fraction(1, 100), 40, 2)], confidence=HALF)
+    held = above + below > 0
+    assert rows.columns[1].values[held] == pytest.approx((20 * above / (above + below))[held], abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -218,20 +233,26 @@ def test_sums_of_members_noises_stay_within_the_width(members: tuple[int, int], 
         assert miss / 20 < found <= miss * 1.001
 
 
+@pytest.mark.parametrize("more", ["", ", COUNT(stay) AS n"])
 @pytest.mark.parametrize("members", [(1, 1), (2, 3), (1, 3)])
-def test_intervals_of_means_hold_as_often_as_they_say(members: tuple[int, int], tmp_path: Path) -> None:
-    """Of 2,000 groups 90 % should hold: fewer than 1,710 would be seen less than once in 1e9 (binomial)."""
+def test_intervals_of_means_hold_as_often_as_they_say(
+    members: tuple[int, int], more: str, tmp_path: Path
+) -> None:
+    """Of 2,000 groups 90 % should hold: fewer than 1,710 would be seen less than once in 1e9 (binomial).
+
+    A mean alone is made of a pair of sums; beside its count, of a total around the middle and that count.
+    """
     of, contributors = members
     with member(tmp_path, range(9)) as dataset:
-        joint = JointQuestion.of(dataset, "SELECT cost, AVG(stay) AS m FROM visits GROUP BY cost")
-    sizes = [block.length for block in joint.blocks]
+        joint = JointQuestion.of(dataset, f"SELECT cost, AVG(stay) AS m{more} FROM visits GROUP BY cost")
+    groups = cells_of(joint.question, 0)
     dice = np.random.default_rng(7)
     held = asked = 0
     for _ in range(10):
-        n = dice.integers(50, 200, size=sizes[0])
-        total = dice.integers(-5, 6, size=sizes[0]) * n
+        n = dice.integers(50, 200, size=groups)
+        total = dice.integers(-5, 6, size=groups) * n
         shares = [LaplaceShares.for_epsilon(HALF, l1=block.l1, of=of) for block in joint.blocks]
-        exact = [n if block.label == "known stay" else total for block in joint.blocks]
+        exact = [total, n] if more else [np.concatenate([total + 10 * n, 10 * n - total])]
         noisy = [
             sum((share.sample(np.zeros_like(one)) for _ in range(contributors)), one)
             for share, one in zip(shares, exact, strict=True)

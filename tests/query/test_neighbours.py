@@ -6,6 +6,7 @@ and every sum, every count of units and every counted code is compared.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
 from lapwing.query.bounded.prepare import prepare
 from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.question import Question
+from lapwing.query.language.question import Pair, Question
 from lapwing.query.policies.policy import Blocks, Policy
 from support.hospital import ENGINES, FIRST_DAY, QUESTIONS, WARDS, Hospital, invented, policy_for
 
@@ -61,10 +62,12 @@ def counted(exact: Exact, spectrum: int) -> dict[object, int]:
 def require_close(question: Question, here: list[Exact], there: list[Exact]) -> None:
     for one, other in zip(here, there, strict=True):
         left, right = by_key(one), by_key(other)
-        nothing = (np.zeros(len(question.parts), dtype=object), 0)
+        nothing = (np.zeros(question.numbers, dtype=object), 0)
         pairs = [(left.get(key, nothing), right.get(key, nothing)) for key in left.keys() | right.keys()]
-        for place, part in enumerate(question.parts):
-            moved = [abs(int(a[0][place]) - int(b[0][place])) for a, b in pairs]
+        first = 0
+        for part in question.parts:  # all numbers of a part are one vector
+            mine = range(first, first := first + len(part.numbers))
+            moved = [abs(int(a[0][place]) - int(b[0][place])) for a, b in pairs for place in mine]
             assert sum(moved) <= part.l1, part.label
             assert sum(distance**2 for distance in moved) <= part.l2_squared, part.label
         units = [abs(a[1] - b[1]) for a, b in pairs]
@@ -154,6 +157,23 @@ def test_a_bound_that_was_too_small_would_be_seen(tmp_path: Path) -> None:
     for question, (_, mine), (_, theirs) in zip(narrow, wide, others, strict=True):
         with pytest.raises(AssertionError):
             require_close(question, mine, theirs)
+
+
+def test_a_pair_that_was_charged_for_one_of_its_numbers_would_be_seen(tmp_path: Path) -> None:
+    """Each number alone moves by less than both together."""
+    everybody = invented(2)
+    sql = ("SELECT AVG(stay) FROM visits",)
+    ((question, here),) = found(policy_for(everybody, "duckdb", tmp_path / "a"), sql, prepared=False)
+    without = policy_for(everybody.without("p0"), "duckdb", tmp_path / "b")
+    ((_, there),) = found(without, sql, prepared=False)
+    (pair,) = question.parts
+    assert isinstance(pair, Pair)
+    require_close(question, here, there)
+    most = max(abs(int(a) - int(b)) for a, b in zip(here[0].values[0], there[0].values[0], strict=True))
+    assert most < pair.l1
+    for narrow in (replace(pair, l1=most), replace(pair, l2_squared=most**2)):
+        with pytest.raises(AssertionError):
+            require_close(replace(question, parts=(narrow,)), here, there)
 
 
 def _in_month(rows: list[dict[str, Any]], month: int) -> list[dict[str, Any]]:

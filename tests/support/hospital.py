@@ -65,6 +65,8 @@ QUESTIONS = (
     "SELECT SUM(CLAMP(CAST(name AS INTEGER), -5, 5)), COUNT_IF(ward = 'A' OR urgent) FROM visits",
     "SELECT SUM(ROUND(cost / stay, 1)), SUM(stay % 7 + ABS(cost) // 3), SUM(LEAST(stay, 9)) FROM visits",
     "SELECT SUM(stay) FILTER (WHERE NOT urgent), COUNT(*) FILTER (WHERE ward IN ('A', 'B')) FROM visits",
+    "SELECT ward, AVG(cost), AVG(stay > 3), COUNT(DISTINCT who) FROM visits GROUP BY ROLLUP (ward)",
+    "SELECT name, AVG(stay) FROM visits GROUP BY name ORDER BY AVG(stay) LIMIT 3",
 )
 
 

@@ -85,9 +85,9 @@ def question(
 
 
 def exact(asked: Question, value: int = 0) -> list[Exact]:
-    """The same value for every part in every group of declared keys."""
+    """The same value for every number of every part in every group of declared keys."""
     found = []
     for s in range(len(asked.sets)):
         assert is_declared(asked, s)
-        found.append(Exact(np.full((cells_of(asked, s), len(asked.parts)), value, dtype=np.int64)))
+        found.append(Exact(np.full((cells_of(asked, s), asked.numbers), value, dtype=np.int64)))
     return found

@@ -59,7 +59,7 @@ _FORM = b"lapwing joint question 1\n"
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """The numbers of one part in one grouping, and how far one unit of one member can move them."""
+    """All numbers of one part in one grouping, and how far one unit of one member can move them."""
 
     label: str
     length: int
@@ -104,7 +104,7 @@ class JointQuestion:
         return tuple(
             Cells(
                 f"{part.label}{self._by(grouping)}",
-                cells_of(self.question, grouping),
+                cells_of(self.question, grouping) * len(part.numbers),
                 part.l1,
                 part.l2_squared,
                 part.weight,

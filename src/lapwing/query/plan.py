@@ -11,7 +11,7 @@ from lapwing.mechanisms import Gaussian, Laplace, PartitionSelection
 from lapwing.query.answering.estimate_spread import Spread, spread
 from lapwing.query.answering.shares import Shares
 from lapwing.query.answering.stored import Asked
-from lapwing.query.language.question import Question
+from lapwing.query.language.question import Part, Question
 from lapwing.query.language.relation import Scan, blocks_of, scans_of
 from lapwing.query.policies.blocks import block_labels, codes_of_blocks
 
@@ -95,7 +95,7 @@ class Plan:
             found.append(
                 Step(
                     f"{part.label}{_of(self, added.grouping)}", _noise(added.mechanism),
-                    _share(added.mechanism), f"one person moves it by up to {part.l1:,}",
+                    _share(added.mechanism), _moved(part),
                 )
             )  # fmt: skip
         for chosen in self.shares.chosen:
@@ -216,6 +216,11 @@ def _noise(mechanism: Laplace | Gaussian) -> str:
     if isinstance(mechanism, Laplace):
         return f"Laplace noise, scale {float(mechanism.scale):,.6g}"
     return f"Gaussian noise, σ {float(mechanism.sigma):,.6g}"
+
+
+def _moved(part: Part) -> str:
+    what = "both together" if len(part.numbers) > 1 else "it"
+    return f"one person moves {what} by up to {part.l1:,}"
 
 
 def _share(mechanism: Laplace | Gaussian) -> str:

@@ -24,6 +24,7 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"kind": "regression", "table": "visits", "y": "cost", "x": ["stay", "urgent"]},
     {"kind": "quantile", "table": "visits", "column": "stay", "fraction": "0.5"},
     {"kind": "quantile", "table": "visits", "column": "admitted", "fraction": "0.9"},
+    {"kind": "question", "sql": "SELECT ward, AVG(stay), AVG(urgent) FROM visits GROUP BY ROLLUP (ward)"},
 )
 
 

@@ -17,9 +17,11 @@ from lapwing.errors import BadParameter
 from lapwing.query.answering.intervals import (
     Floats,
     Noises,
+    Width,
     half_width,
     mixed_width,
     noise_scale,
+    pair_width,
     plane_width,
     ratio_bounds,
     table_width,
@@ -79,7 +81,10 @@ def scale_of(kind: Kind | None, centre: int) -> Scale:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Noisy parts of one grouping and their noises. With `sampling`, rows are a sample of a population."""
+    """Noisy parts of one grouping, as in `Noisy`, and their noises.
+
+    With `sampling`, rows are a sample of a population.
+    """
 
     values: tuple[NDArray[np.int64], ...]
     mechanisms: tuple[Noise, ...]
@@ -113,6 +118,8 @@ def evaluate(statistic: Statistic, parts: Parts) -> Estimate:
             return _additive(statistic, parts)
         case "avg":
             return _average(statistic, parts)
+        case "avg_of_pair":
+            return _average_of_pair(statistic, parts)
         case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
             return _variance(statistic, parts)
         case "covar_pop" | "covar_samp":
@@ -169,11 +176,24 @@ def _means(total: Floats, size: Floats, scale: Scale) -> Floats:
 
 def _average(statistic: Statistic, parts: Parts) -> Estimate:
     t, n = statistic.parts
-    scale, noises = scale_of(statistic.number, statistic.centre), parts.noises
-    total, size = parts[t], parts[n]
-    width = table_width(noises, parts.width(t), parts.width(n), scale.reach)
+    reach = scale_of(statistic.number, statistic.centre).reach
+    width = table_width(parts.noises, parts.width(t), parts.width(n), reach)
+    return _mean(statistic, parts, parts[t], parts[n], width)
+
+
+def _average_of_pair(statistic: Statistic, parts: Parts) -> Estimate:
+    """From the low end: a is the total, and (a + b) / range the number of rows."""
+    (pair,) = statistic.parts
+    above, below = np.split(parts[pair], 2)
+    reach = scale_of(statistic.number, statistic.centre).high
+    width = pair_width(parts.noises, parts.width(pair), reach)
+    return _mean(statistic, parts, above, (above + below) / reach, width)
+
+
+def _mean(statistic: Statistic, parts: Parts, total: Floats, size: Floats, width: Width) -> Estimate:
+    scale = scale_of(statistic.number, statistic.centre)
     if parts.sampling:  # no values in a range with this mean have a larger variance than those at its ends
-        width = with_sampling(width, noises, size, lambda x: (x - scale.low) * (scale.high - x))
+        width = with_sampling(width, parts.noises, size, lambda x: (x - scale.low) * (scale.high - x))
     low, high = ratio_bounds(total, size, scale.low, scale.high, width)
     mean = _means(total, size, scale)
     return rounded(*((statistic.centre + x) * float(scale.step) for x in (mean, low, high)))

@@ -155,6 +155,8 @@ def _statistic(s: Statistic, shares: Shares, grouping: int, level: Fraction, n: 
         return NOTHING  # it depends on both variances, and 1 is always enough
     if s.function == "avg":
         factors = [1.0, float(one.reach)]
+    elif s.function == "avg_of_pair":
+        factors = [1.0]  # at an end of the range: between them, two noises share it and are narrower
     elif s.function.startswith("covar"):
         assert s.second is not None
         other = scale_of(s.second, s.second_centre)

@@ -5,6 +5,7 @@ Claim    at confidence 1 - β an additive answer's interval holds with at least 
 Because  *additive*: the noise's own law. *Ratio*: with noisy total A and noisy size N, the pivot A - θN at
          the true θ is nothing but noise, e_A - θ e_N; all θ at which it is no larger than that noise's
          1 - β quantile are kept, and the interval is their hull (Fieller). It needs no lower bound on N.
+         Of a pair of sums a and b over a range r, N is (a + b) / r: then A - θN is (1 - θ/r) a - (θ/r) b.
 Test     tests/query/test_intervals.py; docs/arguments/query-noise.md has the tails and the plug-ins.
 """
 
@@ -31,6 +32,7 @@ _APART = 1.001  # scales nearer than this are pulled apart: their tails would ca
 _NEWTON = 8
 _CUTS = 9
 _KNOTS, _SIDE = 1025, 129
+_COARSE = 2.0  # scales up to which a pair's noise is taken as whole numbers
 _TINY = 1e-300
 _FINE = Fraction(1 << 20)  # a scale at which whole numbers are as good as continuous
 
@@ -95,7 +97,8 @@ class Noises:
         """The t with P[|Σ noises| > t] = β, elementwise over arrays of scales; and ½.
 
         The law of the sum is taken as continuous. Whole noise exceeds t as often as continuous
-        noise exceeds t - ½, at the worst t; and every pivot has a whole total in it, with factor 1.
+        noise exceeds t - ½, at the worst t; and every pivot has a whole total in it, with factor 1 (or
+        two, a pair's, whose factors add up to 1).
         """
         columns = [np.abs(np.asarray(scale, dtype=np.float64)) for scale in scales]
         if self.is_gaussian:
@@ -203,15 +206,30 @@ def _crossing(inside: Floats, outside: Floats, excess: Callable[[Floats], Floats
     return outside
 
 
-def table_width(noises: Noises, fixed: float, varying: float, reach: float, extra: float = 0.0) -> Width:
-    """The width of noises at scales `fixed` and |θ|·`varying` for |θ| <= reach, from a table.
+def table_width(noises: Noises, fixed: float, varying: float, reach: float) -> Width:
+    """The width of noises at scales `fixed` and |θ|·`varying` for |θ| <= reach, from a table."""
+    knots = np.linspace(0.0, max(reach, _TINY), _KNOTS)
+    return _from_table(noises.width([np.full(_KNOTS, fixed), knots * varying]), reach)
+
+
+def pair_width(noises: Noises, each: float, reach: float) -> Width:
+    """The width of (1 - c) e_a - c e_b with c = θ / reach, for 0 <= θ <= reach: the pivot of a pair.
+
+    Noise of less than a row or two is far from continuous: it is then held by its own law.
+    """
+    if each <= _COARSE and not noises.widest:
+        return _from_table(_whole_widths(noises, each), reach)
+    share = np.linspace(0.0, 1.0, _KNOTS)
+    return _from_table(noises.width([each * (1 - share), each * share]), reach)
+
+
+def _from_table(knots: Floats, reach: float) -> Width:
+    """The width by |θ|, given at equal distances from 0 to reach.
 
     It does not depend on the group, so 100,000 groups cost one table. Straight lines between knots lie
     above a convex function: the safe side. Errors are below 1e-5 of it.
     """
-    knots = np.linspace(0.0, max(reach, _TINY), _KNOTS)
-    widths = np.append(noises.width([np.full(_KNOTS, fixed), knots * varying]), 0.0)
-    widths[-1] = widths[-2]
+    widths = np.append(knots, knots[-1])
     rises = np.diff(widths, append=widths[-1])
     per = (_KNOTS - 1) / max(reach, _TINY)
 
@@ -221,6 +239,32 @@ def table_width(noises: Noises, fixed: float, varying: float, reach: float, extr
         return np.asarray(widths[at] + (place - at) * rises[at])
 
     return width
+
+
+@lru_cache(maxsize=64)
+def _whole_widths(noises: Noises, each: float) -> Floats:
+    """The least t with P[|(1 - c) X - c Y| > t] <= β for whole noises X and Y, at c from 0 to 1; and 0.02.
+
+    It jumps where c makes others of its values the next ones, so each knot takes the most of its
+    neighbours: then lines between two knots are above both. At simple fractions c many values meet in
+    one: by 0.02 it is held also if that lies between knots. (Values move by (|X| + |Y|) / 1024 there.)
+    """
+    far = math.ceil(25 * each) + 2  # beyond lies less than 1e-10
+    k = np.arange(-far, far + 1)
+    law = np.exp(-((k / each) ** 2) / 2 if noises.is_gaussian else -np.abs(k) / each)
+    law /= law.sum()
+    beyond = np.append(np.cumsum(law[::-1])[::-1], 0.0)  # P[X >= k]
+    share = np.linspace(0.0, 1.0, _KNOTS)[:, None]
+    share = np.minimum(share, 1 - share)
+    low, high = np.zeros(_KNOTS), np.full(_KNOTS, float(far))
+    for _ in range(40):
+        t = (low + high) / 2
+        least = np.floor((t[:, None] + share * k) / (1 - share)).astype(np.int64) + 1  # X, at Y = k
+        tail = 2 * (law * beyond[np.clip(least + far, 0, 2 * far + 1)]).sum(axis=1)
+        kept = tail <= float(1 - noises.confidence)
+        low, high = np.where(kept, low, t), np.where(kept, t, high)
+    padded = np.pad(high + 0.02, 1, mode="edge")
+    return np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])
 
 
 def with_sampling(

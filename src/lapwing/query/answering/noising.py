@@ -1,7 +1,7 @@
 """Exact numbers in, noisy ones out: each mechanism is called once for each grouping and part.
 
-Claim    what comes out is the output of the mechanisms in `Shares`, each on one vector (or, for choices,
-         on each group alone), and of undeclared keys only those that were selected.
+Claim    what comes out is the output of the mechanisms in `Shares`, each on one vector (of both numbers for
+         a pair; for choices, on each group alone), and of undeclared keys only those that were selected.
 Because  nothing else is returned: keys are sorted after selection, so that neither order nor number tells
          of those that stay hidden; groups by declared keys are all there, also the empty ones.
 Test     tests/query/test_noising.py
@@ -39,9 +39,9 @@ class Counted:
 class Exact:
     """What the engine found for one grouping. Private: it goes to `noise` and nowhere else.
 
-    `values` is [groups, parts], of int64 or of Python integers. By declared keys all groups are there, the
-    last key running fastest, and `keys` is None. Otherwise `keys` are those that were seen, each once, and
-    `units` says how many distinct units hold each.
+    `values` is [groups, numbers of all parts], of int64 or of Python integers. By declared keys all groups
+    are there, the last key running fastest, and `keys` is None. Otherwise `keys` are those that were seen,
+    each once, and `units` says how many distinct units hold each.
     """
 
     values: NDArray[Any]
@@ -52,7 +52,10 @@ class Exact:
 
 @dataclass(frozen=True, slots=True)
 class Noisy:
-    """What may be shown of one grouping. `keys` is None where all declared keys are answered."""
+    """What may be shown of one grouping. `keys` is None where all declared keys are answered.
+
+    Of a pair there are first all groups' first numbers, then all groups' second ones.
+    """
 
     parts: tuple[Ints, ...]
     codes: dict[Wanted, Ints]
@@ -73,8 +76,8 @@ def _forget(_what: tuple[Any, ...], _arrays: tuple[NDArray[Any], ...]) -> None:
 
 def _grouping(shares: Shares, grouping: int, found: Exact, record: Record) -> Noisy:
     question = shares.question
-    if found.values.ndim != 2 or found.values.shape[1] != len(question.parts):
-        raise BadValue("exact values must have one column per part")
+    if found.values.ndim != 2 or found.values.shape[1] != question.numbers:
+        raise BadValue("exact values must have one column for each number of each part")
     if len(found.spectra) != len(question.spectra):
         raise BadValue("there must be counted codes for every spectrum")
     selection = shares.selection(grouping)
@@ -91,11 +94,13 @@ def _grouping(shares: Shares, grouping: int, found: Exact, record: Record) -> No
         kept = np.flatnonzero(selection.decide(units)).tolist()
         order = sorted(kept, key=lambda i: [_rank(value) for value in seen[i]])
         shown, groups, keys = np.array(order, dtype=np.int64), len(order), [seen[i] for i in order]
-    parts = []
-    for part in range(len(question.parts)):
-        values = found.values[:, part] if shown is None else found.values[shown, part]
-        record(("part", grouping, part), (values,))
-        parts.append(_added(shares.mechanism(grouping, part), values))
+    parts, column = [], 0
+    for place, part in enumerate(question.parts):
+        mine = found.values[:, column : column + len(part.numbers)]
+        column += len(part.numbers)
+        values = (mine if shown is None else mine[shown]).T.reshape(-1)
+        record(("part", grouping, place), (values,))
+        parts.append(_added(shares.mechanism(grouping, place), values))
     codes = {}
     spectra = [_by_group(counted, len(found.values), shown) for counted in found.spectra]
     for chosen in shares.chosen:

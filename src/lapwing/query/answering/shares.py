@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -34,7 +33,7 @@ from lapwing.privacy import Loss, Relation, Sum
 from lapwing.privacy.convert import zcdp_to_epsilon
 from lapwing.privacy.loss import checked_delta, checked_epsilon
 from lapwing.query.language.kinds import codes_of
-from lapwing.query.language.question import Computed, Part, Question, Released, Statistic
+from lapwing.query.language.question import Part, Question, Statistic
 
 NOISES = ("auto", "laplace", "gaussian")
 CHOSEN = ("quantile", "min", "max")
@@ -192,15 +191,6 @@ def cells_of(question: Question, grouping: int) -> int:
     return math.prod(len(question.keys[key].codes or ()) for key in question.sets[grouping])
 
 
-def statistics_in(tree: Released | None) -> Iterator[Statistic]:
-    """All statistics that a released value is made of."""
-    if isinstance(tree, Statistic):
-        yield tree
-    elif isinstance(tree, Computed):
-        for arg in tree.args:
-            yield from statistics_in(arg)
-
-
 def wanted_of(statistic: Statistic) -> Wanted:
     """The choice that a quantile or an extreme shows."""
     assert statistic.spectrum is not None
@@ -210,9 +200,7 @@ def wanted_of(statistic: Statistic) -> Wanted:
 
 def wanted_codes(question: Question) -> tuple[Wanted, ...]:
     """Every distinct quantile, MIN and MAX of the question, in the order of its text."""
-    trees: list[Released | None] = [output.value for output in question.outputs]
-    trees += [question.having, *(order.value for order in question.order)]
-    found = (s for tree in trees for s in statistics_in(tree) if s.function in CHOSEN)
+    found = (statistic for statistic in question.statistics if statistic.function in CHOSEN)
     return tuple(dict.fromkeys(wanted_of(statistic) for statistic in found))
 
 
@@ -228,10 +216,10 @@ def _split(
     """ε of each part, of each choice, and of each selection; the same in every grouping.
 
     A part's error is weight / ε_i, so Σ error² is least for ε_i ∝ weight^(2/3). A choice weighs 1. A
-    selection takes as much as what is released for its groups takes on average: one more release.
+    selection takes as much as a number that is released for its groups takes on average: one more number.
     """
     powers = proportions([float(part.weight) ** (2 / 3) for part in question.parts] + [1.0] * wanted)
-    average = Fraction(sum(powers), len(powers)) if powers else Fraction(1)
+    average = Fraction(sum(powers), question.numbers + wanted) if powers else Fraction(1)
     whole = len(question.sets) * sum(powers) + hidden * average
     unit = epsilon / whole if whole else Fraction(0)
     each = [power * unit for power in powers[: len(question.parts)]]
@@ -258,7 +246,8 @@ def _gaussian(question: Question, epsilon: Fraction, delta: Fraction) -> tuple[A
         for i, part in enumerate(question.parts):
             if part.l2_squared > 2 * shares[i] * unit * (LARGEST_SCALE - 1) ** 2:
                 raise _too_much_noise(part)
-            noise = Gaussian.for_rho(shares[i] * unit, l2_squared=part.l2_squared, dimension=dimension)
+            size = dimension * len(part.numbers)
+            noise = Gaussian.for_rho(shares[i] * unit, l2_squared=part.l2_squared, dimension=size)
             added.append(Added(s, i, noise))
     return tuple(added)
 

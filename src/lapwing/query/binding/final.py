@@ -13,6 +13,7 @@ from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.effort import MOST_EFFORT, bounded_effort
 from lapwing.query.binding.grouping import grouping_sets, is_aggregate, output_at
 from lapwing.query.binding.known import Names, known_columns
+from lapwing.query.binding.pairs import paired
 from lapwing.query.binding.parse import parse
 from lapwing.query.binding.refused import Refused, name_of, only, place_of, refused
 from lapwing.query.binding.rows import RowBinder
@@ -120,7 +121,7 @@ class _Answer:
             found.count_units()  # which keys there are is an answer too
         keys = self._with_codes()
         self._require_few(keys, max(len(found.parts), 1))
-        return Question(
+        bound = Question(
             source=self._with_known_keys(relation),
             keys=keys,
             sets=tuple(self.sets),
@@ -134,6 +135,7 @@ class _Answer:
             limit=self._whole("limit"),
             offset=self._whole("offset") or 0,
         )
+        return paired(bound, found.pairs)
 
     # Keys
 

@@ -4,7 +4,9 @@ Claim    removing a unit moves a part, over all groups of a grouping, by at most
 Because  a unit has at most `rows` rows in the source, all of which may lie in one group, and a row's
          contribution is at most `reach` in size: rows · reach in L1 and in L2. Where each unit counts
          once per group, it moves at most `rows` groups by one: rows in L1, √rows in L2; without keys 1.
-Test     tests/query/test_neighbours.py
+         A pair's two numbers take x - low and high - x of a row, both at least 0: wherever x lies they are
+         high - low together, in L1, and not more in L2. So a unit moves both by rows · (high - low).
+Test     tests/query/test_neighbours.py, tests/query/test_pairs.py
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from lapwing.query.binding.known import Names, is_known
 from lapwing.query.binding.refused import Refused
 from lapwing.query.language.expression import Constant, Expression, Op
 from lapwing.query.language.kinds import Choice, Moment, Number, Period, Truth
-from lapwing.query.language.question import Part, Spectrum, Statistic, Sum
+from lapwing.query.language.question import Combination, Pair, Part, Spectrum, Statistic, Sum
 
 ONE, HALF = Fraction(1), Fraction(1, 2)
 _VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
@@ -32,6 +34,7 @@ class Aggregates:
         self.sums: list[Sum] = []
         self.parts: list[Part] = []
         self.spectra: list[Spectrum] = []
+        self.pairs: dict[Statistic, Pair] = {}  # what averages can be made of instead; see pairs.py
         self._places: dict[Sum | Expression, int] = {}  # of sums, and of spectra by what they are of
 
     def count_rows(self) -> Statistic:
@@ -67,7 +70,11 @@ class Aggregates:
         kind = number.kind
         assert isinstance(kind, Number)
         middle, total = self._centred(number, label)
-        return Statistic("avg", (total, self._known(number, label, HALF)), kind, middle)
+        found = Statistic("avg", (total, self._known(number, label, HALF)), kind, middle)
+        pair = self._pair(number, label)
+        if pair is not None:
+            self.pairs[found] = pair
+        return found
 
     def variance(self, function: str, value: Expression, label: str) -> Statistic:
         """VARIANCE, STDDEV, of the population or of a sample."""
@@ -142,6 +149,22 @@ class Aggregates:
         terms = [(1, self._sum("sum", number)), (-middle, self._sum("count", number))]
         return middle, self._part(f"sum of {label} around its middle", terms, reach, HALF)
 
+    def _pair(self, number: Expression, label: str) -> Pair | None:
+        """Σ (x - low) and Σ (high - x) over the rows with a value; None if there is only one value."""
+        kind = number.kind
+        assert isinstance(kind, Number)
+        assert kind.first is not None
+        assert kind.last is not None
+        l1 = self.rows * (kind.last - kind.first)
+        if not 0 < l1 < LARGEST:
+            return None
+        total, known = self._sum("sum", number), self._sum("count", number)
+        above = _combination([(1, total), (-kind.first, known)])
+        below = _combination([(-1, total), (kind.last, known)])
+        return Pair(
+            f"sums of {label} from its low end and from its high end", above, l1, l1 * l1, ONE, below
+        )
+
     def _product(
         self,
         x: Expression,
@@ -170,16 +193,12 @@ class Aggregates:
         return self._part(label, terms, reaches[0] * reaches[1], HALF)
 
     def _part(self, label: str, terms: list[tuple[int, int]], reach: int, weight: Fraction = ONE) -> int:
-        factors: dict[int, int] = {}
-        for factor, place in terms:
-            factors[place] = factors.get(place, 0) + factor
         l1 = self.rows * reach
         if l1 >= LARGEST:
             raise Refused(
                 "one person could move the answer too far", "Use smaller bounds or a coarser step"
             )
-        combination = tuple((factor, place) for place, factor in sorted(factors.items()) if factor)
-        return self._add(Part(label, combination or ((0, 0),), l1, l1 * l1, weight))
+        return self._add(Part(label, _combination(terms), l1, l1 * l1, weight))
 
     def _add(self, part: Part) -> int:
         for position, other in enumerate(self.parts):
@@ -189,6 +208,13 @@ class Aggregates:
                 return position
         self.parts.append(part)
         return len(self.parts) - 1
+
+
+def _combination(terms: list[tuple[int, int]]) -> Combination:
+    factors: dict[int, int] = {}
+    for factor, place in terms:
+        factors[place] = factors.get(place, 0) + factor
+    return tuple((factor, place) for place, factor in sorted(factors.items()) if factor) or ((0, 0),)
 
 
 def _where_known(value: Expression, other: Expression) -> Expression:

@@ -71,17 +71,17 @@ def _places(question: Question, grouping: int, table: pa.Table) -> Ints:
 
 
 def _combined(question: Question, table: pa.Table, groups: int, places: Ints) -> NDArray[Any]:
-    """[groups, parts]: groups without rows are 0."""
+    """[groups, numbers of all parts]: groups without rows are 0."""
     inside = places >= 0
     columns = [_numbers(table.column(f"s{n}")) for n in range(len(question.sums))]
     values: list[NDArray[Any]] = []
-    for part in question.parts:
-        wide = any(columns[place].dtype == object for _, place in part.combination)
-        most = sum(abs(factor) * _size(columns[place]) for factor, place in part.combination)
+    for combination in (one for part in question.parts for one in part.numbers):
+        wide = any(columns[place].dtype == object for _, place in combination)
+        most = sum(abs(factor) * _size(columns[place]) for factor, place in combination)
         kind: Any = object if wide or most >= _FITS else np.int64
         column = np.zeros(groups, dtype=kind)
         total: NDArray[Any] = np.zeros(table.num_rows, dtype=kind)
-        for factor, place in part.combination:
+        for factor, place in combination:
             total = total + factor * columns[place].astype(kind)
         column[places[inside]] = total[inside]
         values.append(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -10,6 +11,7 @@ from lapwing.query.language.kinds import Kind, Number
 from lapwing.query.language.relation import Relation
 
 WHOLE = Number(Fraction(1), None, None)
+Combination = tuple[tuple[int, int], ...]  # (factor, position in `Question.sums`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +49,27 @@ class Part:
     """
 
     label: str  # public, for plans: "rows", "sum of stay", "people"
-    combination: tuple[tuple[int, int], ...]  # (factor, position in `Question.sums`)
+    combination: Combination
     l1: int
     l2_squared: int
     weight: Fraction = Fraction(1)  # error that matters, relative to the column's range, per unit of l1
+
+    @property
+    def numbers(self) -> tuple[Combination, ...]:
+        """What is released for each group. One mechanism takes the vector of the first, then the next."""
+        return (self.combination,)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair(Part):
+    """Two numbers per group in one vector, for one mechanism: a part's claim holds for both together."""
+
+    second: Combination = ()
+
+    @property
+    def numbers(self) -> tuple[Combination, ...]:
+        """Both."""
+        return (self.combination, self.second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +93,9 @@ class Statistic:
     count     n                                                  n
     sum       t                                                  step * t
     avg       t = sum of (x - m), n                              step * (m + t / n)
+    avg_of_pair
+              one pair: a = sum of (x - m), b = sum of (m' - x)  step * (m + (m' - m) * a / (a + b))
+              with m and m' the first and the last code
     var_pop, var_samp, stddev_pop, stddev_samp
               t, n, s = sum of (x - m)^2                         step^2 * (s/n - (t/n)^2), ...
     covar_pop, covar_samp
@@ -164,3 +186,23 @@ class Question:
     order: tuple[Order, ...] = ()
     limit: int | None = None
     offset: int = 0
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers get noise in each group."""
+        return sum(len(part.numbers) for part in self.parts)
+
+    @property
+    def statistics(self) -> tuple[Statistic, ...]:
+        """Every distinct statistic, in the order of the text: of the columns, HAVING and ORDER BY."""
+        trees: list[Released | None] = [output.value for output in self.outputs]
+        trees += [self.having, *(order.value for order in self.order)]
+        return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
+
+
+def _statistics_in(tree: Released | None) -> Iterator[Statistic]:
+    if isinstance(tree, Statistic):
+        yield tree
+    elif isinstance(tree, Computed):
+        for arg in tree.args:
+            yield from _statistics_in(arg)

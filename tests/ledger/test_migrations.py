@@ -7,6 +7,8 @@ import pytest
 from lapwing.errors import Unavailable
 from lapwing.ledger import ledger as module
 from lapwing.ledger.stores import schema
+from lapwing.ledger.stores.schema import FIRST
+from support.attackers import somebody_at
 from support.ledgers import Home, open_account, release
 
 
@@ -31,8 +33,8 @@ def test_history_and_budgets_outlive_a_new_schema(home: Home, monkeypatch: pytes
     release(ledger, "0.4", key="k", answer=b"before")
     ledger.close()
     monkeypatch.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
-    assert tables(home) == [1, 2]
-    assert tables(home) == [1, 2]  # once only
+    assert tables(home) == [FIRST, FIRST + 1]
+    assert tables(home) == [FIRST, FIRST + 1]  # once only
     ledger = home.open()
     assert ledger.store.read(lambda tx: tx.rows("SELECT number FROM added")) == [(7,)]
     assert release(ledger, "0.4", key="k").answer == b"before"
@@ -46,9 +48,9 @@ def test_a_step_that_fails_changes_nothing(home: Home, monkeypatch: pytest.Monke
         newer.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _broken))
         with pytest.raises(Unavailable):
             home.open()
-    assert tables(home) == [1]
+    assert tables(home) == [FIRST]
     monkeypatch.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
-    assert tables(home) == [1, 2]
+    assert tables(home) == [FIRST, FIRST + 1]
 
 
 def test_a_newer_ledger_is_not_touched(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,4 +59,14 @@ def test_a_newer_ledger_is_not_touched(home: Home, monkeypatch: pytest.MonkeyPat
         newer.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
         home.open().close()
     with pytest.raises(Unavailable, match="newer Lapwing"):
+        home.open()
+
+
+def test_a_ledger_from_before_the_first_release_is_not_touched(home: Home) -> None:
+    home.create().close()
+    program = somebody_at(home)
+    program.run("DELETE FROM schema_version")
+    program.run("INSERT INTO schema_version VALUES (1)")
+    program.leave()
+    with pytest.raises(Unavailable, match="before the first release"):
         home.open()

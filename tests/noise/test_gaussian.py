@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import tracemalloc
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lapwing import noise
+from lapwing.errors import NoEntropy
 from lapwing.exact import lower, precision, upper
 from lapwing.noise.flat import LOT
 from lapwing.noise.gaussian import (
@@ -307,3 +309,17 @@ def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
         assert np.array_equal(floats, np.rint(floats))
     sizes = [len(lot) for lot in noise.discrete_gaussian_lots(sigma, 2 * LOT + 7)]
     assert sizes == [LOT, LOT, 7]
+
+
+def test_a_forked_child_does_not_go_on_with_draws_that_its_parent_began() -> None:
+    drawn = noise.discrete_gaussian_lots(1000, 3 * LOT)
+    next(drawn)
+    child = os.fork()
+    if not child:
+        try:
+            next(drawn)
+        except NoEntropy:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert len(next(drawn)) == LOT  # its parent does

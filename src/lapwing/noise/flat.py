@@ -13,9 +13,9 @@ Because  the integers are cut into blocks of `width`. A block has a whole number
          to 0, then an integer of it uniformly, kept with probability r(x) / r(inner) <= 1.
 Test     tests/noise/test_flat.py
 
-About one draw in 40 to 60 comes from the second table, one in 500 to 800 from the rest. The same padded
-number of those is drawn each time, needed or not, and rejections are independent of the values that are
-kept; only copying the needed ones into place takes longer when there are more of them.
+One draw in 40 to 70 comes from the second table, one in 500 to 1,000 from the rest (fewer below sigma 512).
+The same padded number of those is drawn each time, needed or not, and rejections are independent of the
+values that are kept; only copying the needed ones into place takes longer when there are more of them.
 """
 
 from __future__ import annotations

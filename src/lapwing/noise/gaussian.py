@@ -17,6 +17,7 @@ them.
 from __future__ import annotations
 
 import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
@@ -26,6 +27,7 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from lapwing.errors import NoEntropy
 from lapwing.exact import Real, ball, exp_of, precision
 from lapwing.noise.decay import exp_neg, float_error
 from lapwing.noise.flat import LOT, FlatGaussian, Whole
@@ -204,11 +206,14 @@ def discrete_gaussian(stream: Stream, sigma: Fraction, size: int) -> NDArray[np.
 def lots(stream: Stream, sigma: Fraction, size: int) -> Iterator[NDArray[np.float64]]:
     """`size` draws as floats, `LOT` at a time, each lot in the place of the last.
 
-    Floats hold them exactly: 2^53 is 32 times the largest sigma.
+    Floats hold them exactly: 2^53 is 32 times the largest sigma. Some are drawn ahead of their lot, so a
+    forked child must not go on: both would have them.
     """
-    room, sampler = np.empty(min(size, LOT)), _sampler(sigma)
+    room, sampler, process = np.empty(min(size, LOT)), _sampler(sigma), os.getpid()
     for start in range(0, size, AT_ONCE):
         count = min(size - start, AT_ONCE)
         rooms = [room[: count - begin] for begin in range(0, count, LOT)]
         for filled, _ in zip(rooms, sampler.fill_all(stream, rooms, count), strict=True):
+            if os.getpid() != process:
+                raise NoEntropy("these draws were begun by another process: begin anew")
             yield filled

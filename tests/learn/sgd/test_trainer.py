@@ -218,6 +218,26 @@ def test_an_empty_sample_is_a_sum_of_nothing_after_whatever_sum(monkeypatch: pyt
     assert not trainer._sum(gradients, X, Y, people).any()
 
 
+def test_no_module_sees_a_sum_in_its_gradients() -> None:
+    """Its sum is made where the last step's released numbers were: nobody may still look there."""
+    seen: list[bool] = []
+
+    class Looking(nn.Module):
+        def __init__(self, at: nn.Module) -> None:
+            super().__init__()
+            self.at = [at]  # in a list, it is no part of this module
+
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(any(value.grad is not None for value in self.at[0].parameters()))
+            return x
+
+    linear = nn.Linear(4, 3)
+    trainer = trainer_of(PublicData(), nn.Sequential(Looking(linear), linear), rate=1)
+    trainer.fit(X, Y, EACH_ROW)
+    assert len(seen) > 12
+    assert not any(seen)
+
+
 def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:
     """One unit with fifty equal rows moves the sum by no more than the clip."""
     trainer = trainer_of(PublicData(), rate=1, unit_rows=50, page=8)

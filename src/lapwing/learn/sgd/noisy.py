@@ -1,7 +1,7 @@
 """Sums of gradients become noisy whole numbers of the grid's steps, and those floats again.
 
 Claim    what `release` gives is a function of the sum on the grid plus the mechanism's noise, exactly.
-Because  a step is a power of two, so that only `round` rounds; whole numbers below 2^53, which
+Because  a step is a power of two, so that only `rint` rounds; whole numbers below 2^53, which
          `Sensitivity.mechanism` sees to, are exact in double precision, and so are their sums. What is done
          afterwards is done to released numbers.
 Test     tests/learn/sgd/test_noisy.py, tests/learn/sgd/test_neighbours.py

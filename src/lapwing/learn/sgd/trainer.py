@@ -171,6 +171,8 @@ class PrivateTrainer:
                 for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
                     value.grad = part.view_as(value).to(value.dtype)
                 optimizer.step()
+                for value in gradients.trained:  # it may be the memory in which the next sum is made
+                    value.grad = None
                 if self._save_every and (step + 1) % self._save_every == 0:
                     assert self._save_to is not None
                     now = Iterate(step + 1, self._public(), to_bytes(module), optimizer.state_dict())

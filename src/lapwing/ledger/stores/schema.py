@@ -269,6 +269,7 @@ def _first(d: Dialect) -> tuple[str, ...]:
     return (*_tables(d), *_indexes(), *_guards(d), *charge)
 
 
-# One step per schema version; a ledger of version k needs those from k on.
+# One step per schema version, the first of which is FIRST: before the first release there was another.
+FIRST = 2
 MIGRATIONS: tuple[Callable[[Dialect], tuple[str, ...]], ...] = (_first,)
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY)"

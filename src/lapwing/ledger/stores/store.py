@@ -174,10 +174,13 @@ class Store(ABC):
 
         def work(tx: Transaction) -> None:
             tx.run(schema.VERSION_TABLE)
-            version = int(tx.rows("SELECT coalesce(max(version), 0) FROM schema_version")[0][0])
-            if version > len(migrations):
+            found = int(tx.rows("SELECT coalesce(max(version), 0) FROM schema_version")[0][0])
+            if 0 < found < schema.FIRST:
+                raise Unavailable(f"{self.where} was written before the first release; use what wrote it")
+            done = max(found - schema.FIRST + 1, 0)
+            if done > len(migrations):
                 raise Unavailable(f"{self.where} was written by a newer Lapwing; install that one")
-            for number, migration in enumerate(migrations[version:], version + 1):
+            for number, migration in enumerate(migrations[done:], schema.FIRST + done):
                 for statement in migration(self.dialect):
                     tx.run(statement)
                 tx.run("INSERT INTO schema_version VALUES (?)", number)

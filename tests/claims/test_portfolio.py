@@ -194,7 +194,10 @@ MENUS = {
 }
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [*BUDGETS[::2], *(pytest.param(*budget, marks=pytest.mark.slow) for budget in BUDGETS[1::2])],
+)
 @pytest.mark.parametrize("menu", MENUS)
 def test_no_adversary_gets_more_than_delta(menu: str, epsilon: str, delta: str) -> None:
     assert against_the_portfolio(Terms.of(epsilon, delta), MENUS[menu]) <= float(delta) + FLOATS

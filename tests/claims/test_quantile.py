@@ -81,7 +81,15 @@ def score(data: Data, y: int, fraction: Fraction) -> Fraction:
     return -max(above - wanted, wanted - not_below, Fraction(0))
 
 
-@pytest.mark.parametrize("values", [[], [1], [0, 0, 2, 7, 7, 7, 12], [-5, 99, 3]])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [],
+        pytest.param([1], marks=pytest.mark.slow),
+        [0, 0, 2, 7, 7, 7, 12],
+        pytest.param([-5, 99, 3], marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("fraction", [Fraction(1, 2), Fraction(9, 10)])
 def test_the_sampler_follows_the_law_that_was_compared(
     values: list[int], fraction: Fraction, monkeypatch: pytest.MonkeyPatch

@@ -18,6 +18,7 @@ from lapwing.errors import NoEntropy
 from lapwing.exact import lower, precision, upper
 from lapwing.noise.flat import LOT
 from lapwing.noise.gaussian import (
+    AT_ONCE,
     DIRECT_BELOW,
     FLAT_AFTER,
     LARGEST_SIGMA,
@@ -299,7 +300,7 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
 
 @pytest.mark.parametrize("sigma", [Fraction(5), Fraction(500), Fraction(10**12), Fraction(LARGEST_SIGMA)])
 def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
-    for size in (100, 2 * FLAT_AFTER):
+    for size in (100, FLAT_AFTER + AT_ONCE + 5 * LOT + 7):
         _sampler.cache_clear()
         floats = np.concatenate([lot.copy() for lot in lots(SeededStream(9), sigma, size)])
         _sampler.cache_clear()  # so that the tables come at the same draw

@@ -52,7 +52,7 @@ def through_opacus(module: nn.Module, **other: Any) -> ClippedGradients:
     return ClippedGradients(module, other.pop("loss_fn", losses), backend="opacus", **other)
 
 
-@pytest.mark.parametrize("unit_rows", [1, 2])
+@pytest.mark.parametrize("unit_rows", [pytest.param(1, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("name", TAKEN)
 def test_clipped_sums_are_those_of_our_own_way(name: str, unit_rows: int) -> None:
     torch.manual_seed(13)

@@ -107,7 +107,7 @@ def test_intervals_of_bins_and_quantiles_hold(monkeypatch: pytest.MonkeyPatch) -
     assert held.min() >= 0.94 * runs, "and the seeded run itself shows it"
 
 
-@pytest.mark.parametrize("epsilon", ["1", "4", "8"])
+@pytest.mark.parametrize("epsilon", ["1", pytest.param("4", marks=pytest.mark.slow), "8"])
 @pytest.mark.parametrize("rare", [0.01, 0.05])
 @pytest.mark.parametrize("n", [30, 300])
 def test_intervals_hold_where_most_reports_are_alike(epsilon: str, rare: float, n: int) -> None:

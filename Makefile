@@ -33,12 +33,12 @@ browser:
 # Many tests start programs, which must not be compiled anew each time.
 fast test-all: export PYTHONDONTWRITEBYTECODE =
 
-# Tests wait for disks and other processes a third of the time: mypy and a third worker have that.
+# Tests wait for processes a third of the time: mypy has that.
 test: $(READY) browser
 	@$(MAKE) --no-print-directory -j 2 lint fast
 
 fast:
-	$(BIN)/pytest -n 3 --dist worksteal -m 'not slow'
+	$(BIN)/pytest -n 2 --dist worksteal -m 'not slow'
 
 test-all: lint browser
 	$(BIN)/pytest -n 3 --dist worksteal

@@ -144,6 +144,7 @@ def _indexes() -> tuple[str, ...]:
 
 
 # A name opens once in a family: its earlier block, if there is one, has moved to a raised account.
+# (Transactions do not see each other in PostgreSQL: there, who opens holds the lock on everyone's row.)
 _OPENS_TWICE = (
     "EXISTS (SELECT 1 FROM blocks JOIN budgets USING (block) WHERE blocks.root = NEW.root "  # noqa: S608
     f"AND blocks.label = NEW.label AND blocks.block <> NEW.block AND state < {MOVED})"

@@ -175,7 +175,7 @@ def test_the_command_tells_the_story_and_ends() -> None:
         "as before",
         "the same bytes",
         "nothing differs",
-        "set the sums back to 0: refused",
+        "gave spent budget back: refused",
         "from before the first question: refused",
     ):
         assert words in text

@@ -130,6 +130,20 @@ def test_a_pairs_width_holds_whole_noise_and_is_not_wider_than_needed(scale: flo
         assert both[far >= t - 0.05].sum() > 0.05
 
 
+@pytest.mark.parametrize("scale", [0.8, 1.3, 2.0])
+@pytest.mark.parametrize("level", ["0.999", "0.999999", "0.999999999999"])
+def test_a_pair_of_little_noise_is_held_at_any_confidence(level: str, scale: float) -> None:
+    k = np.arange(-120, 121)
+    law = np.exp(-np.abs(k) / scale)
+    law /= law.sum()
+    both, missed = np.outer(law, law), float(1 - Fraction(level))
+    width = pair_width(Noises(False, Fraction(level)), scale, 1.0)
+    for share in (0.0, 1 / 8, 1 / 3, 0.4321, 0.5, 0.9, 1.0):
+        t = float(width(np.array([share]), slice(None))[0])
+        far = np.abs((1 - share) * k[:, None] - share * k[None, :])
+        assert both[far > t + 1e-9].sum() <= missed * 1.0001
+
+
 def test_gaussian_widths_are_normal() -> None:
     width = float(Noises(True, LEVEL).width([3.0, 4.0]))
     assert width == pytest.approx(5 * norm.ppf(0.975) + 0.5)

@@ -170,7 +170,7 @@ def _ending(out: Console, story: demo.Story) -> None:
             f"The same key: {question} {ending.again.decode()}, {same}, "
             f"and ε {float(ending.left):.3f} is left, as before.",
             f"Verified: {ending.entries} entries replayed by a second accountant, {wrong}.",
-            f"A copy in which somebody set the sums back to 0: refused, {ending.edited}.",
+            f"A copy in which somebody gave spent budget back: refused, {ending.edited}.",
             f"A copy from before the first question: refused, {ending.older}.",
         ),
     )

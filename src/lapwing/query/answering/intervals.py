@@ -249,7 +249,8 @@ def _whole_widths(noises: Noises, each: float) -> Floats:
     neighbours: then lines between two knots are above both. At simple fractions c many values meet in
     one: by 0.02 it is held also if that lies between knots. (Values move by (|X| + |Y|) / 1024 there.)
     """
-    far = math.ceil(25 * each) + 2  # beyond lies less than 1e-10
+    missed = float(1 - noises.confidence)
+    far = math.ceil((25 - math.log(missed)) * each) + 2  # beyond lies less than 1e-10 of what may be missed
     k = np.arange(-far, far + 1)
     law = np.exp(-((k / each) ** 2) / 2 if noises.is_gaussian else -np.abs(k) / each)
     law /= law.sum()
@@ -261,7 +262,7 @@ def _whole_widths(noises: Noises, each: float) -> Floats:
         t = (low + high) / 2
         least = np.floor((t[:, None] + share * k) / (1 - share)).astype(np.int64) + 1  # X, at Y = k
         tail = 2 * (law * beyond[np.clip(least + far, 0, 2 * far + 1)]).sum(axis=1)
-        kept = tail <= float(1 - noises.confidence)
+        kept = tail <= missed
         low, high = np.where(kept, low, t), np.where(kept, t, high)
     padded = np.pad(high + 0.02, 1, mode="edge")
     return np.maximum(np.maximum(padded[:-2], padded[1:-1]), padded[2:])

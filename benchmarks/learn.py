@@ -1,4 +1,4 @@
-"""All figures of learning: `python -m benchmarks.learn [--only accuracy,sgd,network,sage,load,schedule]`.
+"""All figures of learning: `python -m benchmarks.learn [--only accuracy,sgd,network,sage,schedule]`.
 
 Each part is a command of its own, with its own settings; here they run one after the other.
 """
@@ -15,7 +15,6 @@ PARTS = {
     "sgd": "learn_sgd",
     "network": "learn_network",
     "sage": "learn_sage",
-    "load": "learn_sage_load",
     "schedule": "learn_schedule",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,13 @@ settings.register_profile("lapwing", deadline=None)
 settings.load_profile("lapwing")
 
 
+_STATES = itertools.count()
+
+
 @pytest.fixture(autouse=True)
 def _own_witnesses(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LAPWING_STATE", str(tmp_path_factory.mktemp("state")))
+    """Made by whoever needs it: to make one for each of many thousand tests would take a minute."""
+    monkeypatch.setenv("LAPWING_STATE", str(tmp_path_factory.getbasetemp() / "states" / f"{next(_STATES)}"))
 
 
 @pytest.fixture(params=[SQLITE, POSTGRES])

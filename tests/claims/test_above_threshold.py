@@ -16,13 +16,14 @@ import pytest
 from lapwing.mechanisms import AboveThreshold
 from support.exact_laws import SLACK, Law, above_threshold, courses, dec, log_ratio, middle, renyi, total
 from support.laws import follows
+from support.slowly import slow
 from support.streams import SeededStream
 
 SMALL = list(product((-3, 0, 1), repeat=3))
 SIGNS = list(product((-1, 0, 1), repeat=3))
 
 
-@pytest.mark.parametrize("positives", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("positives", [1, 2, slow(3)])
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(1), 1), (Fraction(5), 1), (Fraction(6), 2)])
 def test_every_course_is_within_the_claimed_ratio(
     epsilon: Fraction, sensitivity: int, positives: int

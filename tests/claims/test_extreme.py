@@ -16,6 +16,7 @@ from lapwing.mechanisms import Extreme, Quantile
 from lapwing.privacy import Relation
 from support.exact_laws import SLACK, Law, dec, exponential, log_ratio, middle, quantile, renyi
 from support.laws import follows
+from support.slowly import slow
 from support.streams import SeededStream
 
 FIRST, LAST = 0, 3
@@ -122,12 +123,12 @@ def test_all_groups_together_lose_what_one_may(kind: str) -> None:
     "values",
     [
         [],
-        pytest.param([1], marks=pytest.mark.slow),
+        slow([1]),
         [0] * 30 + [2] * 30 + [7] * 7 + [12],
-        pytest.param([-5, 99, 3], marks=pytest.mark.slow),
+        slow([-5, 99, 3]),
     ],
 )
-@pytest.mark.parametrize("greatest", [True, False])
+@pytest.mark.parametrize("greatest", [True, slow(False)])
 def test_the_sampler_follows_the_law_that_was_compared(
     values: list[int], greatest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from support.shell import Shell
+from support.slowly import slow
 
 MODULE = [sys.executable, "-m", "lapwing.cli.main"]
 SCRIPT = [str(Path(sys.executable).with_name("lapwing"))]
@@ -142,7 +143,7 @@ def test_bad_input_is_answered_in_one_line(shell: Shell, arguments: list[str]) -
 
 @pytest.mark.parametrize(
     "arguments",
-    [BAD[0], *(pytest.param(bad, marks=pytest.mark.slow) for bad in BAD[1:-1]), BAD[-1]],
+    [BAD[0], *(slow(bad) for bad in BAD[1:-1]), BAD[-1]],
     ids=words,
 )
 def test_so_it_is_by_the_program(arguments: list[str]) -> None:

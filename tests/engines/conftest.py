@@ -15,9 +15,10 @@ from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed
 from lapwing.engines.postgres import PostgresEngine
 from support.postgres import server
+from support.slowly import slow
 from support.spark import spark
 
-ENGINES = ("duckdb", "postgres", pytest.param("spark", marks=pytest.mark.slow))
+ENGINES = ("duckdb", "postgres", slow("spark"))
 _WORDS = (
     "int1",
     "int2",

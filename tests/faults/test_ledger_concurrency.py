@@ -23,6 +23,7 @@ from lapwing.privacy import Pure
 from support.clients import Place, nursery
 from support.histories_check import Judge, plus
 from support.ledgers import Home, open_account, open_sliced, release
+from support.slowly import slow
 from support.spenders import BLOCKS, Diary, Spender
 
 CLIENTS = 16
@@ -55,7 +56,7 @@ def use_up(ledger: Ledger, judge: Judge) -> None:
             release(ledger, Pure(left + UNIT), Target("visits", [label]))
 
 
-@pytest.mark.parametrize(("each", "epsilon"), [(15, 1), pytest.param(300, 12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("each", "epsilon"), [(15, 1), slow(300, 12)])
 def test_sixteen_processes_spend_exactly_what_there_is(
     home: Home, tmp_path: Path, each: int, epsilon: int
 ) -> None:

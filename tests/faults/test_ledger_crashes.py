@@ -25,6 +25,7 @@ from support.clients import Client, Place, nursery, within
 from support.histories_check import Judge
 from support.ledgers import POSTGRES, SQLITE, Home, open_account, open_sliced, release
 from support.postgres import Server, fresh_url
+from support.slowly import slow
 from support.spenders import BLOCKS, request_of_a_crash, reservation_of_a_crash
 
 RELEASE = [
@@ -216,7 +217,7 @@ def prepare(home: Home) -> None:
 
 
 @pytest.mark.parametrize("database", [SQLITE, POSTGRES])
-@pytest.mark.parametrize(("ledgers", "kills"), [(1, 10), pytest.param(8, 20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("ledgers", "kills"), [(1, 10), slow(8, 20)])
 def test_L3_killed_at_random_moments(tmp_path: Path, database: str, ledgers: int, kills: int) -> None:
     """10 or 160 kills on each database. Few enough on each ledger that opening it stays quick."""
     seen: Counter[tuple[str, str]] = Counter()
@@ -251,7 +252,7 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
     server.remove()
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, slow(10)])
 def test_no_acknowledged_charge_is_lost_when_the_server_crashes(
     own_server: Server, tmp_path: Path, times: int
 ) -> None:

@@ -33,6 +33,7 @@ from support.power import (
     lay_out,
     recorded,
 )
+from support.slowly import slow
 
 COST = 10_000_000
 BLOCKS = ["b0", "b1"]
@@ -162,7 +163,7 @@ MORE = [Keep(), KeepAll(), *(KeepSome(seed) for seed in range(2, 12))]
 
 @pytest.mark.parametrize(
     "keep",
-    KEEPS + [pytest.param(keep, marks=pytest.mark.slow) for keep in MORE],
+    KEEPS + [slow(keep) for keep in MORE],
     ids=lambda keep: keep.name,
 )
 def test_L4_at_every_moment_all_that_was_told_is_left_and_of_the_rest(

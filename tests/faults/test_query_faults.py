@@ -14,16 +14,13 @@ from lapwing.ledger.proofs.source import export
 from lapwing.query.binding.refused import Refused
 from lapwing.query.dataset import Dataset
 from support.hospital import ENGINES, Hospital, invented, policy_for
+from support.slowly import first
 
 Ask = Callable[[Hospital], Dataset]
 CANARY = "Alice Canary"
 
 
-def slow_spark(engine: str) -> object:
-    return pytest.param(engine, marks=pytest.mark.slow) if engine == "spark" else engine
-
-
-@pytest.fixture(params=[slow_spark(engine) for engine in ENGINES])
+@pytest.fixture(params=first(2, ENGINES))
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ask]:
     sets: list[Dataset] = []
 

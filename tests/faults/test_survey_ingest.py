@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from lapwing.survey.credentials import new_invitation
 from support.collecting import DIGEST, SIZE, TODAY, Shelf, credential, invited
 from support.ledgers import POSTGRES, SQLITE
 from support.power import Keep, KeepAll, KeepBegun, KeepSome, Told, lay_out, recorded
+from support.slowly import slow
 from support.survey_server import Process
 from support.survey_siege import Siege, body
 
@@ -38,7 +39,7 @@ def besiege(folder: Path, database: str, *, reports: int, kills: int) -> Siege:
 
 
 class TestKilled:
-    @pytest.mark.parametrize("database", [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("database", [SQLITE, slow(POSTGRES)])
     def test_a_few_times_under_load_nothing_acknowledged_is_lost_or_counted_twice(
         self, tmp_path: Path, database: str
     ) -> None:
@@ -54,7 +55,7 @@ class TestKilled:
         siege = besiege(tmp_path, database, reports=30_000, kills=25)
         assert siege.kills == 25
 
-    @pytest.mark.parametrize("database", [SQLITE, POSTGRES])
+    @pytest.mark.parametrize("database", [SQLITE, slow(POSTGRES)])
     def test_a_signature_that_left_is_the_only_one_for_ever(self, tmp_path: Path, database: str) -> None:
         shelf = Shelf.of(database, tmp_path)
         store = shelf.open()
@@ -98,10 +99,15 @@ def fill(path: Path) -> None:
                 piece //= 2
 
 
+KEPT: tuple[Keep, ...] = (Keep(), KeepSome(0), KeepSome(1), KeepSome(2), KeepAll(), KeepBegun())
+
+
 class TestThePowerFails:
     """At any moment of a recorded run: what a disk would have kept holds all that was acknowledged."""
 
-    def lost(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, instead: dict[str, str]) -> int:
+    def lost(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: Sequence[Keep], instead: dict[str, str]
+    ) -> int:
         """In how many of all cases an acknowledged report is missing, or the file is broken."""
         own = tmp_path / "own"
         own.mkdir()
@@ -113,7 +119,7 @@ class TestThePowerFails:
                 disk.record.append(Told(str(k)))
             shelf.close()
         missing = 0
-        for keep in (Keep(), KeepAll(), KeepBegun(), *map(KeepSome, range(3))):
+        for keep in kept:
             for moment in disk.moments():
                 told = disk.told_by(moment)
                 if told:
@@ -137,15 +143,16 @@ class TestThePowerFails:
         finally:
             shelf.close()
 
+    @pytest.mark.parametrize("kept", [KEPT[:2], slow(KEPT[2:])])
     def test_L4_no_acknowledged_report_is_lost(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: Sequence[Keep]
     ) -> None:
-        assert self.lost(tmp_path, monkeypatch, {}) == 0
+        assert self.lost(tmp_path, monkeypatch, kept, {}) == 0
 
     @pytest.mark.slow
     def test_L4_and_this_test_would_see_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         careless = {"PRAGMA synchronous = FULL": "PRAGMA synchronous = NORMAL"}
-        assert self.lost(tmp_path, monkeypatch, careless) > 0
+        assert self.lost(tmp_path, monkeypatch, KEPT, careless) > 0
 
 
 class TestAFullDisk:
@@ -248,7 +255,7 @@ def test_a_report_that_is_not_whole_is_never_read(tmp_path: Path, monkeypatch: p
             disk.record.append(Told(str(start + 50)))
         shelf.close()
     sizes = set()
-    for keep in (Keep(), KeepAll(), KeepBegun(), *map(KeepSome, range(3))):
+    for keep in KEPT:
         for moment in disk.moments():
             if told := disk.told_by(moment):
                 shutil.rmtree(images, ignore_errors=True)

@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from support.browser import Visitor, chromium
+from support.slowly import slow
 
 LAPWING = str(Path(sys.executable).parent / "lapwing")
 SURE = "0.999999"  # of each of about 40 intervals: all hold but in one of 25,000 runs
@@ -55,9 +56,7 @@ def answer(page: Page) -> None:
         box.check()
 
 
-@pytest.mark.parametrize(
-    ("browsers", "simulated"), [(4, 20_000), pytest.param(200, 100_000, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("browsers", "simulated"), [(2, 5_000), slow(200, 100_000)])
 def test_a_survey_from_its_file_to_its_estimates(tmp_path: Path, browsers: int, simulated: int) -> None:
     lapwing(tmp_path, "example")
     assert "8 questions" in lapwing(tmp_path, "check", "wellbeing.toml")

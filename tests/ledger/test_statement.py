@@ -21,6 +21,7 @@ from lapwing.ledger.proofs.proof import prove, verify_proof
 from lapwing.ledger.proofs.statement import verify_statement, write_statement
 from lapwing.privacy import Approximate
 from support.histories import COUNT, History, long_history
+from support.slowly import slow
 
 
 def small() -> History:
@@ -121,7 +122,7 @@ def test_a_statement_ends_at_a_seal(tmp_path: Path) -> None:
 # Changed by somebody
 
 
-@pytest.mark.parametrize("first", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 4))])
+@pytest.mark.parametrize("first", [0, *(slow(k) for k in range(1, 4))])
 def test_every_changed_byte_is_refused(tmp_path: Path, first: int) -> None:
     content = written(tmp_path, small())
     assert checked(tmp_path, content) == ()

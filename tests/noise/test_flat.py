@@ -15,6 +15,7 @@ from lapwing.noise.flat import LOT, SLOTS, Blocks, FlatGaussian, Table
 from lapwing.noise.gaussian import FLAT_AFTER, LARGEST_SIGMA, SMALL, LargeGaussian
 from lapwing.noise.inversion import padded_count
 from support.laws import follows, fraction, gaussian_law
+from support.slowly import first
 from support.streams import ONES, ScriptedStream, SeededStream
 
 SIGMAS = [Fraction(16), Fraction(47, 2), Fraction(400, 3), Fraction(600), Fraction(1100)]  # widths 1 to 4
@@ -76,7 +77,7 @@ def in_first(blocks: Blocks, block: int, *, tables: int) -> Fraction:
 # The exact law, without any randomness.
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("sigma", first(3, SIGMAS))
 def test_the_tables_and_the_rest_add_up_to_the_exact_law(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     blocks, flat = sampler._blocks, in_tables(sampler)
@@ -151,7 +152,7 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
 # Statistics: chi-square at 1e-9 each, on seeded streams.
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("sigma", first(3, SIGMAS))
 @pytest.mark.parametrize("batch", [3000, 1 << 16])
 def test_draws_follow_the_law(sigma: Fraction, batch: int) -> None:
     sampler, stream, reach = FlatGaussian(sigma), SeededStream(1), int(12 * sigma)
@@ -159,7 +160,7 @@ def test_draws_follow_the_law(sigma: Fraction, batch: int) -> None:
     follows(np.concatenate(found), gaussian_law(sigma, reach), -reach)
 
 
-@pytest.mark.parametrize("sigma", SIGMAS)
+@pytest.mark.parametrize("sigma", first(3, SIGMAS))
 @pytest.mark.parametrize("tables", [0, 1])
 def test_what_the_tables_lack_follows_its_law(sigma: Fraction, tables: int) -> None:
     """All that is left after the first table, and after both."""

@@ -33,6 +33,7 @@ from lapwing.noise.gaussian import (
 from lapwing.noise.stream import SYSTEM
 from support import laws
 from support.laws import cumulative, follows, fraction, gaussian_law
+from support.slowly import first
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 
 DIRECT = [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(10), Fraction(159, 10)]
@@ -285,7 +286,7 @@ def test_a_small_sigma_takes_the_same_bytes_whatever_is_drawn() -> None:
         assert len(taken) == 1
 
 
-@pytest.mark.parametrize("sigma", [Fraction(5), Fraction(500)])
+@pytest.mark.parametrize("sigma", first(1, [Fraction(500), Fraction(5)]))
 def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) -> None:
     size = 5_000_000
     discrete_gaussian(SeededStream(0), sigma, LOT)
@@ -298,7 +299,9 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
     assert peak < 8 * size + (8 << 20)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(5), Fraction(500), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize(
+    "sigma", first(2, [Fraction(500), Fraction(LARGEST_SIGMA), Fraction(5), Fraction(10**12)])
+)
 def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
     for size in (100, FLAT_AFTER + AT_ONCE + 5 * LOT + 7):
         _sampler.cache_clear()

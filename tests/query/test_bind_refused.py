@@ -11,6 +11,7 @@ from lapwing.errors import BadParameter
 from lapwing.query.binding.refused import Refused
 from lapwing.query.language.question import Question
 from support.clinic import asked, clinic_catalog
+from support.slowly import slow
 from support.sql_grammar import question
 
 CATALOG = clinic_catalog()
@@ -217,12 +218,13 @@ def test_long_texts_that_are_flat_are_answered() -> None:
     assert time.perf_counter() - began < 10
 
 
-def test_generated_texts_are_bound_or_refused_and_nothing_else() -> None:
-    """3,000 texts from a grammar: sound, unsound and hostile."""
+@pytest.mark.parametrize("texts", [1_000, slow(10_000)])
+def test_generated_texts_are_bound_or_refused_and_nothing_else(texts: int) -> None:
+    """From a grammar: sound, unsound and hostile."""
     random = Random(20_261_115)
     answered = 0
     began = time.perf_counter()
-    for _ in range(3_000):
+    for _ in range(texts):
         sql, expectation = question(random)
         try:
             found: Question | BadParameter = asked(sql, CATALOG)
@@ -234,8 +236,8 @@ def test_generated_texts_are_bound_or_refused_and_nothing_else() -> None:
             assert isinstance(found, Question), (sql, found)
             assert found.rows <= expectation.rows, sql
             answered += 1
-    assert answered > 500
-    assert time.perf_counter() - began < 60
+    assert answered > texts // 6
+    assert time.perf_counter() - began < texts / 50
 
 
 ESCAPE, TURNED, HIDDEN = "\x1b[2J", "\u202e", "\u200b"

@@ -23,6 +23,7 @@ from lapwing.query.bounded.reader import Reader
 from lapwing.query.language.question import Pair, Question
 from lapwing.query.policies.policy import Blocks, Policy
 from support.hospital import ENGINES, FIRST_DAY, QUESTIONS, WARDS, Hospital, invented, policy_for
+from support.slowly import first, slow
 
 Found = list[tuple[Question, list[Exact]]]
 KEY = bytes(range(32))
@@ -99,12 +100,8 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Found:
     return found(policy_for(invented(1), "duckdb", folder), QUESTIONS, prepared=False)
 
 
-def slow_spark(engine: str) -> object:
-    return pytest.param(engine, marks=pytest.mark.slow) if engine == "spark" else engine
-
-
 @pytest.mark.parametrize("prepared", [True, False])
-@pytest.mark.parametrize("engine", [slow_spark(engine) for engine in ENGINES])
+@pytest.mark.parametrize("engine", first(2, ENGINES))
 def test_all_engines_find_the_same(engine: str, prepared: bool, tmp_path: Path, expected: Found) -> None:
     """S1: to the last digit, in any order of rows, prepared or not."""
     policy = policy_for(invented(1), engine, tmp_path, order=7)
@@ -124,7 +121,7 @@ def test_spark_too_in_short(tmp_path: Path, expected: Found) -> None:
 
 
 @pytest.mark.parametrize("prepared", [True, False])
-@pytest.mark.parametrize("engine", [slow_spark(engine) for engine in ENGINES])
+@pytest.mark.parametrize("engine", first(2, ENGINES))
 def test_S6_S9_one_person_moves_nothing_further_than_declared(
     engine: str, prepared: bool, tmp_path: Path
 ) -> None:
@@ -136,7 +133,7 @@ def test_S6_S9_one_person_moves_nothing_further_than_declared(
         require_all_close(here, found(other, QUESTIONS, prepared=prepared))
 
 
-@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 20), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seeds", [range(1), slow(range(1, 20))])
 def test_rows_of_many_invented_hospitals(tmp_path: Path, seeds: range) -> None:
     for seed in seeds:
         everybody = invented(100 + seed)

@@ -23,6 +23,7 @@ from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Tru
 from lapwing.query.policies.policy import Blocks, Policy, Source
 from support.postgres import server
 from support.private_tables import KEY, Row, coded_rows, policy_of, rows_of, table_of, whole
+from support.slowly import slow
 from support.spark import spark
 
 COLUMNS: dict[str, Kind] = {
@@ -109,7 +110,7 @@ def copied(policy: Policy, made: Prepared) -> list[Row]:
     [
         *((blocks, "postgres") for blocks in SLICES),
         (None, "spark"),
-        *(pytest.param(blocks, "spark", marks=pytest.mark.slow) for blocks in SLICES[1:]),
+        *(slow(blocks, "spark") for blocks in SLICES[1:]),
     ],
     indirect=True,
 )
@@ -134,7 +135,7 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
 
 @pytest.mark.parametrize(
     ("policy", "elsewhere"),
-    [(BY_ARRIVAL, "postgres"), pytest.param(BY_ARRIVAL, "spark", marks=pytest.mark.slow)],
+    [(BY_ARRIVAL, "postgres"), slow(BY_ARRIVAL, "spark")],
     indirect=True,
 )
 def test_a_lost_copy_in_a_server_gives_nobody_another_block(policy: Policy, elsewhere: Policy) -> None:

@@ -16,8 +16,9 @@ from lapwing.query.language.question import Question
 from lapwing.query.language.relation import expressions_of, scans_of
 from lapwing.query.language.where_first import where_after, where_first
 from lapwing.query.policies.policy import Policy
-from query.test_neighbours import Found, require_all_close, require_same, slow_spark
+from query.test_neighbours import Found, require_all_close, require_same
 from support.hospital import ENGINES, WARDS, Hospital, invented, policy_for
+from support.slowly import first
 
 KEY = bytes(range(32))
 QUESTIONS = (
@@ -43,7 +44,7 @@ def found(policy: Policy) -> Found:
         reader.close()
 
 
-@pytest.mark.parametrize("engine", [slow_spark(engine) for engine in ENGINES])
+@pytest.mark.parametrize("engine", first(2, ENGINES))
 def test_neighbours_differ_by_no_more_than_declared_and_engines_by_nothing(
     engine: str, tmp_path: Path
 ) -> None:

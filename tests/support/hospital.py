@@ -20,7 +20,7 @@ from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table,
 from support.postgres import server
 from support.spark import spark
 
-ENGINES = ("duckdb", "postgres", "spark")
+ENGINES = ("duckdb", "postgres", "spark")  # the slow one last
 FIRST_DAY, LAST_DAY = 20_089, 20_453  # 2025
 VISITS = {
     "ward": Choice(("A", "B", "C")),

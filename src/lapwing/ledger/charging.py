@@ -18,7 +18,7 @@ from importlib.metadata import version
 from lapwing.errors import BadParameter, InProgress, KeyReused, Unavailable, WorkEnded
 from lapwing.ledger.accounts import Account, Slices
 from lapwing.ledger.earlier import State, found_under, hashed_key
-from lapwing.ledger.entry import Costs, checked_label, digest_of, encode, now, sha256_of, text_of
+from lapwing.ledger.entry import Costs, checked_label, digest_of, encode, now, text_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.refusal import refusal
@@ -89,7 +89,7 @@ class Request:
             self.roots.append((account, target))
         self.by = by = ledger.principal(principal)
         self.key = hashed_key(by, key)
-        self.asked = sha256_of(f"{key}\n{spending.digest}".encode()).hex()
+        self.asked = sha256(f"{key}\n{spending.digest}".encode()).hexdigest()
         is_charge = kind == "charge"
         self.price = spending.costs if is_charge else partial(Account.costs_of_steps, loss=spending.loss)
         return self

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import dataclass, replace
 from enum import Enum
+from hashlib import sha256
 
 from lapwing.errors import Tampered
-from lapwing.ledger.entry import checked_label, digest_of, sha256_of
+from lapwing.ledger.entry import checked_label, digest_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 
@@ -32,7 +32,7 @@ class Earlier:
 
 def hashed_key(by: str, key: str) -> bytes:
     """How a principal's key stands in the ledger."""
-    return sha256_of(f"{by}\n{key}".encode())
+    return sha256(f"{by}\n{key}".encode()).digest()
 
 
 def earlier(ledger: Ledger, *, principal: str, key: str) -> Earlier | None:
@@ -80,7 +80,7 @@ def _look(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
         return Earlier(State.OPEN, receipt)
     if answer is None:
         return Earlier(State.ENDED, receipt)
-    stored = hashlib.sha256(answer).hexdigest()
+    stored = sha256(answer).hexdigest()
     if json.loads(bytes(done)).get("digest") != stored:
         raise Tampered([f"the answer to charge {seq} was changed"])
     return Earlier(State.ANSWERED, receipt._replace(answer=stored), bytes(answer))

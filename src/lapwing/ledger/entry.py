@@ -6,13 +6,13 @@ commit to them, so a body can be published, and whoever holds label and salt can
 
 from __future__ import annotations
 
-import hashlib
 import json
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
+from hashlib import sha256
 from time import time_ns
 from typing import Any
 
@@ -27,7 +27,6 @@ Ranges = list[list[int]]
 Costs = tuple[int, ...]
 Raw = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
-_begun = hashlib.sha256().copy  # OpenSSL looks SHA-256 up anew for each new hash, and not for a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Name:
 
 def commitment(label: str, salt: bytes) -> str:
     """The id that belongs to a label and its salt."""
-    return hashlib.sha256(salt + label.encode()).hexdigest()[:ID_LETTERS]
+    return sha256(salt + label.encode()).hexdigest()[:ID_LETTERS]
 
 
 def text_of(value: object) -> str:
@@ -60,16 +59,9 @@ def encode(record: dict[str, Any]) -> bytes:
     return _compact(record).encode("ascii")
 
 
-def sha256_of(content: bytes) -> bytes:
-    """SHA-256, for what every charge hashes."""
-    found = _begun()
-    found.update(content)
-    return found.digest()
-
-
 def digest_of(body: bytes) -> bytes:
     """The digest of an entry, which is also its leaf in the tree."""
-    return sha256_of(b"\x00" + body)
+    return sha256(b"\x00" + body).digest()
 
 
 def now() -> str:

@@ -24,6 +24,7 @@ from lapwing.mechanisms import Laplace
 from lapwing.privacy import LaplaceNoise
 from lapwing.query.language.kinds import Choice, Number, Truth
 from lapwing.query.rows import Rows
+from support.slowly import slow
 
 SCORE = Feature("score", Number(Fraction(1, 100), 0, 100))
 NUMBER = Features((SCORE,), "duration", Number(Fraction(1, 10), 0, 600))
@@ -191,7 +192,7 @@ def test_nothing_is_counted_of_a_model_that_is_not_kept(
     assert outcome.attempts[0].calibration is None
 
 
-@pytest.mark.parametrize("kind", ["naive Bayes", pytest.param("additive trees", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["naive Bayes", slow("additive trees")])
 def test_classes_of_all_trainers_can_be_calibrated(
     stream: Stream, pipeline: Pipeline, folder: Path, kind: str
 ) -> None:

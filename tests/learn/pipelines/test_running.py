@@ -33,6 +33,7 @@ from lapwing.learn.pipelines import (
 from lapwing.learn.pipelines.file import load_pipeline
 from lapwing.learn.pipelines.model import load_model
 from lapwing.learn.pipelines.outputs import write_outputs
+from support.slowly import slow
 
 POINTS = ("try", "planned", "charged", "ran", "stored", "done")
 
@@ -216,7 +217,7 @@ CLASSES = "SELECT distance, duration > 20 AS late FROM rides"
         ("logistic regression", "log loss"),
         ("additive trees", "zero-one loss"),
         *(
-            pytest.param(kind, loss, marks=pytest.mark.slow)
+            slow(kind, loss)
             for kind in ("logistic regression", "naive Bayes", "additive trees")
             for loss in ("", "log loss", "zero-one loss")
         ),
@@ -251,8 +252,8 @@ def test_classes_are_learned_and_judged(
     [
         "linear regression",
         "naive Bayes",
-        pytest.param("logistic regression", marks=pytest.mark.slow),
-        pytest.param("additive trees", marks=pytest.mark.slow),
+        slow("logistic regression"),
+        slow("additive trees"),
     ],
 )
 def test_blocks_without_rows_are_no_reason_to_fail(

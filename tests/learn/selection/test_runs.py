@@ -16,6 +16,7 @@ from lapwing.errors import BadParameter
 from lapwing.exact import ball, precision
 from lapwing.learn.selection import NegativeBinomialRuns, PoissonRuns, Runs
 from lapwing.privacy import Concentrated, GaussianNoise, Loss, Pure
+from support.slowly import slow
 from support.streams import CountingStream, SeededStream
 
 LAWS: list[Runs] = [
@@ -125,7 +126,7 @@ def test_a_fixed_number_of_runs_would_cost_more_than_that() -> None:
 
 
 @pytest.mark.parametrize("runs", [LAWS[1], LAWS[3], LAWS[5]], ids=repr)
-@pytest.mark.parametrize("size", [200, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", [200, slow(10_000)])
 def test_the_number_of_runs_follows_its_law(runs: Runs, size: int) -> None:
     """Chi-square; false-alarm rate 1e-9 each."""
     draws = Counter(min(runs.draw(), 20) for _ in range(size))

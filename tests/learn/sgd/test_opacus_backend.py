@@ -26,6 +26,7 @@ from lapwing.privacy import Loss, Relation
 from learn.sgd.made import MODULES, losses
 from learn.sgd.test_neighbours import SIZES, Sums, check, grid_of, product
 from learn.sgd.test_opacus import OWN
+from support.slowly import first, slow
 
 GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "learning.md"
 
@@ -52,8 +53,8 @@ def through_opacus(module: nn.Module, **other: Any) -> ClippedGradients:
     return ClippedGradients(module, other.pop("loss_fn", losses), backend="opacus", **other)
 
 
-@pytest.mark.parametrize("unit_rows", [pytest.param(1, marks=pytest.mark.slow), 2])
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("unit_rows", [slow(1), 2])
+@pytest.mark.parametrize("name", first(8, TAKEN))
 def test_clipped_sums_are_those_of_our_own_way(name: str, unit_rows: int) -> None:
     torch.manual_seed(13)
     make, rows = TAKEN[name]
@@ -92,7 +93,7 @@ def test_nothing_of_opacus_stays_on_the_module() -> None:
     assert module[1].inplace
 
 
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", first(8, TAKEN))
 def test_removing_a_unit_of_two_rows_moves_within_the_price(name: str) -> None:
     torch.manual_seed(14)
     make, rows = TAKEN[name]

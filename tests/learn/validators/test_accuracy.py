@@ -12,6 +12,7 @@ from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.validators import AccuracyValidator, OfClass, Released, Rows, Verdict
 from lapwing.learn.validators.bounds import share_floor
 from learn.validators.exact_verdicts import Gets, binomial, chance, chances
+from support.slowly import slow
 
 ETA = Fraction(1, 5)
 
@@ -29,9 +30,7 @@ def accepting(judge: AccuracyValidator, attempt: int) -> Gets:
     return gets
 
 
-@pytest.mark.parametrize(
-    ("n", "epsilon"), [(40, "2"), (120, "1"), pytest.param(150, "0.2", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("n", "epsilon"), [(40, "2"), (120, "1"), slow(150, "0.2")])
 @pytest.mark.parametrize("attempt", [1, 3])
 def test_a_bad_model_is_accepted_with_at_most_eta(n: int, epsilon: str, attempt: int) -> None:
     """At the target itself, which is the worst: a lower accuracy is accepted more rarely."""
@@ -47,7 +46,7 @@ def test_a_good_model_is_accepted_mostly() -> None:
     assert chance(gets, binomial(150, 0.95), Fraction(1)) > 0.9
 
 
-@pytest.mark.parametrize("eta", [pytest.param(Fraction(1, 20), marks=pytest.mark.slow), ETA])
+@pytest.mark.parametrize("eta", [slow(Fraction(1, 20)), ETA])
 def test_without_correction_for_noise_bad_models_pass_more_often_than_eta(eta: Fraction) -> None:
     """Clopper and Pearson's bound at all of η, on noisy counts as if they were the true ones."""
     scale, law = 1 / Fraction("0.2"), binomial(80, 0.8)

@@ -19,6 +19,7 @@ from lapwing.learn.validators.bounds import (
     share_floor,
 )
 from learn.validators.exact_verdicts import binomial, sums_law
+from support.slowly import slow
 
 RISK = Fraction(1, 20)
 SLACK = 1e-12
@@ -35,7 +36,7 @@ risks = st.fractions(min_value=Fraction(1, 10**6), max_value=Fraction(1, 2))
 
 
 @pytest.mark.parametrize("one", LAWS.values(), ids=LAWS.keys())
-@pytest.mark.parametrize("units", [1, 7, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("units", [1, 7, slow(60)])
 @pytest.mark.parametrize("risk", [RISK, Fraction(1, 300)])
 def test_the_ceiling_of_a_mean_is_rarely_too_low(one: list[float], units: int, risk: Fraction) -> None:
     mean = sum(k * p for k, p in enumerate(one)) / 4

@@ -12,6 +12,7 @@ import pytest
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.validators import HistogramValidator, MeanValidator, OfClass, Released, Rows, Verdict
 from learn.validators.exact_verdicts import Floats, noise_law, sums_law
+from support.slowly import slow
 
 ETA = Fraction(1, 2)
 
@@ -54,7 +55,7 @@ def test_a_mean_is_further_off_with_at_most_eta() -> None:
     assert wrong_bounds(law, table, Fraction(1)) <= ETA
 
 
-@pytest.mark.parametrize("share", [0.1, pytest.param(0.4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [0.1, slow(0.4)])
 def test_a_share_is_further_off_with_at_most_eta(share: float) -> None:
     """Two bins, exactly: the law of both counts and of both noises."""
     judge = histogram("0.5", 2, "2")

@@ -14,6 +14,7 @@ from lapwing.survey.estimating.intervals import Level
 from lapwing.survey.randomizers import SquareWave, Window
 from support.estimated import by_name, designed, indices, law_of, means
 from support.laws import between
+from support.slowly import slow
 from support.streams import SeededStream
 
 STEPS = 20
@@ -107,9 +108,9 @@ def test_intervals_of_bins_and_quantiles_hold(monkeypatch: pytest.MonkeyPatch) -
     assert held.min() >= 0.94 * runs, "and the seeded run itself shows it"
 
 
-@pytest.mark.parametrize("epsilon", ["1", pytest.param("4", marks=pytest.mark.slow), "8"])
+@pytest.mark.parametrize("epsilon", ["1", slow("4"), "8"])
 @pytest.mark.parametrize("rare", [0.01, 0.05])
-@pytest.mark.parametrize("n", [30, 300])
+@pytest.mark.parametrize("n", [30, slow(300)])
 def test_intervals_hold_where_most_reports_are_alike(epsilon: str, rare: float, n: int) -> None:
     """All but a few answers are 0, the others 10: 1,000 surveys.
 

@@ -18,6 +18,7 @@ from lapwing.survey.randomizers import Choice, Duchi, Hybrid, SquareWave, Window
 from lapwing.survey.randomizers.randomizer import Randomizer
 from support.estimated import by_name, designed, indices, law_of, means
 from support.laws import between
+from support.slowly import slow
 from support.streams import SeededStream
 
 STEPS = 6
@@ -93,7 +94,7 @@ QUESTIONS = {
 }
 
 
-@pytest.mark.parametrize("n", [10, 30, 80])
+@pytest.mark.parametrize("n", [10, 30, slow(80)])
 @pytest.mark.parametrize(("mean", "silent"), [(0.0, 0.0), (0.5, 0.1), (0.05, 0.0), (0.9, 0.4), (0.3, 0.7)])
 def test_intervals_of_ratios_hold_by_exact_computation(n: int, mean: float, silent: float) -> None:
     """Duchi's method has three messages: all outcomes of n reports are enumerated. No false alarm."""

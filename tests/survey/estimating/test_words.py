@@ -21,6 +21,7 @@ from lapwing.survey.questionnaire.words import LETTERS, Word, spelled
 from lapwing.survey.randomizers import Hadamard, Prefixes, Projective
 from support.estimated import by_name, designed, exactly
 from support.laws import between
+from support.slowly import slow
 from support.streams import SeededStream
 
 LEVEL = Level.of("0.95")
@@ -50,7 +51,7 @@ def test_parities_are_counted_as_one_by_one(bits: int, monkeypatch: pytest.Monke
     assert len(supports(inner, reports, among[:0])) == 0
 
 
-@pytest.mark.parametrize("epsilon", ["1", pytest.param("3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("epsilon", ["1", slow("3")])
 def test_frequent_words_are_found_with_their_shares(
     epsilon: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,9 +80,8 @@ def test_frequent_words_are_found_with_their_shares(
     assert silent.population.low <= 0.1 <= silent.population.high
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "kind"), [(1, Hadamard), pytest.param(3, Projective, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("epsilon", "kind"), [(1, Hadamard), (3, Projective)])
 def test_words_that_nobody_wrote_are_hardly_ever_shown(
     epsilon: int, kind: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,9 +107,9 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
     ("epsilon", "letters", "n"),
     [
         (8, 2, 30),
-        pytest.param(5, 2, 300, marks=pytest.mark.slow),
-        pytest.param(8, 2, 300, marks=pytest.mark.slow),
-        pytest.param(8, 3, 300, marks=pytest.mark.slow),
+        slow(5, 2, 300),
+        slow(8, 2, 300),
+        slow(8, 3, 300),
     ],
 )
 def test_all_intervals_that_are_shown_hold_together(

@@ -283,7 +283,7 @@ def recorded(monkeypatch: Any, *, instead: dict[str, str], checkpoint_after: int
 
     keep = FileAnchor._keep
 
-    def recorded_keep(anchor: FileAnchor, content: bytes, *, to_disk: bool) -> None:
+    def recorded_keep(anchor: FileAnchor, content: bytes, *, to_disk: bool = False) -> None:
         keep(anchor, content, to_disk=to_disk)
         _record_anchor(disk, Path(anchor.where), is_synced=to_disk)
 

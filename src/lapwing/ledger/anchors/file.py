@@ -76,9 +76,9 @@ class FileAnchor(Anchor):
 
     def ready(self, marks: Sequence[Mark]) -> Callable[[], None]:
         """The text is made before, so that only the file is left."""
-        return partial(self._keep, text_of(marks), to_disk=False)
+        return partial(self._keep, text_of(marks))
 
-    def _keep(self, content: bytes, *, to_disk: bool) -> None:
+    def _keep(self, content: bytes, *, to_disk: bool = False) -> None:
         if not content:
             return
         try:

@@ -28,7 +28,6 @@ _DIGEST = rb"([0-9a-f]{64})"
 _MARK = re.compile(rb"m %b %b" % (_NUMBER, _DIGEST))
 _HEAD = re.compile(rb"h %b %b %b %b %b ([0-9a-f]{128})" % (_NUMBER, _NUMBER, _NUMBER, _DIGEST, _DIGEST))
 
-_MARK_LINE = "m %d %s"
 _BEGUN = re.compile(rb"([mh]( [0-9a-f ]*)?)?")
 _LONGEST_LINE = 2 + 3 * 20 + 2 * 65 + 128
 
@@ -67,7 +66,7 @@ class Mark(_Mark):
     @property
     def line(self) -> str:
         """Its text, without the end of the line."""
-        return _MARK_LINE % (self[0], self[1].hex())
+        return f"m {self[0]} {self[1].hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,5 +211,5 @@ def text_of(lines: Iterable[Mark | Head]) -> bytes:
     """The lines as they stand in an anchor, each with its end."""
     text = ""
     for line in lines:  # every charge writes a mark, so that is done without a further call
-        text += f"{_MARK_LINE % (line[0], line[1].hex()) if type(line) is Mark else line.line}\n"
+        text += f"m {line[0]} {line[1].hex()}\n" if type(line) is Mark else f"{line.line}\n"
     return text.encode("ascii")

@@ -91,9 +91,10 @@ class GroupCommit:
 
     def _hand_over(self, leader: Waiting) -> None:
         """Give everybody of the group their outcome, and the lead to the first who waits now."""
-        for waiting in self._group:
-            waiting.done = True
-            if waiting is not leader:
+        leader.done = True
+        if len(self._group) > 1:
+            for waiting in self._group:
+                waiting.done = True
                 waiting.wake()
         with self._turn:
             self._group, self._thread = [], 0

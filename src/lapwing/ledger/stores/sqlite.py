@@ -37,6 +37,7 @@ from lapwing.ledger.stores.store import (
 )
 
 T = TypeVar("T")
+_new = tuple.__new__  # of named tuples, without a call of Python
 OLDEST_SQLITE = (3, 37)  # STRICT tables
 WAIT_AT_MOST = 60.0  # seconds, for readers that hold up a checkpoint or another program
 CACHE_KIB = 16_384
@@ -238,7 +239,7 @@ class SqliteStore(Store):
                         run("BEGIN IMMEDIATE")
                         if len(group) == 1 and type(work) is Posting:
                             seq = group[0].result = _post(run, work)
-                            marks = [Mark(seq, work.digest)]
+                            marks = [_new(Mark, (seq, work.digest))]
                         else:
                             marks = self._do_all(group)
                         watch = self._watch if marks else nobody_watches
@@ -246,14 +247,14 @@ class SqliteStore(Store):
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
                         seal = next_seal(_Transaction(writer), self) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
-                        ready = self.ready(marks, seal.head if seal else None) if marks else []
+                        keep = self.ready(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
                     except BaseException:
                         if writer.in_transaction:
                             run("ROLLBACK")
                         raise
                     watch("committed")
-                    for keep in ready:
+                    if keep is not None:
                         keep()
                     watch("marked")
                 finally:

@@ -26,8 +26,8 @@ SEAL_EVERY = 256
 SEAL_COLUMNS = "number, last, size, root, frontier, previous, digest, signature"
 
 
-def nobody_watches(_: str) -> None:
-    """Crash tests watch; nobody else does."""
+# Crash tests watch; nobody else does. Not a function of Python, since every charge calls it three times.
+nobody_watches: Watch = dict[str, None]().get
 
 
 class Debit(NamedTuple):
@@ -124,11 +124,11 @@ class Store(ABC):
             for witness in self.witnesses:
                 witness.write((), head)
 
-    def ready(self, marks: Sequence[Mark], head: Head | None) -> list[Callable[[], None]]:
+    def ready(self, marks: Sequence[Mark], head: Head | None) -> Callable[[], None]:
         """What `mark` has to do once these are committed, begun as far as it can be before."""
-        if head is not None:
-            return [partial(self.mark, marks, head)]
-        return [anchor.ready(marks) for anchor in self.anchors]
+        if head is None and len(self.anchors) == 1:
+            return self.anchors[0].ready(marks)
+        return partial(self.mark, marks, head)
 
     def anchor(self, seal: Seal | None) -> None:
         """Tell the anchors of a seal, unless they know it."""

@@ -9,43 +9,19 @@ import stat
 import subprocess
 import sys
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter, MissingExtra, Tampered, Unavailable
+from lapwing.errors import Tampered, Unavailable
 from lapwing.ledger.anchors import (
     FileAnchor,
-    Head,
     Mark,
-    PostgresAnchor,
     SqliteAnchor,
-    UrlAnchor,
-    anchor_at,
     newest,
-    parse_line,
-    parse_lines,
-    witness_directory,
 )
 from lapwing.ledger.anchors import file as anchor_file
-
-NUMBERS = st.integers(0, (1 << 63) - 1)
-DIGESTS = st.binary(min_size=32, max_size=32)
-MARKS = st.builds(Mark, NUMBERS, DIGESTS)
-HEADS = st.builds(
-    Head, NUMBERS, NUMBERS, NUMBERS, DIGESTS, DIGESTS, st.binary(min_size=64, max_size=64)
-)  # fmt: skip
-
-
-def mark(seq: int) -> Mark:
-    return Mark(seq, seq.to_bytes(32, "big"))
-
-
-def head(number: int, last: int = 0) -> Head:
-    return Head(number, last, last, bytes(32), bytes(32), bytes(64))
+from support.marks import head, mark
 
 
 def run(script: str, *arguments: object) -> subprocess.Popen[str]:
@@ -72,89 +48,6 @@ def finish(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "visits.ledger.anchor"
-
-
-class TestLines:
-    @given(st.one_of(MARKS, HEADS))
-    def test_a_line_reads_as_what_was_written(self, line: Mark | Head) -> None:
-        assert parse_line(line.line) == line
-        assert line.line.isascii()
-
-    @given(st.one_of(MARKS, HEADS), st.data())
-    def test_a_line_with_one_other_letter_is_another_line_or_none(
-        self, line: Mark | Head, data: st.DataObject
-    ) -> None:
-        at = data.draw(st.integers(0, len(line.line) - 1))
-        text = line.line[:at] + data.draw(st.characters()) + line.line[at + 1 :]
-        with suppress(Tampered):
-            assert parse_line(text).line == text
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            "", "m", "m 1", f"m 01 {'a' * 64}", f"m -1 {'a' * 64}", f"m +1 {'a' * 64}", f"m 1 {'A' * 64}",
-            f"m 1 {'a' * 63}", f"m 1 {'a' * 65}", f" m 1 {'a' * 64}", f"m 1 {'a' * 64} ",
-            f"m  1 {'a' * 64}",
-            f"m 1 {'a' * 64}\r", f"M 1 {'a' * 64}", f"m {1 << 63} {'a' * 64}", f"m {'9' * 5000} {'a' * 64}",
-            f"m ١ {'a' * 64}", f"x 1 {'a' * 64}", f"h 1 1 1 {'a' * 64} {'a' * 64} {'a' * 64}",
-            f"m 1_0 {'a' * 64}", f"m 1 {'a' * 64}\n",
-        ],
-        ids=lambda text: ascii(text)[:24],
-    )  # fmt: skip
-    def test_a_malformed_line_is_tampering(self, text: str) -> None:
-        with pytest.raises(Tampered, match="line 3 of the witness"):
-            parse_line(text, "the witness", 3)
-        good = f"{mark(1).line}\n{mark(2).line}\n"
-        with pytest.raises(Tampered):
-            parse_lines(f"{good}{text}\n{mark(3).line}\n".encode(), "here")
-
-    def test_a_hole_that_a_power_loss_left_is_passed_over(self) -> None:
-        """Unsynced pages reach the disk in any order. Whoever made a hole could have cut off as much."""
-        hole = mark(3).line[:20] + "\0" * 4096 + mark(5).line[30:]
-        content = f"{mark(1).line}\n{mark(2).line}\n{hole}\n{mark(6).line}\n".encode()
-        assert parse_lines(content, "here") == (mark(1), mark(2), mark(6))
-
-    @given(st.lists(st.one_of(MARKS, HEADS), max_size=4), st.one_of(MARKS, HEADS), st.data())
-    def test_a_torn_last_line_is_not_believed(
-        self, whole: list[Mark | Head], torn: Mark | Head, data: st.DataObject
-    ) -> None:
-        part = torn.line[: data.draw(st.integers(0, len(torn.line)))]
-        content = "".join(f"{line.line}\n" for line in whole) + part
-        assert parse_lines(content.encode(), "here") == tuple(whole)
-
-    @pytest.mark.parametrize("seq", [-1, 1 << 63, True, 1.0, "1"], ids=repr)
-    def test_a_number_that_cannot_be_written_makes_no_mark(self, seq: int) -> None:
-        with pytest.raises(BadParameter):
-            Mark(seq, bytes(32))
-        with pytest.raises(BadParameter):
-            Head(1, seq, 1, bytes(32), bytes(32), bytes(64))
-
-    @pytest.mark.parametrize("digest", [b"", bytes(31), bytearray(32), "a" * 32], ids=repr)
-    def test_what_is_no_digest_makes_no_mark(self, digest: bytes) -> None:
-        with pytest.raises(BadParameter):
-            Mark(1, digest)
-        with pytest.raises(BadParameter):
-            Head(1, 1, 1, bytes(32), bytes(32), digest)
-
-    def test_the_newest_head_and_the_marks_after_it_are_kept(self) -> None:
-        lines: list[Mark | Head] = [
-            mark(1),
-            mark(2),
-            head(2, 3),
-            mark(5),
-            mark(3),
-            head(1, 1),
-            mark(4),
-            mark(4),
-        ]
-        assert newest(lines) == (head(2, 3), mark(5), mark(4))
-        assert newest([mark(0), mark(1)]) == (mark(0), mark(1))
-        assert newest([]) == ()
-
-    def test_what_contradicts_itself_is_not_tidied_away(self) -> None:
-        other = Head(2, 4, 4, bytes(32), bytes(32), bytes(64))
-        forged = Mark(4, bytes(32))
-        assert newest([head(2, 3), other, mark(4), forged]) == (head(2, 3), other, mark(4), forged)
 
 
 class TestFile:
@@ -499,82 +392,3 @@ print(json.dumps(written))
         seen = {line.seq for line in anchor.read() if isinstance(line, Mark)}
         anchor.close()
         assert seen >= {*written, 999_999, *range(1_000_000, 1_000_120)}
-
-
-class TestPlaces:
-    @pytest.mark.parametrize(
-        ("where", "kind"),
-        [
-            ("visits.ledger.anchor", FileAnchor), (Path("x"), FileAnchor), ("C:x", FileAnchor),
-            ("http://anchor.example/visits", UrlAnchor), ("HTTPS://anchor.example/visits", UrlAnchor),
-            ("sqlite:///anchor.db", SqliteAnchor), ("sqlite:////var/anchor.db", SqliteAnchor),
-            ("postgresql://anchor.example/visits", PostgresAnchor),
-        ],
-        ids=str,
-    )  # fmt: skip
-    def test_the_form_of_a_place_says_what_it_is(self, where: str | Path, kind: type) -> None:
-        if kind is PostgresAnchor:
-            pytest.importorskip("psycopg")
-        assert type(anchor_at(where)) is kind
-
-    def test_sqlite_paths_are_relative_and_with_a_fourth_slash_absolute(self) -> None:
-        assert anchor_at("sqlite:///anchor.db").where == os.path.realpath("anchor.db")
-        assert anchor_at("sqlite:////nowhere/anchor.db").where == "/nowhere/anchor.db"
-
-    @pytest.mark.parametrize(
-        "where",
-        [
-            "",
-            "ftp://x/y",
-            "htp://x/y",
-            "sqlite://x",
-            "sqlite:///",
-            "http://",
-            "file:///x",
-            "http://x:port/",
-        ],
-    )
-    def test_a_mistyped_address_does_not_become_a_file(self, where: str) -> None:
-        with pytest.raises(BadParameter):
-            anchor_at(where)
-
-    def test_a_password_is_in_no_message(self) -> None:
-        pytest.importorskip("psycopg")
-        for where in (
-            "https://anna:hush@anchor.example/visits?token=hush",
-            "postgresql://anna:hush@[::1]:1/visits",
-        ):
-            anchor = anchor_at(where)
-            assert "hush" not in anchor.where
-            assert "anna" not in anchor.where
-        with pytest.raises(BadParameter) as caught:
-            anchor_at("postgresql://anna:hush%zz@anchor.example/visits")
-        assert "hush" not in str(caught.value)
-
-    def test_postgres_without_its_extra_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "psycopg", None)
-        with pytest.raises(MissingExtra, match="postgres"):
-            anchor_at("postgresql://anchor.example/visits")
-
-    def test_the_witness_lies_where_the_user_says(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("HOME", str(tmp_path / "home"))
-        monkeypatch.delenv("LAPWING_STATE", raising=False)
-        for state in ("", "relative"):
-            monkeypatch.setenv("XDG_STATE_HOME", state)
-            assert witness_directory() == tmp_path / "home" / ".local" / "state" / "lapwing"
-        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
-        assert witness_directory() == tmp_path / "xdg" / "lapwing"
-        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "own"))
-        assert witness_directory() == tmp_path / "own"
-        assert stat.S_IMODE((tmp_path / "own").stat().st_mode) == 0o700
-
-    def test_there_is_no_witness_where_none_can_be(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        (tmp_path / "file").write_text("")
-        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "file" / "below"))
-        assert witness_directory() is None
-        monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "file"))
-        assert witness_directory() is None

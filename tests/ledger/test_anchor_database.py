@@ -13,16 +13,9 @@ import psycopg
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger.anchors import Anchor, Head, Mark, PostgresAnchor, SqliteAnchor, anchor_at, newest
+from lapwing.ledger.anchors import Anchor, PostgresAnchor, SqliteAnchor, anchor_at, newest
 from support import postgres
-
-
-def mark(seq: int) -> Mark:
-    return Mark(seq, seq.to_bytes(32, "big"))
-
-
-def head(number: int, last: int = 0) -> Head:
-    return Head(number, last, last, bytes(32), bytes(32), bytes(64))
+from support.marks import head, mark
 
 
 def begin_together(make: Callable[[], Anchor]) -> None:

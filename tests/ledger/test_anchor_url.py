@@ -11,18 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger.anchors import Head, Mark, UrlAnchor
+from lapwing.ledger.anchors import Mark, UrlAnchor
 from lapwing.ledger.anchors import url as anchor_url
+from support.marks import head, mark
 
 Answer = Callable[["_Handler"], None]
-
-
-def mark(seq: int) -> Mark:
-    return Mark(seq, seq.to_bytes(32, "big"))
-
-
-def head(number: int, last: int = 0) -> Head:
-    return Head(number, last, last, bytes(32), bytes(32), bytes(64))
 
 
 @dataclass

@@ -15,7 +15,9 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -238,3 +240,28 @@ def sql(url: str, statement: str) -> list[tuple[Any, ...]]:
         connection.execute(f"SET search_path = {schema_of(url)}")
         cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for it, for a while."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def drawn(url: str) -> int:
+    """The last number that was drawn for an entry, committed or not."""
+    [(name,)] = sql(url, "SELECT pg_get_serial_sequence('entries', 'seq')")
+    [(value, was_drawn)] = sql(url, f"SELECT last_value, is_called FROM {name}")
+    return int(value) if was_drawn else 0
+
+
+def waiting(url: str) -> int:
+    """How many statements on this ledger wait for a lock."""
+    [(count,)] = sql(
+        url,
+        "SELECT count(DISTINCT w.pid) FROM pg_locks w JOIN pg_locks t ON t.pid = w.pid AND "
+        "t.relation IN ('entries'::regclass, 'budgets'::regclass) WHERE NOT w.granted",
+    )
+    return int(count)

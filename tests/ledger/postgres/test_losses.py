@@ -18,29 +18,14 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.stores import postgres, postgres_keeper
+from lapwing.ledger.stores import postgres
 from lapwing.ledger.stores.postgres import PostgresStore
 from lapwing.ledger.stores.store import DoesNotFit, Transaction
-from support.postgres import Server, Wire, fresh_url, schema_of, sql
+from support.postgres import Server, Wire, fresh_url, schema_of, sql, until
 from support.stores import CAP, MemoryAnchor, entries, opened, posting, spent
 
 WAYS = ["lose_reply", "tear_reply", "hang_up"]
 SIZES = pytest.mark.parametrize("blocks", [(1,), (1, 2)], ids=["one block", "several"])
-
-
-@pytest.fixture(autouse=True)
-def _nobody_seals_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_keeper, "SECONDS", 3600.0)
-
-
-@pytest.fixture
-def url() -> str:
-    return fresh_url()
-
-
-@pytest.fixture
-def anchor() -> MemoryAnchor:
-    return MemoryAnchor()
 
 
 @pytest.fixture
@@ -57,24 +42,11 @@ def store(wire: Wire, anchor: MemoryAnchor) -> Iterator[PostgresStore]:
         yield made
 
 
-@pytest.fixture
-def beside() -> Iterator[Callable[..., Future[Any]]]:
-    with ThreadPoolExecutor(4) as threads:
-        yield threads.submit
-
-
 @pytest.fixture(scope="module")
 def own() -> Iterator[Server]:
     server = Server().start()
     yield server
     server.remove()
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def waiting(url: str) -> list[int]:

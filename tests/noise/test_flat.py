@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lapwing.exact import Real, lower, precision, upper
 from lapwing.noise import gaussian
-from lapwing.noise.flat import LOT, SLOTS, Blocks, FlatGaussian, Table
+from lapwing.noise.flat import LOT, SLOT_BITS, SLOTS, Blocks, FlatGaussian, Lookup, Table
 from lapwing.noise.gaussian import FLAT_AFTER, LARGEST_SIGMA, SMALL, LargeGaussian
 from lapwing.noise.inversion import padded_count
 from support.laws import follows, fraction, gaussian_law
@@ -72,6 +72,16 @@ def in_first(blocks: Blocks, block: int, *, tables: int) -> Fraction:
     return sum(
         (share * Fraction(slots[block], SLOTS * blocks.width) for slots, share in shares), Fraction(0)
     )
+
+
+def read(coded: Lookup) -> list[int]:
+    """What a lookup says, one number after the other."""
+    starts, spare = coded.starts.tolist(), iter(coded.spare.tolist())
+    words = coded.words.view(np.uint32).tolist()
+    return [
+        starts[word >> SLOT_BITS] + (word & coded.mask) if word >> SLOT_BITS < coded.used else next(spare)
+        for word in words
+    ]
 
 
 # The exact law, without any randomness.
@@ -303,3 +313,29 @@ def test_the_tables_are_made_once_they_pay(monkeypatch: pytest.MonkeyPatch) -> N
     few = np.empty(SMALL, dtype=np.int64)
     monkeypatch.setattr(sampler, "_flat", None)
     assert len(list(sampler.fill_all(stream, [few], SMALL))) == 1  # few draws never take it
+
+
+@pytest.mark.parametrize("sigma", [*SIGMAS[::2], Fraction(2**24)])
+def test_a_lookup_is_of_the_same_draws(sigma: Fraction) -> None:
+    sampler = FlatGaussian(sigma)
+    coded = sampler.lookup(SeededStream(7), LOT)
+    assert coded is not None
+    assert (coded.words.view(np.uint32) >> SLOT_BITS >= coded.used).any()
+    assert read(coded) == drawn(sampler, SeededStream(7), LOT).tolist()
+
+
+def test_a_lookup_has_enough_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lapwing.noise.flat.padded_count", lambda _share, size: min(size, 3))
+    sampler, law = FlatGaussian(Fraction(16)), gaussian_law(Fraction(16), 200)
+    found = []
+    for seed in range(20):
+        coded = sampler.lookup(SeededStream(seed), LOT)
+        assert coded is not None
+        found += read(coded)
+    follows(np.array(found), law, -200)
+
+
+def test_there_is_no_lookup_where_a_word_is_too_short() -> None:
+    assert FlatGaussian(Fraction(2**25)).lookup(SeededStream(1), 10) is None
+    assert LargeGaussian(Fraction(1000)).lookup(SeededStream(1), 10) is None, "there are no tables yet"
+    assert gaussian.lookup(SeededStream(1), Fraction(3), 10) is None

@@ -18,16 +18,19 @@ from lapwing.exact import Number, Real, exact, positive, whole
 from lapwing.noise import decay, gaussian, laplace, polya, refine, uniform
 from lapwing.noise.choice import Choice
 from lapwing.noise.decay import exp_neg
-from lapwing.noise.flat import LOT
+from lapwing.noise.flat import LOT, SLOT_BITS, Lookup
 from lapwing.noise.stream import SYSTEM
 
 __all__ = [
     "LARGEST_SCALE",
     "LOT",
+    "SLOT_BITS",
+    "Lookup",
     "bernoulli",
     "bernoulli_exp",
     "bernoulli_near",
     "discrete_gaussian",
+    "discrete_gaussian_lookup",
     "discrete_gaussian_lots",
     "discrete_laplace",
     "exp_neg",
@@ -83,6 +86,11 @@ def discrete_gaussian(sigma: Number, size: int) -> NDArray[np.int64]:
 def discrete_gaussian_lots(sigma: Number, size: int) -> Iterator[NDArray[np.float64]]:
     """The same as exact floats, `LOT` at a time: for sums of floats. Each lot overwrites the last."""
     return gaussian.lots(SYSTEM, _scale(sigma, "sigma"), _size(size))
+
+
+def discrete_gaussian_lookup(sigma: Number, size: int) -> Lookup | None:
+    """The same for whoever looks them up on another device; None where lots must be asked for."""
+    return gaussian.lookup(SYSTEM, _scale(sigma, "sigma"), _size(size))
 
 
 def polya_share(scale: Number, size: int, *, parties: int) -> NDArray[np.int64]:

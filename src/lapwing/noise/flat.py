@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from flint import arb
@@ -148,6 +148,20 @@ class Blocks:
         return sums, sum_ + arb(0).union(2 * first / (1 - second / first))
 
 
+class Lookup(NamedTuple):
+    """Draws for whoever looks them up elsewhere, such as on a GPU.
+
+    The upper half of word i is a slot. If it is below `used`, number i is starts[slot] + (word & mask); the
+    others are those of `spare`, one after the other. There are enough.
+    """
+
+    words: NDArray[np.int32]
+    starts: NDArray[np.int32]
+    used: int
+    mask: int
+    spare: NDArray[np.int64]
+
+
 class Table:
     """Draws from a part of the blocks' flat weight."""
 
@@ -192,6 +206,18 @@ class FlatGaussian:
     def fill_all(self, stream: Stream, rooms: Iterable[Whole], size: int) -> Iterator[None]:
         """Overwrite rooms of up to `LOT` numbers, `size` in all, one at each step."""
         return self._fill_all(stream, rooms, size, self._tables)
+
+    def lookup(self, stream: Stream, size: int) -> Lookup | None:
+        """The same draws, not looked up yet. None where a word has no room for a place beside a slot."""
+        table, others, bits = self._tables[0], self._tables[1:], self._blocks.bits
+        if bits > SLOT_BITS:
+            return None
+        spare = self._drawn(stream, padded_count(table.rest_share, size), others)
+        words = np.frombuffer(stream.take(4 * size), dtype="<u4")
+        lacking = int(np.count_nonzero(words >= np.uint32(table.used << SLOT_BITS)))
+        if lacking > len(spare):  # beyond ten deviations
+            spare = np.append(spare, self._drawn(stream, lacking - len(spare), others))
+        return Lookup(words.view("<i4"), table.starts, table.used, (1 << bits) - 1, spare)
 
     def _fill_all(
         self, stream: Stream, rooms: Iterable[Whole], size: int, tables: tuple[Table, ...]

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from lapwing.errors import NoEntropy
 from lapwing.exact import Real, ball, exp_of, precision
 from lapwing.noise.decay import exp_neg, float_error
-from lapwing.noise.flat import LOT, FlatGaussian, Whole
+from lapwing.noise.flat import LOT, FlatGaussian, Lookup, Whole
 from lapwing.noise.inversion import Inversion
 from lapwing.noise.refine import coins_near
 from lapwing.noise.stream import Stream
@@ -105,6 +105,10 @@ class Sampler(ABC):
         for room in rooms:
             self.fill(stream, room)
             yield
+
+    def lookup(self, _stream: Stream, _size: int) -> Lookup | None:
+        """Draws to be looked up elsewhere, where this sampler has such."""
+        return None
 
 
 class DirectGaussian(Sampler):
@@ -186,6 +190,9 @@ class LargeGaussian(Sampler):
             return super().fill_all(stream, rooms, size)
         return self._flat.fill_all(stream, rooms, size)
 
+    def lookup(self, stream: Stream, size: int) -> Lookup | None:
+        return None if self._asked < FLAT_AFTER else self._flat.lookup(stream, size)
+
 
 @lru_cache(maxsize=32)
 def _sampler(sigma: Fraction) -> Sampler:
@@ -201,6 +208,11 @@ def discrete_gaussian(stream: Stream, sigma: Fraction, size: int) -> NDArray[np.
         for _ in sampler.fill_all(stream, rooms, len(part)):
             pass
     return result
+
+
+def lookup(stream: Stream, sigma: Fraction, size: int) -> Lookup | None:
+    """`size` draws to be looked up elsewhere; None where there is no table, or not yet: ask for `lots`."""
+    return _sampler(sigma).lookup(stream, size)
 
 
 def lots(stream: Stream, sigma: Fraction, size: int) -> Iterator[NDArray[np.float64]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import pairwise
 
@@ -14,9 +14,12 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, BadValue, NoEntropy, SessionOver
 from lapwing.learn.sgd import Sensitivity
-from lapwing.learn.sgd.noisy import Noise, on_grid, release
+from lapwing.learn.sgd.noisy import Noise, looked_up, on_grid, release, released_there
 from lapwing.mechanisms.gaussian import Gaussian
 from lapwing.noise import LOT
+from lapwing.noise.flat import FlatGaussian
+from lapwing.noise.gaussian import FLAT_AFTER
+from support.streams import SeededStream
 
 MECHANISM = Gaussian(Fraction(1000), Fraction(100), 500)
 SIZE = 200_000
@@ -78,21 +81,44 @@ def test_each_draw_is_fresh_and_of_its_width() -> None:
     assert (first != second).any()
 
 
+def test_a_device_gets_noise_of_its_width_once_in_each_step() -> None:
+    steps = FLAT_AFTER // SIZE + 2  # at the end of them, tables
+    noise = Noise(Gaussian(Fraction(1000), Fraction(100), SIZE), steps=steps)
+    found = [noise.on(torch.device("cpu")) for _ in range(steps)]
+    with pytest.raises(SessionOver):
+        noise.on(torch.device("cpu"))
+    assert noise._table is not None
+    assert all(abs(float(one.std()) - 1000) < 16 for one in found)  # ten standard deviations
+    assert all((one != other).any() for one, other in pairwise(found))
+
+
+def test_what_a_device_looks_up_are_the_draws() -> None:
+    sampler = FlatGaussian(Fraction(2**24))
+    coded = sampler.lookup(SeededStream(8), LOT)
+    assert coded is not None
+    drawn_here = np.empty(LOT, dtype=np.int64)
+    for _ in sampler.fill_all(SeededStream(8), [drawn_here], LOT):
+        pass
+    assert looked_up(coded, torch.from_numpy(coded.starts)).tolist() == drawn_here.tolist()
+
+
+@pytest.mark.parametrize("way", [release, released_there])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
-    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    dtype: torch.dtype, way: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sums = torch.randn(SIZE, dtype=dtype) * 100
     noise = Noise(GRID.mechanism(Fraction(1)), steps=2)
     added = drawn(noise)
     lots = [part.copy() for part in np.split(added, range(LOT, SIZE, LOT))]
     monkeypatch.setattr(noise, "lots", lambda: iter(lots))
+    monkeypatch.setattr(noise, "on", lambda _: torch.from_numpy(added))
     step = Fraction(GRID.step)
     due = [
         round(Fraction(value) / step) + int(one)
         for value, one in zip(sums.tolist(), added.tolist(), strict=True)
     ]
-    found = release(sums.clone(), GRID, noise, divided_by=1).double() / float(step)
+    found = way(sums.clone(), GRID, noise, divided_by=1).double() / float(step)
     if dtype == torch.float64:
         assert [int(value) for value in found.tolist()] == due
     else:

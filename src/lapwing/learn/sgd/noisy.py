@@ -23,10 +23,11 @@ from torch import Tensor
 from lapwing.errors import BadValue, SessionOver
 from lapwing.learn.sgd.sensitivity import Sensitivity
 from lapwing.mechanisms.gaussian import Gaussian
-from lapwing.noise import LOT, discrete_gaussian_lots
+from lapwing.noise import LOT, SLOT_BITS, Lookup, discrete_gaussian_lookup, discrete_gaussian_lots
 from lapwing.privacy.once import Once
 
 Floats = NDArray[np.floating[Any]]
+AT_ONCE = 1 << 22  # numbers that are looked up at once on a GPU
 
 
 def on_grid(sums: Floats, grid: Sensitivity) -> Floats:
@@ -67,26 +68,63 @@ class Noise(Once):
     def __init__(self, mechanism: Gaussian, *, steps: int) -> None:
         super().__init__()
         self._sigma, self.size, self._left = mechanism.sigma, mechanism.dimension, steps
+        self._table: tuple[NDArray[np.int32], Tensor] | None = None  # on the device that asked last
 
     def lots(self) -> Iterator[NDArray[np.float64]]:
         """Fresh noise for one step, a lot after the other. The next lot overwrites the last."""
+        self._begin()
+        return discrete_gaussian_lots(self._sigma, self.size)
+
+    def on(self, device: torch.device) -> Tensor:
+        """Fresh noise for one step, there. Only random words go there, where a table is known by heart."""
+        self._begin()
+        found = torch.empty(self.size, dtype=torch.float64, device=device)
+        for start in range(0, self.size, AT_ONCE):
+            part = found[start : start + AT_ONCE]
+            coded = discrete_gaussian_lookup(self._sigma, len(part))
+            if coded is None:
+                drawn = [lot.copy() for lot in discrete_gaussian_lots(self._sigma, len(part))]
+                part.copy_(torch.from_numpy(np.concatenate(drawn)))
+                continue
+            if self._table is None or self._table[0] is not coded.starts:
+                self._table = coded.starts, torch.from_numpy(coded.starts).to(device)
+            part.copy_(looked_up(coded, self._table[1]))
+        return found
+
+    def _begin(self) -> None:
         self.require_here()
         if not self._left:
             raise SessionOver("all the noise that was paid for is used")
         self._left -= 1
-        return discrete_gaussian_lots(self._sigma, self.size)
+
+
+def looked_up(coded: Lookup, starts: Tensor) -> Tensor:
+    """The numbers of a lookup, computed where the table is: whole numbers in integers, so exact."""
+    words = torch.from_numpy(coded.words.copy()).to(starts.device)
+    spare = torch.from_numpy(coded.spare).to(starts.device)
+    slots = (words >> SLOT_BITS) & ((1 << SLOT_BITS) - 1)
+    numbers = starts.index_select(0, slots) + (words & coded.mask)
+    lacking = slots >= coded.used
+    return torch.where(lacking, spare[(lacking.cumsum(0) - 1).clamp_(min=0)], numbers)
 
 
 def release(sums: Tensor, grid: Sensitivity, noise: Noise, *, divided_by: int) -> Tensor:
     """The noisy sum, divided by a public number. `sums` is overwritten where it can be."""
     if sums.shape != (noise.size,):
         raise BadValue("the sum is not of the form that was priced")
-    numbers = sums.cpu()
-    each: Floats = numbers.numpy()
+    if sums.device.type != "cpu":
+        return released_there(sums, grid, noise, divided_by=divided_by)
+    each: Floats = sums.numpy()
     share = each.dtype.type(grid.step / divided_by)
     # Lot by lot, so that all of this happens in a processor's cache.
     for start, drawn in zip(range(0, len(each), LOT), noise.lots(), strict=True):
         part = each[start : start + LOT]
         part[:] = np.add(drawn, on_grid(part, grid), out=drawn)
         part *= share
-    return numbers.to(sums.device)
+    return sums
+
+
+def released_there(sums: Tensor, grid: Sensitivity, noise: Noise, *, divided_by: int) -> Tensor:
+    """The same on a GPU: in double precision scaling, rounding and adding are exact there, too."""
+    wholes = (sums.double() * float(1 / grid.step)).round_()
+    return wholes.add_(noise.on(sums.device)).to(sums.dtype).mul_(float(grid.step / divided_by))

@@ -68,7 +68,8 @@ class Noise(Once):
     def __init__(self, mechanism: Gaussian, *, steps: int) -> None:
         super().__init__()
         self._sigma, self.size, self._left = mechanism.sigma, mechanism.dimension, steps
-        self._table: tuple[NDArray[np.int32], Tensor] | None = None  # on the device that asked last
+        self._starts: NDArray[np.int32] | None = None
+        self._table: Tensor | None = None  # those starts, on the device that asked last
 
     def lots(self) -> Iterator[NDArray[np.float64]]:
         """Fresh noise for one step, a lot after the other. The next lot overwrites the last."""
@@ -86,9 +87,9 @@ class Noise(Once):
                 drawn = [lot.copy() for lot in discrete_gaussian_lots(self._sigma, len(part))]
                 part.copy_(torch.from_numpy(np.concatenate(drawn)))
                 continue
-            if self._table is None or self._table[0] is not coded.starts:
-                self._table = coded.starts, torch.from_numpy(coded.starts).to(device)
-            part.copy_(looked_up(coded, self._table[1]))
+            if self._starts is not coded.starts or self._table is None or self._table.device != device:
+                self._starts, self._table = coded.starts, torch.from_numpy(coded.starts).to(device)
+            part.copy_(looked_up(coded, self._table))
         return found
 
     def _begin(self) -> None:

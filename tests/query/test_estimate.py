@@ -8,10 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
 from lapwing.mechanisms import Laplace
 from lapwing.query.answering.estimate import Rows, decoded, estimate
+from lapwing.query.answering.estimate_parts import rounded
 from lapwing.query.answering.estimate_spread import Spread, for_width, spread
 from lapwing.query.answering.noising import Noisy, noise
 from lapwing.query.answering.shares import share_out, wanted_codes
@@ -315,3 +318,22 @@ def test_a_hundred_thousand_groups_are_estimated_fast(outputs: tuple[Statistic, 
     rows = estimate(shares, noisy, confidence="0.95", agree=True)
     assert time.perf_counter() - start < 3
     assert rows.length == 100_000
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1e9, 1e9), st.floats(0, 1e6), st.floats(0, 1)), min_size=1, max_size=5)
+)
+def test_rounding_makes_no_interval_narrower(found: list[tuple[float, float, float]]) -> None:
+    """Not by more than floats of that size tell apart: a truth at an end of the bounds is often at its end."""
+    low, widths, parts = np.array(found).T
+    told = rounded(low + widths * parts, low, low + widths)
+    assert told.low is not None
+    assert told.high is not None
+    assert (told.low <= low).all()
+    assert (told.high >= low + widths).all()
+    assert ((told.low <= told.values) & (told.values <= told.high)).all()
+
+
+def test_what_is_told_is_within_the_interval() -> None:
+    told = rounded(np.array([30.0, 6 / 7]), np.array([0.0, 0.5]), np.array([12.5, 6 / 7]))
+    assert told.values.tolist() == [12.5, 6 / 7]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,14 @@ from lapwing.query.answering.estimate import estimate
 from lapwing.query.answering.estimate_spread import for_width, spread
 from lapwing.query.answering.noising import Exact, Noisy, noise
 from lapwing.query.answering.shares import Shares, deviation, share_out
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind
 from lapwing.query.language.expression import Expression
 from lapwing.query.language.question import Pair, Part, Question, Statistic
 from support.clinic import asked, clinic_catalog
 from support.evaluated import evaluated
 from support.noisy_questions import declared
+from support.private_tables import policy_of, table_of, whole
 from support.streams import SeededStream
 
 CATALOG = clinic_catalog()  # five rows of a person; stay is 0 to 60 and may be missing
@@ -216,3 +220,11 @@ def test_statistics_find_their_parts_again() -> None:
         ["sum of cost"],
         ["sums of urgent from its low end and from its high end"],
     ]
+
+
+@pytest.mark.parametrize("last", [(1 << 26) - 1, 1 << 26])
+def test_a_range_of_very_many_steps_has_no_pair(last: int, tmp_path: Path) -> None:
+    """Its sums only grow with the rows, and would be clamped, where sums around the middle cancel."""
+    policy = policy_of(tmp_path, table_of(tmp_path / "v.parquet", {"y": whole(0, last)}, rows=1))
+    parts = bind("SELECT AVG(y) FROM visits", Catalog(policy)).parts
+    assert [isinstance(part, Pair) for part in parts] == ([True] if last < 1 << 26 else [False, False])

@@ -273,9 +273,19 @@ def _correlation(statistic: Statistic, parts: Parts) -> Estimate:
 
 
 def rounded(value: Floats, low: Floats, high: Floats, *, note: str = "") -> Estimate:
-    """To some four digits of the narrowest interval: more would be noise."""
+    """To some four digits of the narrowest interval: more would be noise. Intervals become no narrower.
+
+    Where there seem to be no rows, the middle of the bounds may be outside the interval: then its end is
+    told.
+    """
     widths = high - low
     least = float(np.min(widths[widths > 0], initial=np.inf))
     digits = 12 if not np.isfinite(least) else int(np.clip(4 - np.floor(np.log10(least)), 0, 15))
-    value, low, high = (np.round(x, digits) + 0.0 for x in (value, low, high))
-    return Estimate(value, low, high, note)
+    value = np.clip(np.round(value, digits), low, high) + 0.0
+    return Estimate(value, -_up(-low, digits) + 0.0, _up(high, digits) + 0.0, note)
+
+
+def _up(values: Floats, digits: int) -> Floats:
+    """The next number above that has so many digits."""
+    near = np.round(values, digits)
+    return np.where(near < values, np.round(near + 10.0**-digits, digits), near)

@@ -20,6 +20,7 @@ from lapwing.query.language.expression import Constant, Expression, Op
 from lapwing.query.language.kinds import Choice, Moment, Number, Period, Truth
 from lapwing.query.language.question import Combination, Pair, Part, Spectrum, Statistic, Sum
 
+WIDEST_PAIR = 1 << 26  # steps: 2^26 rows of a member, and 2^35 of a curator, are within what is clamped
 ONE, HALF = Fraction(1), Fraction(1, 2)
 _VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
@@ -150,13 +151,18 @@ class Aggregates:
         return middle, self._part(f"sum of {label} around its middle", terms, reach, HALF)
 
     def _pair(self, number: Expression, label: str) -> Pair | None:
-        """Σ (x - low) and Σ (high - x) over the rows with a value; None if there is only one value."""
+        """Σ (x - low) and Σ (high - x) over the rows with a value; None if there is only one value.
+
+        Both only grow with the rows, where sums around the middle cancel. So that they do not reach what a
+        mechanism or a member clamps numbers to (2^61, 2^52), a range of very many steps has no pair.
+        """
         kind = number.kind
         assert isinstance(kind, Number)
         assert kind.first is not None
         assert kind.last is not None
-        l1 = self.rows * (kind.last - kind.first)
-        if not 0 < l1 < LARGEST:
+        reach = kind.last - kind.first
+        l1 = self.rows * reach
+        if not 0 < reach < WIDEST_PAIR or l1 >= LARGEST:
             return None
         total, known = self._sum("sum", number), self._sum("count", number)
         above = _combination([(1, total), (-kind.first, known)])

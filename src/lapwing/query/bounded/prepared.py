@@ -30,7 +30,7 @@ from lapwing.errors import Unavailable
 from lapwing.query.bounded.sources import FILES, private_tables
 from lapwing.query.policies.policy import Policy, Source
 
-FORMAT = 3  # of the copy: one more whenever codes, ranks or the hash change
+FORMAT = 4  # of the copy: one more whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
 LONGEST_IN_SERVER = 50  # of 63 bytes: a version follows
 Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns

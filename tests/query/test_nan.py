@@ -36,9 +36,9 @@ QUESTIONS = (
     "SELECT AVG(t) FROM visits WHERE t",
 )
 COLUMNS: dict[str, Kind] = {"y": Number(Fraction(1), 0, 60), "t": Truth()}
-FEW = [math.nan, 3.0, math.nan, 0.0, None, 3.0]
-CROWD = [math.nan] * 40 + [3.0] * 40
-FILES = {
+FEW: list[float | None] = [math.nan, 3.0, math.nan, 0.0, None, 3.0]
+CROWD: list[float | None] = [*[math.nan] * 40, *[3.0] * 40]
+FILES: dict[str, list[float | None]] = {
     "nobody far out": CROWD,
     "one above": [*CROWD, 61.0],
     "one at the top": [*CROWD, 60.0],
@@ -46,8 +46,8 @@ FILES = {
     "one without end": [*CROWD, math.inf],
     "one without beginning": [-math.inf, *CROWD],
     "one in each part": [61.0, *CROWD[30:50], 61.0, *CROWD[30:50], -1.0],
-    "nobody but NaN": [math.nan] * 20,
-    "NaN and one": [math.nan] * 20 + [60.0],
+    "nobody but NaN": [*CROWD[:20]],
+    "NaN and one": [*CROWD[:20], 60.0],
     "some of everything": [*FEW, 59.6, *FEW, 1e300, *FEW, -1e-300, *FEW],
 }
 

@@ -286,6 +286,6 @@ def rounded(value: Floats, low: Floats, high: Floats, *, note: str = "") -> Esti
 
 
 def _up(values: Floats, digits: int) -> Floats:
-    """The next number above that has so many digits."""
+    """The next number that has so many digits; where floats have fewer, the number itself."""
     near = np.round(values, digits)
-    return np.where(near < values, np.round(near + 10.0**-digits, digits), near)
+    return np.maximum(np.where(near < values, np.round(near + 10.0**-digits, digits), near), values)

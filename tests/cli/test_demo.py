@@ -182,3 +182,28 @@ def test_the_command_tells_the_story_and_ends() -> None:
     assert "\x1b" not in done.stdout
     assert done.stdout.count("truth (only") == 2
     assert done.stderr == ""
+
+
+STOPPED = """
+import signal, sys, threading, time
+from pathlib import Path
+from types import SimpleNamespace
+from lapwing.cli import demo_party
+
+def forever(*_, **__):
+    time.sleep(1000)
+
+demo_party.taken = forever
+main = threading.main_thread().ident
+threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+members = [SimpleNamespace(name="north"), SimpleNamespace(name="south")]
+demo_party._together(None, members, Path(sys.argv[1]))
+"""
+
+
+def test_who_stops_it_does_not_wait_for_members_who_wait_for_one_another(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    done = subprocess.run([sys.executable, "-c", STOPPED, str(folder)], check=False, timeout=60)
+    assert done.returncode == 130
+    assert not folder.exists()

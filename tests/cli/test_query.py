@@ -36,6 +36,22 @@ def test_the_example_is_not_written_over_anything(shell: Shell, policy: Path) ->
     assert "nothing is written over" in done.error
 
 
+def test_where_the_example_cannot_be_written_it_says_so(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "letter").touch()
+    done = shell("example", tmp_path / "letter" / "below")
+    assert done.code == 2
+    assert "cannot be written" in done.error
+
+
+def test_what_is_left_is_of_the_budget_that_is_open(shell: Shell, policy: Path) -> None:
+    assert shell("ask", policy, COUNT, "--epsilon", "3").code == 0
+    ledger = policy.with_suffix(".ledger")
+    curator = policy.with_name("visits.ledger.curator")
+    more = ("--epsilon", "1", "--delta", "1e-9", "--curator", curator)
+    assert shell("ledger", "raise", ledger, "visits", *more).code == 0
+    assert "Left: ε 0.5 of 1" in shell("ask", policy, BY_WARD, "--epsilon", "0.5").out
+
+
 def test_prepared_answers_say_nothing_of_slowness(shell: Shell, policy: Path) -> None:
     assert "version 1" in shell("prepare", policy).out
     done = shell("ask", policy, COUNT, "--epsilon", "0.1", "--json")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
+import sys
+from concurrent.futures import Future
 from contextlib import redirect_stdout
 from fractions import Fraction
 from io import StringIO
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
+from threading import Thread
 
 from lapwing.cli.demo_ledger import state_in
 from lapwing.cli.party_run import taken
@@ -26,11 +30,15 @@ from lapwing.parties.verifying import Verified, verify
 from lapwing.query.dataset import open as open_dataset
 
 SURE = Fraction(95, 100)
+INTERRUPTED = 130  # what shells expect of a program that was stopped by hand
 
 
 def tell_party() -> None:
     """Three members in three threads, each with its own keys, data and ledger."""
-    with TemporaryDirectory(prefix="lapwing-demo-") as name, state_in(Path(name, "state")):
+    with (
+        TemporaryDirectory(prefix="lapwing-demo-", ignore_cleanup_errors=True) as name,
+        state_in(Path(name, "state")),
+    ):
         folder = Path(name)
         with redirect_stdout(StringIO()):
             example(folder)
@@ -40,8 +48,7 @@ def tell_party() -> None:
         )
         keys = [Keys.create(member, folder / member) for member in MEMBERS]
         consortium = _signed(wish, keys, folder / MEMBERS[0] / POLICY)
-        with ThreadPoolExecutor(len(keys)) as pool:
-            results = list(pool.map(lambda one: _part(consortium, one, folder), keys))
+        results = _together(consortium, keys, folder)
         _show(consortium, results, verify(results[-1].transcript))
 
 
@@ -54,16 +61,30 @@ def _signed(wish: Path, keys: list[Keys], policy: Path) -> Consortium:
     return consortium
 
 
-def _part(consortium: Consortium, keys: Keys, folder: Path) -> Result:
-    return taken(
-        consortium,
-        keys,
-        folder / keys.name / POLICY,
-        number=None,
-        confidence=SURE,
-        listen=None,
-        watch=nobody_watches,
-    )
+def _together(consortium: Consortium, keys: list[Keys], folder: Path) -> list[Result]:
+    """Each member in a thread of its own. Who stops the demo does not wait for members who wait for one
+    another: the process ends at once, as it would for each of three real members."""
+    results: list[Future[Result]] = [Future() for _ in keys]
+    try:
+        for one, result in zip(keys, results, strict=True):
+            Thread(target=_part, args=(consortium, one, folder, result), daemon=True).start()
+        return [result.result() for result in results]
+    except KeyboardInterrupt:
+        rmtree(folder, ignore_errors=True)
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
+
+
+def _part(consortium: Consortium, keys: Keys, folder: Path, result: Future[Result]) -> None:
+    policy = folder / keys.name / POLICY
+    try:
+        done = taken(
+            consortium, keys, policy, number=None, confidence=SURE, listen=None, watch=nobody_watches
+        )
+    except BaseException as error:
+        result.set_exception(error)
+    else:
+        result.set_result(done)
 
 
 def _show(consortium: Consortium, results: list[Result], checked: Verified) -> None:

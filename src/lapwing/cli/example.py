@@ -61,14 +61,17 @@ def example(
     there = [name for name in names if (folder / name).exists()]
     if there:
         raise BadParameter("folder", f"{folder / there[0]} exists: nothing is written over")
-    folder.mkdir(parents=True, exist_ok=True)
-    with duckdb.connect() as connection:
-        for name, sql in (("visits", _visits_sql()), ("patients", _patients_sql())):
-            connection.sql(sql).write_parquet(str(folder / f"{name}.parquet"))
     lines = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
-    (folder / "wards.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     policy = files("lapwing.cli").joinpath("data", "visits.toml").read_text(encoding="utf-8")
-    (folder / "visits.toml").write_text(policy, encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect() as connection:
+            for name, sql in (("visits", _visits_sql()), ("patients", _patients_sql())):
+                connection.sql(sql).write_parquet(str(folder / f"{name}.parquet"))
+        (folder / "wards.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / "visits.toml").write_text(policy, encoding="utf-8")
+    except (OSError, duckdb.IOException):
+        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
     question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
     print(f"Wrote {', '.join(names)}. Next:")
     print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')

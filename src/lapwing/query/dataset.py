@@ -290,12 +290,16 @@ class Dataset:
     def left(self) -> str:
         """What is left of the account, in words."""
         label = custody.account_label(self.policy)
-        account = self.ledger.account(label)
-        blocks = [block for block in self.ledger.blocks(label) if block.is_open]
-        least = min(
-            (block.left(self.ledger.numbered(block.account).terms) for block in blocks), default=Fraction(0)
+        terms = [
+            (block, self.ledger.numbered(block.account).terms)  # of a raised account, once it was raised
+            for block in self.ledger.blocks(label)
+            if block.is_open
+        ]
+        least, most = min(
+            ((block.left(own), own.epsilon) for block, own in terms),
+            default=(Fraction(0), self.ledger.account(label).terms.epsilon),
         )
-        return f"ε {float(least):.6g} of {float(account.terms.epsilon):g} for one more answer without δ"
+        return f"ε {float(least):.6g} of {float(most):g} for one more answer without δ"
 
     # Releasing: called by plans
 

@@ -38,11 +38,14 @@ from lapwing.query import custody, rows
 from lapwing.query.rows import RowQuestion
 
 MECHANISM = "pipeline attempt"
-_BACK = "Change it back, or begin a new run"
+_BACK = "Change it back, or begin a new run (--new-run)"
 # Facts in a receipt, and what to say where they are not those of today.
 _ELSE = {
     "form": ("run", "{run} was made by another version of Lapwing, and cannot be read. Begin a new run"),
-    "file": ("pipeline", f"was changed since run {{run}} began. {_BACK}"),
+    "file": (
+        "pipeline",
+        f"was changed since run {{run}} began, or another file of the same name began it. {_BACK}",
+    ),
     "rows": ("policy", f"(or a public table) was changed since run {{run}} began: rows differ. {_BACK}"),
     "features": ("policy", f"was changed since run {{run}} began: features mean other things. {_BACK}"),
 }

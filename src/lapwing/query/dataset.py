@@ -290,15 +290,10 @@ class Dataset:
     def left(self) -> str:
         """What is left of the account, in words."""
         label = custody.account_label(self.policy)
-        terms = [
-            (block, self.ledger.numbered(block.account).terms)  # of a raised account, once it was raised
-            for block in self.ledger.blocks(label)
-            if block.is_open
-        ]
-        least, most = min(
-            ((block.left(own), own.epsilon) for block, own in terms),
-            default=(Fraction(0), self.ledger.account(label).terms.epsilon),
-        )
+        blocks = [block for block in self.ledger.blocks(label) if block.is_open]
+        terms = [self.ledger.numbered(block.account).terms for block in blocks]  # as raised, if it was
+        left = [(block.left(own), own.epsilon) for block, own in zip(blocks, terms, strict=True)]
+        least, most = min(left, default=(Fraction(0), self.ledger.account(label).terms.epsilon))
         return f"ε {float(least):.6g} of {float(most):g} for one more answer without δ"
 
     # Releasing: called by plans

@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,15 +54,24 @@ FILES: dict[str, list[float | None]] = {
 
 
 def exact(values: list[Any], folder: Path, *, part: int, missing: int | None, copy: bool) -> list[Any]:
+    """What reaches the mechanisms, from a file with parts of so many rows, or a table of DuckDB."""
     folder.mkdir()
     held = {
         "who": [f"p{k // 2}" for k in range(len(values))],
         "y": pa.array(values, pa.float64()),
         "t": pa.array(values, pa.float64()),
     }
-    pq.write_table(pa.table(held), folder / "v.parquet", row_group_size=part)
+    if part:
+        place, form, inside = folder / "v.parquet", "parquet", ""
+        pq.write_table(pa.table(held), place, row_group_size=part)
+    else:
+        place, form, inside = folder / "v.duckdb", "duckdb", "v"
+        with duckdb.connect(str(place)) as connection:
+            connection.register("held", pa.table(held))
+            connection.execute("CREATE TABLE v AS SELECT * FROM held")
     found = {} if missing is None else {"y": missing}
-    policy = policy_of(folder, table_of(folder / "v.parquet", COLUMNS, rows=3, missing=found))
+    own = table_of(place, COLUMNS, rows=3, missing=found, form=form, inside=inside)
+    policy = policy_of(folder, own)
     if copy:
         prepare(policy, KEY)
     reader = Reader.open(policy, KEY, {})
@@ -73,7 +83,9 @@ def exact(values: list[Any], folder: Path, *, part: int, missing: int | None, co
     return [[(one.keys, one.values.tolist()) for one in answer] for answer in answers]
 
 
-@pytest.mark.parametrize(("part", "copy"), [(8, False), (1000, False), slow(8, True), slow(1000, True)])
+@pytest.mark.parametrize(
+    ("part", "copy"), [(0, False), (8, False), (1000, False), slow(8, True), slow(1000, True)]
+)
 @pytest.mark.parametrize("missing", [None, slow(7)])
 @pytest.mark.parametrize("name", FILES)
 def test_it_is_missing(name: str, missing: int | None, part: int, copy: bool, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ SLOW_TO_DRAW = {"exponential", "permute-and-flip", "noisy max", "above threshold
 
 @pytest.mark.parametrize("case", cases(), ids=lambda case: case.name)
 def test_no_claim_is_contradicted(case: Case) -> None:
-    draws = 2_000 if case.name in SLOW_TO_DRAW else 40_000
+    draws = 4_000 if case.name in SLOW_TO_DRAW else 100_000
     assert attack(case, draws=draws, error=ERROR).holds
 
 

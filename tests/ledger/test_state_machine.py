@@ -371,7 +371,7 @@ def profile(examples: int, steps: int, *, same: bool) -> Any:
 
 
 def test_anything_in_any_order() -> None:
-    run_state_machine_as_test(AnyOrder, settings=profile(15, 20, same=True))
+    run_state_machine_as_test(AnyOrder, settings=profile(30, 20, same=True))
 
 
 @pytest.mark.slow

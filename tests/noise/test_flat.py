@@ -339,3 +339,10 @@ def test_there_is_no_lookup_where_a_word_is_too_short() -> None:
     assert FlatGaussian(Fraction(2**25)).lookup(SeededStream(1), 10) is None
     assert LargeGaussian(Fraction(1000)).lookup(SeededStream(1), 10) is None, "there are no tables yet"
     assert gaussian.lookup(SeededStream(1), Fraction(3), 10) is None
+
+
+def test_a_few_draws_are_not_looked_up() -> None:
+    sampler = LargeGaussian(Fraction(1000))
+    sampler._asked = FLAT_AFTER
+    assert sampler.lookup(SeededStream(1), SMALL) is None
+    assert sampler.lookup(SeededStream(1), SMALL + 1) is not None

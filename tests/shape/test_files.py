@@ -18,10 +18,10 @@ def _tracked() -> list[Path]:
     return [ROOT / line for line in listed.stdout.splitlines() if (ROOT / line).is_file()]
 
 
-def test_source_files_stay_near_300_lines() -> None:
+def test_a_source_file_is_one_concept_and_not_very_long() -> None:
     for path in _tracked():
         if path.suffix == ".py" and "src" in path.parts:
-            assert len(path.read_text().splitlines()) <= 330, path
+            assert len(path.read_text().splitlines()) <= 600, path
 
 
 def test_every_direct_dependency_is_pinned() -> None:

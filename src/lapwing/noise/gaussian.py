@@ -181,17 +181,21 @@ class LargeGaussian(Sampler):
     def _flat(self) -> FlatGaussian:
         return FlatGaussian(self._sigma)
 
+    def _uses_tables(self, size: int) -> bool:
+        """Not for a few draws: how long they take would tell more of each."""
+        return size > SMALL and self._asked >= FLAT_AFTER
+
     def fill(self, stream: Stream, out: Whole) -> None:
         self._blocks.fill(stream, out)
 
     def fill_all(self, stream: Stream, rooms: Iterable[Whole], size: int) -> Iterator[None]:
-        if size <= SMALL or self._asked < FLAT_AFTER:
-            self._asked += size
-            return super().fill_all(stream, rooms, size)
-        return self._flat.fill_all(stream, rooms, size)
+        if self._uses_tables(size):
+            return self._flat.fill_all(stream, rooms, size)
+        self._asked += size
+        return super().fill_all(stream, rooms, size)
 
     def lookup(self, stream: Stream, size: int) -> Lookup | None:
-        return None if self._asked < FLAT_AFTER else self._flat.lookup(stream, size)
+        return self._flat.lookup(stream, size) if self._uses_tables(size) else None
 
 
 @lru_cache(maxsize=32)

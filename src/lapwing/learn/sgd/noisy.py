@@ -113,16 +113,17 @@ def release(sums: Tensor, grid: Sensitivity, noise: Noise, *, divided_by: int) -
     """The noisy sum, divided by a public number. `sums` is overwritten where it can be."""
     if sums.shape != (noise.size,):
         raise BadValue("the sum is not of the form that was priced")
-    if sums.device.type != "cpu":
+    if sums.device.type == "cuda":  # others may have no double precision
         return released_there(sums, grid, noise, divided_by=divided_by)
-    each: Floats = sums.numpy()
+    numbers = sums.cpu()
+    each: Floats = numbers.numpy()
     share = each.dtype.type(grid.step / divided_by)
     # Lot by lot, so that all of this happens in a processor's cache.
     for start, drawn in zip(range(0, len(each), LOT), noise.lots(), strict=True):
         part = each[start : start + LOT]
         part[:] = np.add(drawn, on_grid(part, grid), out=drawn)
         part *= share
-    return sums
+    return numbers.to(sums.device)
 
 
 def released_there(sums: Tensor, grid: Sensitivity, noise: Noise, *, divided_by: int) -> Tensor:

@@ -1,0 +1,103 @@
+"""Files that an earlier version stored: they open, and stored answers come back at no charge."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.shell import Shell
+from support.stored import QUESTIONS, environment, place_of
+
+HERE = Path(__file__).parent
+ARCHIVES = sorted(HERE.glob("*.tar.gz"))
+
+
+@pytest.fixture(params=ARCHIVES, ids=lambda path: path.name.split(".")[0])
+def stored(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folders of an earlier version, where they were made. One test at a time has them."""
+    top = place_of(request.param)
+    with open(f"{top}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        shutil.rmtree(top, ignore_errors=True)
+        with tarfile.open(request.param) as archive:
+            archive.extractall(top, filter="tar")
+        for name, time in json.loads((top / "times.json").read_text()).items():
+            os.utime(top / name, ns=(time, time))
+        for name, value in environment(top).items():
+            monkeypatch.setenv(name, value)
+        yield top
+        shutil.rmtree(top)
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+def entries(shell: Shell, ledger: str) -> int:
+    done = shell("ledger", "log", ledger, "--json")
+    assert done.code == 0, done.error
+    return len(done.json)
+
+
+@pytest.mark.parametrize("kind", ["prepared", "unprepared"])
+def test_answers_come_back_at_no_charge(
+    stored: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.chdir(stored / kind)
+    before = entries(shell, "stays.ledger")
+    for question, then in zip(QUESTIONS, json.loads(Path("answers.json").read_text()), strict=True):
+        done = shell("ask", "stays.toml", *question, "--json")
+        assert done.code == 0, done.error
+        now = done.json
+        assert now["columns"] == then["columns"]
+        assert now["replayed"]
+        assert now["receipt"] == then["receipt"]
+    assert entries(shell, "stays.ledger") == before
+    assert shell("ledger", "verify", "stays.ledger").code == 0
+    new = shell("ask", "stays.toml", "SELECT COUNT(*) AS n FROM stays", "--epsilon", "0.1", "--json")
+    assert new.code == 0, new.error
+    assert entries(shell, "stays.ledger") > before
+
+
+def test_reports_of_a_survey_give_the_same_estimates(
+    stored: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(stored / "survey")
+    done = shell("survey", "estimate", "wellbeing.toml", "--reports", "wellbeing.simulated", "--json")
+    assert done.code == 0, done.error
+    assert done.json == json.loads(Path("estimates.json").read_text())
+    assert shell("ledger", "verify", "respondents.ledger").code == 0
+    done = shell("survey", "invite", "wellbeing.toml", "--count", "1", "--out", "more.txt")
+    assert done.code == 0, done.error
+
+
+def test_a_joint_run_is_shown_again(stored: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(stored / "parties")
+    for name in ("north", "south", "east"):
+        run = ("party", "run", "joint-wards.consortium", "--me", name, "--policy", f"{name}/visits.toml")
+        done = shell(*run)
+        assert done.code == 0, done.error
+        assert done.out == Path(f"{name}.answer").read_text()
+        (transcript,) = [p for p in Path(name, "runs").glob("*.transcript") if ".relay" not in p.name]
+        assert shell("party", "verify", str(transcript)).code == 0
+
+
+def test_a_trained_statistic_is_shown_again(
+    stored: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(stored / "learning")
+    before = entries(shell, "rides.ledger")
+    done = shell("train", "mean.toml")
+    assert done.code == 0, done.error
+    assert done.out == Path("mean.answer").read_text()
+    assert entries(shell, "rides.ledger") == before
+    done = shell("stream", "append", "rides.toml", "arriving/2026-02.parquet", "--through", "2026-02")
+    assert done.code == 0, done.error

@@ -1,0 +1,167 @@
+"""Write the stored files of one version of Lapwing into an archive that later versions must still open.
+
+Run once for a version, in a checkout of it: `python tests/support/stored.py tests/stored/COMMIT.tar.gz`.
+`tests/stored/test_stored.py` unpacks every archive, opens everything in it and compares what comes out
+with the answers that were written down here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+PLACE = (
+    "/tmp/lapwing-stored-{}"  # sources are known by their path: archives are made and opened at one place
+)
+LAPWING = str(Path(sys.executable).parent / "lapwing")
+
+POLICY = """
+[dataset]
+name = "stays"
+
+[budget]
+epsilon = 10.0
+delta = 1e-6
+
+[blocks]
+by = "unit"
+cohorts = 4
+
+[tables.stays]
+source = "stays.csv"
+unit = "patient"
+rows_per_unit = 3
+
+[tables.stays.columns.ward]
+values = ["surgery", "cardiology", "maternity"]
+
+[tables.stays.columns.days]
+low = 0
+high = 30
+step = 1
+missing = 0
+"""
+
+# The exact bytes of each answer must come back, from a ledger with a prepared copy and from one without.
+QUESTIONS = (
+    ["SELECT ward, COUNT(*) AS n FROM stays GROUP BY ward", "--epsilon", "0.5"],
+    ["SELECT AVG(days) AS mean FROM stays", "--epsilon", "0.5"],
+    ["SELECT MEDIAN(days) AS middle FROM stays WHERE ward = 'surgery'", "--epsilon", "0.25"],
+    ["SELECT COUNT(DISTINCT patient) AS people FROM stays", "--within", "20"],
+)
+
+
+def place_of(archive: Path) -> Path:
+    """The folder in which the files of an archive were made."""
+    return Path(PLACE.format(archive.name.split(".")[0]))
+
+
+def environment(top: Path) -> dict[str, str]:
+    """The second anchors, and who asks, whoever runs this."""
+    return {"LAPWING_STATE": str(top / "state"), "LOGNAME": "analyst"}
+
+
+def lapwing(folder: Path, *arguments: str, check: bool = True) -> str:
+    done = subprocess.run([LAPWING, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    if check and done.returncode:
+        raise SystemExit(f"lapwing {arguments}: {done.stderr}")
+    return done.stdout
+
+
+def curator(folder: Path, *, prepared: bool) -> None:
+    folder.mkdir()
+    wards = ("surgery", "cardiology", "maternity")
+    # Some ids differ by case or spaces alone: versions may differ in which of them are one person.
+    people = [f"{'pP'[k % 37 == 0]}{k % 150}{' ' * (k % 41 == 0)}" for k in range(400)]
+    rows = [f"{person},{wards[k * k % 3]},{k * 7 % 33}" for k, person in enumerate(people)]
+    (folder / "stays.csv").write_text("patient,ward,days\n" + "\n".join(rows) + "\n")
+    (folder / "stays.toml").write_text(POLICY)
+    if prepared:
+        lapwing(folder, "prepare", "stays.toml")
+    answers = [
+        json.loads(lapwing(folder, "ask", "stays.toml", *question, "--json")) for question in QUESTIONS
+    ]
+    lapwing(folder, "dropped", "stays.toml", "stays", "--epsilon", "0.1")
+    (folder / "answers.json").write_text(json.dumps(answers, indent=1))
+
+
+def survey(folder: Path) -> None:
+    folder.mkdir()
+    lapwing(folder, "survey", "example")
+    lapwing(folder, "survey", "invite", "wellbeing.toml", "--count", "2", "--out", "links.txt")
+    lapwing(folder, "survey", "simulate", "wellbeing.toml", "--n", "300")
+    (folder / "estimates.json").write_text(
+        lapwing(
+            folder, "survey", "estimate", "wellbeing.toml", "--reports", "wellbeing.simulated", "--json"
+        )
+    )
+
+
+def parties(folder: Path) -> None:
+    folder.mkdir()
+    lapwing(folder, "party", "example")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    wish = folder / "joint.toml"
+    text = wish.read_text()
+    wish.write_text(text.replace("127.0.0.1:7443", f"127.0.0.1:{port}"))
+    members = ("north", "south", "east")
+    for name in members:
+        lapwing(folder, "party", "init", name)
+    cards = [f"{name}/{name}.card" for name in members]
+    lapwing(folder, "party", "invite", "joint.toml", *cards, "--policy", "north/visits.toml")
+    for name in members:
+        joined = ("--me", name, "--policy", f"{name}/visits.toml", "--yes")
+        lapwing(folder, "party", "join", "joint-wards.consortium", *joined)
+    run = {
+        name: ("party", "run", "joint-wards.consortium", "--me", name, "--policy", f"{name}/visits.toml")
+        for name in members
+    }
+    running = [
+        subprocess.Popen([LAPWING, *run[name]], cwd=folder, stdout=subprocess.PIPE) for name in members
+    ]
+    for name, process in zip(members, running, strict=True):
+        process.communicate(timeout=300)
+        if process.returncode:
+            raise SystemExit(f"{name} failed")
+    for name in members:
+        (folder / f"{name}.answer").write_text(lapwing(folder, *run[name]))
+
+
+def learning(folder: Path) -> None:
+    folder.mkdir()
+    lapwing(folder, "train", "example")
+    lapwing(folder, "stream", "append", "rides.toml", "--through", "2026-01")
+    lapwing(folder, "train", "mean.toml")
+    (folder / "mean.answer").write_text(lapwing(folder, "train", "mean.toml"))
+
+
+def main(archive: Path) -> None:
+    top = place_of(archive)
+    top.mkdir()
+    try:
+        os.environ.update(environment(top))
+        curator(top / "prepared", prepared=True)
+        curator(top / "unprepared", prepared=False)
+        survey(top / "survey")
+        parties(top / "parties")
+        learning(top / "learning")
+        # An archive rounds times, and a source whose time differs is another version of it.
+        times = {str(path.relative_to(top)): path.stat().st_mtime_ns for path in top.rglob("*")}
+        (top / "times.json").write_text(json.dumps(times))
+        with tarfile.open(archive, "w:gz") as out:
+            for path in sorted(top.iterdir()):
+                out.add(path, path.name)
+    finally:
+        shutil.rmtree(top)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).absolute())

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.errors import OverBudget
+from lapwing.gate import Target
+from support.ledgers import release
+from support.postgres import restore
 from support.shell import Shell
-from support.stored import QUESTIONS, environment, place_of
+from support.stored import QUESTIONS, environment, home_on_a_server, place_of
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(HERE.glob("*.tar.gz"))
@@ -101,3 +105,19 @@ def test_a_trained_statistic_is_shown_again(
     assert entries(shell, "rides.ledger") == before
     done = shell("stream", "append", "rides.toml", "arriving/2026-02.parquet", "--through", "2026-02")
     assert done.code == 0, done.error
+
+
+def test_a_ledger_in_postgresql_opens_and_goes_on(stored: Path) -> None:
+    home = home_on_a_server(stored / "postgres")
+    restore(home.where, (stored / "postgres" / "dump.sql").read_text())
+    first = Target("visits", ("b0",))
+    ledger = home.open()
+    before = release(ledger, "0.25", Target("visits", ("b0", "b1")), key="stored", answer=b"other")
+    assert (before.answer, before.is_replay) == (b"kept", True)
+    assert not release(ledger, "0.5", first, key="new").is_replay
+    with pytest.raises(OverBudget):
+        release(ledger, "0.5", first, key="too much")
+    assert not ledger.verify().findings
+    home.close()
+    home.open()
+    home.close()

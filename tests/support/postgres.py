@@ -242,6 +242,21 @@ def sql(url: str, statement: str) -> list[tuple[Any, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
+def dumped(url: str) -> str:
+    """Dump the schema of the URL's ledger as SQL."""
+    chosen = ["--inserts", "--no-owner", "--schema", schema_of(url), url.partition("#")[0]]
+    done = subprocess.run([_programs()["pg_dump"], *chosen], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def restore(url: str, dump: str) -> None:
+    """Load what `dumped` gave into a server that does not have it."""
+    statements = "\n".join(line for line in dump.splitlines() if not line.startswith("\\"))
+    with psycopg.connect(url.partition("#")[0], autocommit=True) as connection:
+        connection.execute(f"DROP SCHEMA IF EXISTS {schema_of(url)} CASCADE".encode())
+        connection.execute(statements.encode())
+
+
 def until(condition: Callable[[], object]) -> None:
     """Wait for it, for a while."""
     end = time.monotonic() + 20

@@ -1,6 +1,6 @@
 """Write the stored files of one version of Lapwing into an archive that later versions must still open.
 
-Run once for a version, in a checkout of it: `python tests/support/stored.py tests/stored/COMMIT.tar.gz`.
+Run once for a version, in `tests/` of a checkout of it: `python -m support.stored stored/COMMIT.tar.gz`.
 `tests/stored/test_stored.py` unpacks every archive, opens everything in it and compares what comes out
 with the answers that were written down here.
 """
@@ -15,6 +15,10 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+
+from lapwing.gate import Target
+from support.ledgers import Home, open_sliced, release
+from support.postgres import dumped, server
 
 PLACE = (
     "/tmp/lapwing-stored-{}"  # sources are known by their path: archives are made and opened at one place
@@ -135,6 +139,23 @@ def parties(folder: Path) -> None:
         (folder / f"{name}.answer").write_text(lapwing(folder, *run[name]))
 
 
+def on_a_server(folder: Path) -> None:
+    folder.mkdir()
+    home = home_on_a_server(folder)
+    ledger = home.create()
+    open_sliced(ledger, 3)
+    release(ledger, "0.25", Target("visits", ("b0", "b1")), key="stored", answer=b"kept")
+    ledger.close()
+    (folder / "dump.sql").write_text(dumped(home.where))
+
+
+def home_on_a_server(folder: Path) -> Home:
+    """The place of the ledger that lies in PostgreSQL."""
+    path = folder / "visits.ledger"
+    where = f"{server()}#stored_{folder.parent.name.rpartition('-')[2]}"
+    return Home(where, Path(f"{path}.keys"), Path(f"{path}.anchor"), Path(f"{path}.curator"))
+
+
 def learning(folder: Path) -> None:
     folder.mkdir()
     lapwing(folder, "train", "example")
@@ -153,6 +174,7 @@ def main(archive: Path) -> None:
         survey(top / "survey")
         parties(top / "parties")
         learning(top / "learning")
+        on_a_server(top / "postgres")
         # An archive rounds times, and a source whose time differs is another version of it.
         times = {str(path.relative_to(top)): path.stat().st_mtime_ns for path in top.rglob("*")}
         (top / "times.json").write_text(json.dumps(times))

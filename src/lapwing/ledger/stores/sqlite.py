@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -21,7 +21,7 @@ from lapwing.ledger.entry import Raw, digest_of, numbers_in
 from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.proofs.seal import Seal
 from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
-from lapwing.ledger.stores.lock_file import LockFile
+from lapwing.ledger.stores.lock_file import LockFile, OnePath
 from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, left_after
 from lapwing.ledger.stores.store import (
     SEAL_EVERY,
@@ -168,12 +168,16 @@ class SqliteStore(Store):
         self._turn = threading.Lock()  # threads share the file lock: one must not end another's turn
         self._of_thread = threading.local()
         self._readers: list[sqlite3.Connection] = []
-        with self._translated():
+        with self._translated(), ExitStack() as undone:
             if create:  # stored answers and hashes of people are nobody else's business
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._lock = LockFile(Path(f"{self.path}.lock"))  # the same by whatever link
-            self.session = self._lock.session
+            self._lock = LockFile(Path(f"{self.path}.lock"))  # the same by whatever symbolic link
+            undone.callback(self._lock.close)
+            self._one_path = OnePath(self.path, self._lock)
+            undone.callback(self._one_path.close)
             self._writer = self._connect()
+            undone.pop_all()
+            self.session = self._lock.session
         _INHERITED.open.add(self)
 
     def _connect(self) -> sqlite3.Connection:
@@ -325,6 +329,7 @@ class SqliteStore(Store):
         _INHERITED.open.discard(self)
         for connection in (self._writer, *self._readers):
             connection.close()
+        self._one_path.close()
         self._lock.close()
         for anchor in (*self.anchors, *self.witnesses):
             anchor.close()

@@ -10,7 +10,7 @@ import pytest
 from lapwing.errors import BadParameter, OverBudget, Tampered
 from lapwing.gate import Target, targets
 from lapwing.ledger import CuratorKey, DataSet, Ledger, append, register
-from lapwing.ledger.data import find
+from lapwing.ledger.data import find, known_before
 from support.attackers import somebody_at
 from support.ledgers import Home, open_account, open_sliced, release
 
@@ -106,6 +106,19 @@ def test_renaming_gives_no_fresh_budget(home: Home) -> None:
     with pytest.raises(OverBudget) as refused:
         release(ledger, "0.001", *targets(ledger, "anything"))
     assert refused.value.where == '"visits"'
+
+
+def test_data_sets_are_known_from_their_registration_on(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    register(ledger, "visits", origin="reception", account="visits", units=["ann"])
+    between = release(ledger).receipt.position
+    assert [data.label for data in known_before(ledger, between)] == ["visits"]
+    register(ledger, "interviews", origin="phone", account="visits", units=["bob"])
+    append(ledger, "visits", units=["cyd"])
+    after = release(ledger).receipt.position
+    assert [(data.label, data.version) for data in known_before(ledger, between)] == [("visits", 2)]
+    assert [data.label for data in known_before(ledger, after)] == ["visits", "interviews"]
 
 
 def test_a_release_about_two_populations_is_charged_to_both_or_to_none(ledger: Ledger) -> None:

@@ -23,6 +23,7 @@ from lapwing.ledger.people import Ids, Sketch, tagged, untagged
 from lapwing.ledger.stores.store import Transaction
 
 NO_DIFFERENCE: tuple[str, ...] = ()
+_REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,21 @@ def append(
 def find(ledger: Ledger, label: str) -> DataSet:
     """The data set of this name, as it is now."""
     return _named(ledger.store.read(_all), label)
+
+
+def known_before(ledger: Ledger, position: int) -> list[DataSet]:
+    """The data sets, as they are now, that were registered before an entry."""
+    later = "SELECT body FROM entries WHERE seq > ? AND substr(body, 1, ?) = ?"
+
+    def work(tx: Transaction) -> list[DataSet]:
+        known = _all(tx)
+        if len(known) == 1:  # nothing to tell apart, and history is long
+            return known
+        rows = tx.rows(later, position, len(_REGISTERED), _REGISTERED)
+        after = {json.loads(bytes(body))["data"] for (body,) in rows}
+        return [data for data in known if data.number not in after]
+
+    return ledger.store.read(work)
 
 
 def has_everybody(ledger: Ledger, label: str, *, units: Ids) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lapwing.errors import BadParameter
 from lapwing.gate import Target, targets
-from lapwing.ledger import Account, DataSet, Ledger, Slices, Unit, append, register
+from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, register
 from lapwing.ledger import data as data_sets
 from lapwing.ledger.people import Ids
 from lapwing.ledger.places import is_postgres
@@ -144,6 +144,17 @@ def find_data(ledger: Ledger, policy: Policy) -> DataSet | None:
         return data_sets.find(ledger, policy.name)
     except BadParameter:
         return None
+
+
+def makers_of(ledger: Ledger, version: int, receipt: Receipt) -> set[int]:
+    """The numbers of the data sets that a charge may be of: known before it, of at least this version, and
+    spending from a charged account."""
+    charged = {ledger.numbered(debit[0]).root for debit in receipt.record["debits"]}
+    return {
+        data.number
+        for data in data_sets.known_before(ledger, receipt.position)
+        if data.version >= version and charged & set(data.accounts)
+    }
 
 
 def new_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:

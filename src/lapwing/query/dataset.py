@@ -21,7 +21,8 @@ from typing import Any, Self
 from lapwing.engines.engine import Progress
 from lapwing.errors import BadParameter
 from lapwing.exact import Number
-from lapwing.ledger import Ledger
+from lapwing.ledger import DataSet, Ledger
+from lapwing.ledger import data as data_sets
 from lapwing.ledger.earlier import has_ended
 from lapwing.ledger.entry import checked_label
 from lapwing.mechanisms.spread import checked_confidence
@@ -270,15 +271,20 @@ class Dataset:
         return version
 
     def version(self) -> int:
-        """The version that will be asked. Data that the ledger has never seen is registered first."""
+        """The version that will be asked."""
+        return self.data().version
+
+    def data(self) -> DataSet:
+        """The data set as it will be asked. Data that the ledger has never seen is registered first."""
         found = custody.find_data(self.ledger, self.policy)
         if found is None:
-            return self.register(again=False)
+            self.register(again=False)
+            return data_sets.find(self.ledger, self.policy.name)
         if not registered.is_current(self.policy, found.version):
             raise BadParameter(
                 "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
             )
-        return found.version
+        return found
 
     def looked(self, position: int) -> None:
         """Let a question be asked again that was charged and failed. The curator's decision."""

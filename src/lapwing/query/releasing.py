@@ -1,7 +1,7 @@
 """The release of one plan: charge, compute, add noise, store, return; or what was stored before.
 
-Answers of one *shape* (question and what it means, version of the data; not the price) are numbered, and
-the number is the idempotency key of its charge. So the same question finds its stored answer, another
+Answers of one *shape* (data set and its version, question and what it means; not the price) are numbered,
+and the number is the idempotency key of its charge. So the same question finds its stored answer, another
 price finds the earlier ones to combine with, and one that failed is found, too, and held.
 """
 
@@ -54,9 +54,7 @@ class Releasing:
 
     def release(self, *, fresh: bool) -> Answer:
         """The stored answer, or a new one."""
-        dataset, plan = self.dataset, self.plan
-        meaning = meaning_of(dataset.policy, plan.question, dataset.public)
-        asked = replace(plan.asked, version=dataset.version(), meaning=meaning)
+        dataset, plan, asked = self.dataset, self.plan, self._asked()
         dataset.reader(plan.question)  # what is wrong with source or policy is told before it is charged
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
@@ -76,11 +74,10 @@ class Releasing:
 
     def stored(self) -> Answer | None:
         """The last answer of this shape, if there is one."""
-        dataset, plan = self.dataset, self.plan
-        meaning = meaning_of(dataset.policy, plan.question, dataset.public)
-        asked = replace(plan.asked, version=dataset.version(), meaning=meaning)
+        dataset = self.dataset
         try:
-            earlier, _ = self._earlier(Gate(dataset.ledger, principal=dataset.analyst), asked)
+            gate = Gate(dataset.ledger, principal=dataset.analyst)
+            earlier, _ = self._earlier(gate, self._asked())
         except (InProgress, Held):  # one that is under way or failed must not keep other plans from view
             return None
         found = [(own, one) for one in earlier if (own := self._shares(one.asked)) is not None]
@@ -88,6 +85,11 @@ class Releasing:
             return None
         shares, last = found[-1]
         return self._answer(last.noisy, last.receipt, shares, is_replay=True)
+
+    def _asked(self) -> Asked:
+        dataset, plan = self.dataset, self.plan
+        data, meaning = dataset.data(), meaning_of(dataset.policy, plan.question, dataset.public)
+        return replace(plan.asked, version=data.version, meaning=meaning, data=data.number)
 
     def _beside(self, answer: Answer, earlier: list[Before], noisy: list[Noisy]) -> Answer:
         """Combined with earlier answers where that is possible, else with them at its side."""
@@ -133,6 +135,13 @@ class Releasing:
 
     def _earlier(self, gate: Gate, asked: Asked) -> tuple[list[Before], str]:
         """Earlier answers of the same shape, and the key of the next one."""
+        unnamed, _ = self._stored(gate, replace(asked, data=0), asked.data)
+        answers, key = self._stored(gate, asked, asked.data)
+        return unnamed + answers, key
+
+    def _stored(self, gate: Gate, asked: Asked, data: int) -> tuple[list[Before], str]:
+        """Those of one chain of keys. The data set was not always noted: what may be another's is not told,
+        and what failed or runs stops whoever it may be of."""
         shape = hashlib.sha256(asked.shape.encode()).hexdigest()
         answers: list[Before] = []
         for repeat in range(MOST_REPEATS):
@@ -140,12 +149,18 @@ class Releasing:
             found = gate.find(key)
             if found is None:
                 return answers, key
+            ledger, receipt = self.dataset.ledger, found.receipt
+            makers = {data} if asked.data else custody.makers_of(ledger, asked.version, receipt)
+            if data not in makers:
+                continue
             if found.state is State.OPEN:
                 raise InProgress
             if found.state is State.ANSWERED:
-                answers.append(Before(*from_bytes(found.answer), found.receipt))
-            elif found.receipt.position not in registered.looked_at(self.dataset.policy):
-                raise Held(found.receipt.position)
+                before, noisy = from_bytes(found.answer)
+                if len(makers) == 1:
+                    answers.append(Before(replace(before, data=data), noisy, receipt))
+            elif receipt.position not in registered.looked_at(self.dataset.policy):
+                raise Held(receipt.position)
         raise BadParameter("question", f"was asked {MOST_REPEATS:,} times: ask another one")
 
     def _shares(self, asked: Asked) -> Shares | None:

@@ -33,11 +33,13 @@ class Asked:
     rows: int | None
     mechanisms: str  # a digest of them: whether they can be found again from all the above
     meaning: str = ""  # of the text under the policy and public tables of then
+    data: int = 0  # the ledger's number of the data set; 0: stored before it was noted
 
     @property
     def shape(self) -> str:
         """The question without its price: answers of one shape can be combined."""
         parts = [FORMAT, self.sql, self.version, self.rows, self.meaning]
+        parts += [self.data] if self.data else []
         return json.dumps(parts, ensure_ascii=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -45,7 +47,7 @@ class Asked:
         return {
             "sql": self.sql, "version": self.version, "epsilon": str(self.epsilon),
             "delta": str(self.delta), "noise": self.noise, "rows": self.rows,
-            "mechanisms": self.mechanisms, "meaning": self.meaning,
+            "mechanisms": self.mechanisms, "meaning": self.meaning, "data": self.data,
         }  # fmt: skip
 
     @classmethod
@@ -53,7 +55,7 @@ class Asked:
         """As it was stored."""
         return cls(
             found["sql"], found["version"], Fraction(found["epsilon"]), Fraction(found["delta"]),
-            found["noise"], found["rows"], found["mechanisms"], found["meaning"],
+            found["noise"], found["rows"], found["mechanisms"], found["meaning"], found.get("data", 0),
         )  # fmt: skip
 
 

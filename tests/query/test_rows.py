@@ -242,11 +242,11 @@ def test_a_block_is_named_once_and_only_where_there_are_blocks(opened: Open) -> 
 def test_rows_are_read_of_the_blocks_and_the_version(opened: Open, tmp_path: Path) -> None:
     dataset = opened(more=BLOCKS)
     asked = rows.question_of(dataset, "SELECT ward, stay FROM visits")
-    version = rows.version_of(dataset)
+    version = rows.version_of(dataset, asked)
     before = read_rows(dataset, asked, version=version)
     assert len(before) == 600
     dataset.prepare()
-    version = rows.version_of(dataset)
+    version = rows.version_of(dataset, asked)
     after = read_rows(dataset, asked, ["0", "3"], version=version)
     assert set(after.blocks.tolist()) == {0, 3}
     assert blocks_of(asked.relation) is None
@@ -274,7 +274,7 @@ def test_codes_and_missing_values_are_told_apart(tmp_path: Path) -> None:
 def test_nothing_private_is_shown(opened: Open) -> None:
     dataset = opened()
     asked = rows.question_of(dataset, "SELECT ward, stay FROM visits")
-    found_rows = read_rows(dataset, asked, version=rows.version_of(dataset))
+    found_rows = read_rows(dataset, asked, version=rows.version_of(dataset, asked))
     assert repr(found_rows) == object.__repr__(found_rows)
     assert "stay" not in repr(found_rows.columns["stay"])
 

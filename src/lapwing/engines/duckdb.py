@@ -154,6 +154,10 @@ class DuckDbEngine(Engine):
                 name: str(type_).lower() for name, type_ in zip(found.columns, found.types, strict=True)
             }
 
+    def bind(self, sql: str) -> None:
+        with failing_alike():
+            self._asked(sql)  # a relation: it is bound now, optimized and run when its rows are asked for
+
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
         with self._limited(timeout):
             return self._asked(sql).to_arrow_table(batch_size=ROWS_AT_ONCE)

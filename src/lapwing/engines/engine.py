@@ -90,6 +90,13 @@ class Engine(ABC):
         """Names and types (the engine's words, lower case) of a FROM item's columns. Reads no row."""
 
     @abstractmethod
+    def bind(self, sql: str) -> None:
+        """Look up the names and types of a query, and run nothing: `EngineFailed` if it makes no sense.
+
+        This is where every engine's own planning begins, and it ends before statistics are used: those come
+        from rows, and what an optimizer makes of them may be an error."""
+
+    @abstractmethod
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
         """All rows of a query."""
 

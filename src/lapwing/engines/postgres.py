@@ -125,6 +125,10 @@ class PostgresEngine(Engine):
                 for one, (type_name, kind) in zip(found, names, strict=True)
             }
 
+    def bind(self, sql: str) -> None:
+        with failing_alike(), self._transaction(_READ):
+            self._described(self._whole_of(sql))
+
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
         late = threading.Event()
         with failing_alike(late.is_set), self._transaction(_READ, timeout, late):

@@ -133,6 +133,10 @@ class SparkEngine(Engine):
             found = self._asked(f"SELECT * FROM {relation}").dtypes  # noqa: S608
             return {name: kind.lower() for name, kind in found}
 
+    def bind(self, sql: str) -> None:
+        with failing_alike(), _without_warnings():
+            self._asked(sql)  # analysed now, optimized when its rows are asked for
+
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
         with self._limited(timeout), _without_warnings():
             return self._asked(sql).toArrow()

@@ -160,7 +160,7 @@ class JointQuestion:
         """Which data there is now. It must be the same before the charge and after the rows were read: new
         rows may be about people who were not charged. What is wrong with the source is told here."""
         version = self.dataset.version()
-        self.dataset.reader(self.question)
+        self.dataset.reader(self.question).require_plan(self.question)
         return version
 
     def exact(self) -> NDArray[Any]:

@@ -55,12 +55,13 @@ class Releasing:
     def release(self, *, fresh: bool) -> Answer:
         """The stored answer, or a new one."""
         dataset, plan, asked = self.dataset, self.plan, self._asked()
-        dataset.reader(plan.question)  # what is wrong with source or policy is told before it is charged
+        reader = dataset.reader(plan.question)  # what is wrong with the source is told before a charge
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
         same = [one for one in earlier if one.asked == asked]
         if same and not fresh:
             return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
+        reader.require_plan(plan.question)
         try:
             done = gate.release(gates.Plan(self._spending(asked), self._run(asked)), key=key)
         except KeyReused:  # at another price, by this analyst, since we looked

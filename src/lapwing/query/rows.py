@@ -199,10 +199,10 @@ def within(relation: Relation, codes: frozenset[int]) -> Relation:
 # Charging and reading
 
 
-def version_of(dataset: Dataset) -> int:
-    """Which data there is now, for the request. What is wrong with the source is told here."""
+def version_of(dataset: Dataset, question: RowQuestion) -> int:
+    """Which data there is now, for the request. What is wrong with source or question is told here."""
     version = dataset.version()
-    dataset.reader()
+    dataset.reader().require_plan_of_rows(question.relation)
     return version
 
 

@@ -139,7 +139,11 @@ class Attempts:
         dataset, pipeline, blocks = self.stream.dataset, self.pipeline, self.blocks(tried)
         if blocks is None:
             raise BadParameter("blocks", f"{tried.blocks} have not come in yet")
-        version, work, facts = rows.version_of(dataset), self._work(tried), self.facts(tried, blocks)
+        version, work, facts = (
+            rows.version_of(dataset, self.question),
+            self._work(tried),
+            self.facts(tried, blocks),
+        )
         purse = LedgerPurse(
             self.gate,
             targets=self.stream.targets(self.question, blocks, pipeline=pipeline.name),

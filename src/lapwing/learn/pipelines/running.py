@@ -103,7 +103,7 @@ def train(
     order = order_of(stream, question)
     if not stream.blocks():
         raise BadParameter("stream", "has no blocks yet: append data first")
-    rows.version_of(stream.dataset)  # says what is wrong with the source
+    rows.version_of(stream.dataset, question)  # says what is wrong with the source
     gate = Gate(stream.ledger, principal=stream.dataset.analyst, watch=at)
     whose = Whose(stream.ledger.id, stream.policy.name, pipeline.name, stream.dataset.analyst)
     run, start = _run(gate, whose, new_run=new_run)

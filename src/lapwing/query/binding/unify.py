@@ -120,8 +120,9 @@ def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
     """Whether the left is one of some options."""
     known = [one for one in options if not is_null(one)]
     tests = [compared(Op.EQ, left, one) for one in known]
+    some = apply(Op.OR, *(tests or [truth(None)]))  # of NULL alone nothing is known
     if isinstance(left, Constant) or not all(isinstance(one, Constant) for one in known):
-        found: Expression = apply(Op.OR, *tests)
+        found: Expression = some
     elif isinstance(left.kind, Text):
         texts = [str(as_text(one).value) for one in known if isinstance(one, Constant)]  # type: ignore[union-attr]
         found = apply(Op.IN, left, parameter=tuple(dict.fromkeys(texts)))
@@ -133,7 +134,7 @@ def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
     elif isinstance(left.kind, Choice | Moment | Period):
         found = apply(Op.IN, left, parameter=tuple(sorted({c for test in tests for c in _codes(test)})))
     else:
-        found = apply(Op.OR, *tests)
+        found = some
     return found if len(known) == len(options) else apply(Op.OR, found, truth(None))
 
 

@@ -106,8 +106,9 @@ class Bounded:
         inner = f"SELECT {', '.join(raw)} FROM {tables}{self._fence}"  # noqa: S608
         return f"SELECT {', '.join(done)} FROM ({inner}) AS r"  # noqa: S608
 
-    def ranked(self, codes: str) -> str:
-        """Units, ranks, blocks and codes (as `stored`) of rows with units and codes."""
+    def ranked(self, codes: str, passing: str = "") -> str:
+        """Units, ranks, blocks and codes (as `stored`) of rows with units and codes; with a condition on z,
+        which has units, blocks and codes, of those rows that pass it."""
         x, x2, y, y2 = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2"
         h, number = "lapwing_h", "lapwing_number"
         summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
@@ -137,7 +138,7 @@ class Bounded:
             window = f"row_number() OVER (PARTITION BY {within} ORDER BY {h}{content and f', {content}'})"
             ours = [UNIT, f"{self._rank(number)} AS {RANK}"]
             kept = f" WHERE {number} <= {self.table.rows_per_unit + 1}"
-        numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z"  # noqa: S608
+        numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z{passing and f' WHERE {passing}'}"  # noqa: S608
         return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n{kept}"  # noqa: S608
 
     @property

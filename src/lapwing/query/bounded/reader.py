@@ -9,31 +9,37 @@ Test     tests/query/test_neighbours.py runs both, on all engines
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.engine import Engine
+from lapwing.engines.engine import Engine, EngineFailed
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.query.answering.noising import Exact
 from lapwing.query.answering.shares import is_declared
 from lapwing.query.binding.csv_types import typed
 from lapwing.query.binding.public import PublicTable
+from lapwing.query.binding.refused import Refused
 from lapwing.query.bounded import prepared
 from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.exact_rows import lay_out
 from lapwing.query.bounded.names import bounded_name, rows_name, shipped_name, with_bounded
 from lapwing.query.bounded.prepared import Prepared
-from lapwing.query.bounded.render import Statements, render, render_rows, rows_where
+from lapwing.query.bounded.render import Statements, render, render_rows, where_of
 from lapwing.query.bounded.sources import FILES, open_server, open_sources, private_tables, spelling_of
 from lapwing.query.language.kinds import Kind
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import RANK, UNIT, Relation, Scan, public_scans_of, scans_of
 from lapwing.query.policies.policy import Policy, Table
+
+UNPLANNED = (
+    "the engine cannot plan this question",
+    "Nothing was read or charged. Ask in another way; if no question can be planned, tell the curator",
+)
 
 
 def row_key(ledger: Ledger) -> bytes:
@@ -91,11 +97,33 @@ class Reader:
         """The SQL of a question, without secrets."""
         return render(question, self.scans, self.engine.spelling, by_row=_by_row(self.policy))
 
+    def require_plan(self, question: Question) -> None:
+        """Refuse a question whose statements the engine cannot bind.
+
+        Claim    whether it is refused, and in which words, depends on no row: it may happen uncharged.
+        Because  `Engine.bind` looks up names and types and reads no row, and there is one sentence.
+        Test     tests/query/test_planned.py
+        """
+        statements, own = self.statements(question), self._own(question.source)
+        every = [*statements.sums, *(one for several in statements.spectra for one in several)]
+        self._bind(question.source, every, own)
+
+    def require_plan_of_rows(self, relation: Relation) -> None:
+        """The same for `rows`."""
+        self._bind(relation, [self._rendered(relation)], {})
+
+    def _bind(self, relation: Relation, statements: Iterable[str], own: Mapping[str, str]) -> None:
+        self._ship(relation)
+        try:
+            for statement in statements:
+                self.engine.bind(self._whole(statement, own))
+        except EngineFailed:
+            raise Refused(*UNPLANNED) from None
+
     def exact(self, question: Question) -> list[Exact]:
         """What the mechanisms get. Private: charge first."""
         self._ship(question.source)
-        statements = self.statements(question)
-        own = dict(self._of_its_own(scan) for scan in scans_of(question.source) if scan.where is not None)
+        statements, own = self.statements(question), self._own(question.source)
         found = []
         for grouping, sums in enumerate(statements.sums):
             spectra = [self._run(several[grouping], own) for several in statements.spectra]
@@ -110,23 +138,31 @@ class Reader:
         That a unit's rows meet within one block only changes nothing where a unit is in one block.
         """
         self._ship(relation)
+        return self._run(self._rendered(relation), {})
+
+    def _rendered(self, relation: Relation) -> str:
         sliced = self.policy.blocks is not None
-        return self._run(render_rows(relation, self.scans, self.engine.spelling, by_row=sliced), {})
+        return render_rows(relation, self.scans, self.engine.spelling, by_row=sliced)
 
     def _ship(self, relation: Relation) -> None:
         for scan in public_scans_of(relation):
             self.engine.ship(shipped_name(scan), self.public[scan.table].shipped(scan))
 
+    def _own(self, relation: Relation) -> dict[str, str]:
+        """Bounded tables for one question alone: those whose WHERE comes before their ranks."""
+        return dict(self._of_its_own(scan) for scan in scans_of(relation) if scan.where is not None)
+
     def _of_its_own(self, scan: Scan) -> tuple[str, str]:
-        """A bounded table for one question alone: its WHERE comes before its ranks."""
         bounded = self.sources[scan.table]  # a copy has too few rows for that
-        rows = rows_where(scan, bounded.codes(), self.engine.spelling)
-        return rows_name(scan), bounded.ranked(rows)
+        return rows_name(scan), bounded.ranked(bounded.codes(), where_of(scan, "z", self.engine.spelling))
+
+    def _whole(self, statement: str, own: Mapping[str, str]) -> str:
+        """A statement as the engine gets it, with the views that it reads."""
+        used = {table: sql for table, sql in self.definitions.items() if self.scans[table] in statement}
+        return with_bounded(statement, {**used, **own}, self.engine.spelling)
 
     def _run(self, statement: str, own: Mapping[str, str]) -> pa.Table:
-        used = {table: sql for table, sql in self.definitions.items() if self.scans[table] in statement}
-        whole = with_bounded(statement, {**used, **own}, self.engine.spelling)
-        return self.engine.run(whole, timeout=self.policy.timeout)
+        return self.engine.run(self._whole(statement, own), timeout=self.policy.timeout)
 
     def close(self) -> None:
         """Let go of the engine."""

@@ -70,12 +70,11 @@ def render_rows(relation: Relation, scans: Mapping[str, str], spelling: Spelling
     return own._flat(own._select(relation, frozenset(name for name, _ in relation.columns)))
 
 
-def rows_where(scan: Scan, rows: str, spelling: Spelling) -> str:
-    """The coded rows of a table (a SELECT) that a scan's own WHERE lets through."""
+def where_of(scan: Scan, alias: str, spelling: Spelling) -> str:
+    """A scan's own WHERE, of coded rows under an alias."""
     assert scan.where is not None
-    columns = {name: f"w.{spelling.name(name)}" for name, _ in scan.columns}
-    condition = _Renderer({}, spelling, by_row=False).condition(scan.where, columns, f"w.{UNIT}")
-    return f"SELECT w.* FROM ({rows}) AS w WHERE {condition}"  # noqa: S608
+    columns = {name: f"{alias}.{spelling.name(name)}" for name, _ in scan.columns}
+    return _Renderer({}, spelling, by_row=False).condition(scan.where, columns, f"{alias}.{UNIT}")
 
 
 @dataclass(frozen=True, slots=True)

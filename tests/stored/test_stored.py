@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,17 @@ def entries(shell: Shell, ledger: str) -> int:
     return len(done.json)
 
 
+def alike(now: Any, then: Any) -> bool:
+    """Compare JSON. The last digits of an estimate depend on the processor."""
+    if isinstance(now, float) and isinstance(then, float):
+        return math.isclose(now, then, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(now, dict) and isinstance(then, dict):
+        return now.keys() == then.keys() and all(alike(now[key], then[key]) for key in now)
+    if isinstance(now, list) and isinstance(then, list):
+        return len(now) == len(then) and all(map(alike, now, then))
+    return bool(now == then)
+
+
 @pytest.mark.parametrize("kind", ["prepared", "unprepared"])
 def test_answers_come_back_at_no_charge(
     stored: Path, shell: Shell, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -77,7 +90,7 @@ def test_reports_of_a_survey_give_the_same_estimates(
     monkeypatch.chdir(stored / "survey")
     done = shell("survey", "estimate", "wellbeing.toml", "--reports", "wellbeing.simulated", "--json")
     assert done.code == 0, done.error
-    assert done.json == json.loads(Path("estimates.json").read_text())
+    assert alike(done.json, json.loads(Path("estimates.json").read_text()))
     assert shell("ledger", "verify", "respondents.ledger").code == 0
     done = shell("survey", "invite", "wellbeing.toml", "--count", "1", "--out", "more.txt")
     assert done.code == 0, done.error

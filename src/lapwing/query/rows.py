@@ -28,6 +28,7 @@ from lapwing.ledger import Ledger
 from lapwing.query import custody
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.effort import bounded_effort
+from lapwing.query.binding.extent import require_small_rows
 from lapwing.query.binding.parse import normal_form, parse, text_of
 from lapwing.query.binding.refused import Refused
 from lapwing.query.binding.rows import RowBinder
@@ -119,6 +120,7 @@ def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
     if not outputs or len(outputs) > MOST_COLUMNS:
         raise Refused(f"there must be 1 to {MOST_COLUMNS} columns", "Name what is to be learned from")
     relation = Project(bound.relation, tuple(outputs))
+    require_small_rows(relation)
     kinds = {name: expression.kind for name, expression in bound.columns.items()}
     return RowQuestion(normal_form(text), relation, kinds, rows_of(relation))
 

@@ -11,6 +11,7 @@ from lapwing.query.binding.bound import Bound, output_name
 from lapwing.query.binding.build import apply, as_number
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.effort import MOST_EFFORT, bounded_effort
+from lapwing.query.binding.extent import require_small
 from lapwing.query.binding.grouping import grouping_sets, is_aggregate, output_at
 from lapwing.query.binding.known import Names, known_columns
 from lapwing.query.binding.pairs import paired
@@ -63,6 +64,7 @@ def bind(sql: str, catalog: Catalog) -> Question:
         question = _bound(tree, catalog)
     if sum(one.size for one in _calls(question)) > MOST_EFFORT:
         raise Refused("the question has too many parts", "Ask a shorter one")
+    require_small(question)
     return question
 
 

@@ -31,6 +31,7 @@ from lapwing.query.language.relation import (
 )
 
 _MOST_TABLES = 20
+_MOST_QUERIES = 40  # one in the other: Python's stack and the engines' go down with each
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class RowBinder:
     catalog: Catalog
     names: int = 0
     tables: int = 0
+    queries: int = 0
 
     def fresh(self) -> str:
         """A name of ours: analysts' names never reach the engine."""
@@ -63,6 +65,9 @@ class RowBinder:
 
     def query(self, node: exp.Expr, ctes: Mapping[str, Bound]) -> Bound:
         """A sub-query or CTE: rows, or one row for each unit."""
+        self.queries += 1
+        if self.queries > _MOST_QUERIES:
+            raise refused(node, f"there are more than {_MOST_QUERIES} sub-queries", "Use fewer")
         if isinstance(node, exp.Subquery):
             only(node, "this", "with_")
             return self.query(node.this, self.ctes(node, ctes))

@@ -1,0 +1,119 @@
+"""What rows could make too large is refused by its text alone, before anything is charged."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lapwing.engines.duckdb_spelling import DuckDbSpelling
+from lapwing.engines.postgres_spelling import PostgresSpelling
+from lapwing.engines.spark_spelling import SparkSpelling
+from lapwing.engines.spelling import Spelling
+from lapwing.query.binding.extent import ADDED, COPIES, MOST_COPIES, MOST_MADE
+from lapwing.query.binding.refused import Refused
+from lapwing.query.bounded.render_expression import WRITTEN, Writer
+from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
+from lapwing.query.language.kinds import Kind, Moment, Text, Truth
+from support.clinic import asked
+from support.growing_texts import GROWING
+from support.private_tables import whole
+
+SPELLINGS: tuple[Spelling, ...] = (DuckDbSpelling(), PostgresSpelling(), SparkSpelling())
+LONG = "a text could have more than"
+
+
+@pytest.mark.parametrize("grown", GROWING)
+def test_what_grows_with_each_sub_query_is_refused(grown: str) -> None:
+    with pytest.raises(Refused):
+        asked(GROWING[grown]("stay > 3").replace("who", "patient_id"))
+
+
+def test_a_text_holds_so_many_texts_of_a_row_and_so_many_bytes() -> None:
+    names = ["name"] * MOST_COPIES
+    asked(f"SELECT COUNT(DISTINCT CONCAT({', '.join(names)}, '{'x' * MOST_MADE}')) FROM visits")
+    for more in (f"CONCAT({', '.join(names)}, name)", f"name || '{'x' * MOST_MADE}y'"):
+        with pytest.raises(Refused, match=LONG):
+            asked(f"SELECT COUNT(DISTINCT {more}) FROM visits")
+
+
+def test_bytes_are_counted_not_letters() -> None:
+    asked(f"SELECT COUNT(DISTINCT name || '{'é' * (MOST_MADE // 2)}') FROM visits")
+    with pytest.raises(Refused, match=LONG):
+        asked(f"SELECT COUNT(DISTINCT name || '{'é' * (MOST_MADE // 2)}e') FROM visits")
+
+
+def test_a_part_of_a_text_is_as_short_as_it_says() -> None:
+    parts = ", ".join(["SUBSTRING(name, 1, 10)"] * 50)
+    asked(f"SELECT COUNT(DISTINCT CONCAT({parts})) FROM visits")
+    with pytest.raises(Refused, match=LONG):
+        asked(f"SELECT COUNT(DISTINCT CONCAT({parts}, LEFT(name, 1))) FROM visits")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["CASE WHEN stay > 3 THEN {} ELSE name END", "COALESCE({}, name)", "NULLIF({}, 'a')", "LOWER({})"],
+)
+def test_a_choice_of_texts_is_as_long_as_the_longest(text: str) -> None:
+    inner = text.format(f"name || '{'x' * MOST_MADE}'")
+    asked(f"SELECT COUNT(DISTINCT {inner}) FROM visits")
+    with pytest.raises(Refused, match=LONG):
+        asked(f"SELECT COUNT(DISTINCT {inner} || 'y') FROM visits")
+
+
+def test_a_union_is_as_long_as_its_longest_side() -> None:
+    sides = [f"SELECT name || '{'x' * length}' AS n FROM visits" for length in (1, MOST_MADE - 1)]
+    for united in (sides, sides[::-1]):
+        source = f"({' UNION ALL '.join(united)}) v"
+        asked(f"SELECT COUNT(DISTINCT n || 'y') FROM {source}")
+        with pytest.raises(Refused, match=LONG):
+            asked(f"SELECT COUNT(DISTINCT n || 'yy') FROM {source}")
+
+
+def test_a_column_that_is_passed_on_counts_once() -> None:
+    ctes = ["a0 AS (SELECT *, DATE_TRUNC('month', admitted) AS m, UPPER(name) AS u FROM visits)"]
+    ctes += [f"a{n} AS (SELECT * FROM a{n - 1} WHERE stay > {n})" for n in range(1, 19)]
+    asked(f"WITH {', '.join(ctes)} SELECT m, COUNT(DISTINCT u) FROM a18 GROUP BY m")
+
+
+def test_many_groupings_of_many_quantiles_are_refused() -> None:
+    quantiles = ", ".join(f"MEDIAN(stay + {n})" for n in range(190))
+    keys = ", ".join(f"(ward, FLOOR(stay / {n}))" for n in range(2, 60))
+    inner = (
+        f"(SELECT ward, CASE WHEN {' AND '.join(['stay > 1'] * 90)} THEN stay END AS stay FROM visits) v"
+    )
+    with pytest.raises(Refused, match="too many parts"):
+        asked(f"SELECT {quantiles} FROM {inner} GROUP BY GROUPING SETS ({keys})")
+
+
+def _call(op: Op) -> Apply:
+    """The operation on columns @, of the sort that its spelling takes."""
+    kinds: dict[Op, Kind] = {
+        Op.MONTHS: Moment(3600, -999, 999), Op.PART: Moment(3600, -999, 999), Op.FROM_TRUTH: Truth(),
+        Op.AND: Truth(), Op.OR: Truth(), Op.NOT: Truth(),
+        **dict.fromkeys((Op.LOWER, Op.UPPER, Op.TRIM, Op.SUBSTRING, Op.LENGTH, Op.CONCAT), Text()),
+        **dict.fromkeys((Op.LIKE, Op.PARSE_WHOLE), Text()),
+    }  # fmt: skip
+    parameters: dict[Op, object] = {
+        Op.SUBSTRING: (2, 3), Op.LIKE: "%a_", Op.PART: "dayofyear", Op.MONTHS: 3, Op.IN: (1, 2, 3),
+        Op.DECODE: ("a", "b"), Op.SCALE: 3, Op.FLOOR_DIVIDE: 3, Op.MODULO: 3, Op.QUOTIENT: 3,
+    }  # fmt: skip
+    one = (
+        Op.SCALE, Op.ABS, Op.FLOOR_DIVIDE, Op.MODULO, Op.FROM_TRUTH, Op.IN, Op.IS_NULL, Op.NOT, Op.DECODE,
+        Op.LOWER, Op.UPPER, Op.TRIM, Op.SUBSTRING, Op.LENGTH, Op.LIKE, Op.PARSE_WHOLE, Op.MONTHS, Op.PART,
+    )  # fmt: skip
+    kind = kinds.get(op, whole(-99, 99))
+    args: list[Expression] = [Reference("@", kind), *([] if op in one else [Reference("#", kind)])]
+    if op is Op.CASE:
+        args = [Constant(True, Truth()), *args]
+    result = Truth() if op in (Op.AND, Op.OR, Op.NOT) else kind
+    return Apply(op, tuple(args), result, parameters.get(op))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("op", sorted(WRITTEN, key=str))
+def test_no_spelling_names_an_argument_or_adds_terms_more_often_than_is_counted(op: Op) -> None:
+    for spelling in SPELLINGS:
+        sql = Writer(spelling, {"@": "@", "#": "#"}).plain(_call(op))
+        assert max(sql.count("@"), sql.count("#")) <= COPIES.get(op, 1), sql
+        words = re.findall(r"[A-Za-z_]+\(|[-+*/%<>=]+|\bAND\b|\bOR\b|\bWHEN\b|\bdiv\b|\|\|", sql)
+        assert len(words) <= 4 * ADDED.get(op, 1) + 4, sql

@@ -138,11 +138,13 @@ def test_a_policy_whose_budget_was_edited_is_refused(opened: Open, tmp_path: Pat
 def test_prepared_and_not_give_the_same_sums(opened: Open) -> None:
     dataset = opened()
     plan = dataset.plan(BY_WARD, epsilon=1)
-    slow = dataset.reader().exact(plan.question)
-    assert not dataset.reader().is_prepared
+    with dataset.reading() as reader:
+        assert not reader.is_prepared
+        slow = reader.exact(plan.question)
     dataset.prepare()
-    assert dataset.reader().is_prepared
-    assert (slow[0].values == dataset.reader().exact(plan.question)[0].values).all()
+    with dataset.reading() as reader:
+        assert (slow[0].values == reader.exact(plan.question)[0].values).all()
+    assert dataset.is_prepared
     assert slow[0].values[:, 0].tolist() == [200, 400]
 
 

@@ -24,6 +24,7 @@ from lapwing.engines.spark_spelling import SparkSpelling
 from lapwing.errors import BadParameter, MissingExtra
 
 try:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 except ImportError:
     raise MissingExtra("spark", "Data in Spark") from None
@@ -32,6 +33,8 @@ except ImportError:
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
 HERE = "local[2]"
+_STARTING = threading.Lock()
+_OURS: set[Engine] = set()  # the open ones in a Spark that was made here
 ROWS_AT_ONCE = 1 << 16
 # Static: only a session that is made here has them. Logs would show data: tasks that fail print it.
 _STATIC = {
@@ -65,8 +68,8 @@ logger.start.level = off
 
 
 class SparkEngine(Engine):
-    """A session of its own. The Spark that it is in is made if there is none, and stopped by whoever made
-    it. With `writable`, `execute` may write."""
+    """A session of its own. The Spark that it is in is made if there is none, and then stopped with the
+    last session in it. With `writable`, `execute` may write."""
 
     name = "spark"
     spelling: SparkSpelling
@@ -79,9 +82,16 @@ class SparkEngine(Engine):
         self._folder = Path(folder)
         try:
             with failing_alike(), _without_warnings():
-                running = SparkSession.getActiveSession()
-                self._is_ours = running is None
-                self._session = (running or self._started(master or HERE)).newSession()
+                with _STARTING:
+                    is_running = SparkContext._active_spark_context is not None
+                    running = SparkSession.getActiveSession()  # of this thread
+                    if running is None:
+                        running = (
+                            SparkSession.builder.getOrCreate() if is_running else self._started(master)
+                        )
+                    self._session = running.newSession()
+                    if _OURS or not is_running:
+                        _OURS.add(self)
                 for name, value in _SETTINGS.items():
                     self._session.conf.set(name, value)
                 self._forget_functions()
@@ -92,6 +102,7 @@ class SparkEngine(Engine):
     def _started(self, master: str) -> SparkSession:
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
+        master = master or HERE
         builder = SparkSession.builder.master(master)
         settings = {**_STATIC, "spark.sql.warehouse.dir": str(self._folder / "warehouse")}
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{quiet}"
@@ -168,9 +179,12 @@ class SparkEngine(Engine):
         report(1.0)
 
     def close(self) -> None:
-        if self._is_ours:
-            with suppress(Exception):
-                self._session.stop()
+        with _STARTING:
+            if self in _OURS:
+                _OURS.remove(self)
+                if not _OURS:
+                    with suppress(Exception):
+                        self._session.stop()
         self._remove()
 
     def _asked(self, sql: str) -> DataFrame:

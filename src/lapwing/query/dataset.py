@@ -4,13 +4,17 @@ Claim    an answer is charged before any private row is read for it, is stored b
          is computed from bounded tables of the version that the charge names.
 Because  all spending goes through the gate; the engine is asked inside `run`, which the gate calls after
          the charge is on disk; and the source is compared with the one that the ledger knows before the
-         charge, and again after it was read.
-Test     tests/query/test_dataset.py, tests/faults/test_query_faults.py
+         charge, and again after it was read. Threads may share a data set: each reads with a connection of
+         its own, and closing waits for answers that are paid for.
+Test     tests/query/test_dataset.py, tests/query/test_threads.py, tests/faults/test_query_faults.py
 """
 
 from __future__ import annotations
 
 import getpass
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -40,6 +44,7 @@ from lapwing.query.bounded.arrivals import is_by_arrival, known_people
 from lapwing.query.bounded.fake import fake_reader
 from lapwing.query.bounded.prepare import prepare
 from lapwing.query.bounded.reader import Reader, read_public, row_key, shown_statements, unit_ids
+from lapwing.query.bounded.readers import Readers
 from lapwing.query.bounded.render import Statements
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import Scan
@@ -67,7 +72,7 @@ def open(path: str | Path, *, analyst: str | None = None, threads: int | None = 
 
 
 class Dataset:
-    """Everything that one analyst may ask of a policy's tables."""
+    """Everything that one analyst may ask of a policy's tables. Threads may share it."""
 
     def __init__(
         self, policy: Policy, *, analyst: str, threads: int | None = None, record: Record | None = None
@@ -77,9 +82,11 @@ class Dataset:
         self._threads = threads
         self.record = record  # told what reaches each mechanism: for tests that replay neighbours
         self._ledger: Ledger | None = None
-        self._reader: Reader | None = None
-        self._reader_of: object = None
+        self._readers = Readers()
+        self.is_prepared = False  # whether the last answer came from a copy
         self._public: dict[str, PublicTable] | None = None
+        self._opening = threading.RLock()
+        self._releases, self._ended = 0, threading.Condition()
 
     # Planning
 
@@ -189,7 +196,8 @@ class Dataset:
     def public(self) -> dict[str, PublicTable]:
         """The rows of the public tables."""
         if self._public is None:
-            self._public = read_public(self.policy)
+            with self._opening:
+                self._public = self._public or read_public(self.policy)
         return self._public
 
     def _declared_size(self, question: Question) -> int | None:
@@ -204,10 +212,12 @@ class Dataset:
     @property
     def ledger(self) -> Ledger:
         """The policy's ledger, made at its first use."""
-        if self._ledger is None:
-            self._ledger = custody.open_ledger(self.policy)
-        self._ledger.require_here()  # and not in a child that was forked
-        return self._ledger
+        ledger = self._ledger
+        if ledger is None:
+            with self._opening:
+                ledger = self._ledger = self._ledger or custody.open_ledger(self.policy)
+        ledger.require_here()  # and not in a child that was forked
+        return ledger
 
     def all_blocks(self) -> list[str]:
         """The names of all blocks there are now."""
@@ -220,36 +230,28 @@ class Dataset:
         """The SQL of a question. Looking at a plan makes no ledger."""
         if self._ledger is None and not custody.has_ledger(self.policy):
             return shown_statements(self.policy, question)
-        return self.reader(question).statements(question)
+        with self.reading(question) as reader:
+            return reader.statements(question)
 
-    def reader(self, question: Question | None = None) -> Reader:
+    @contextmanager
+    def reading(self, question: Question | None = None) -> Iterator[Reader]:
         """The bounded tables, of the copy or the source as it is now: another process may prepare."""
         key, anew = row_key(self.ledger), question is not None and ranks_anew(question.source)
         now = (None if anew else prepared.current(self.policy, key), prepared.files_of(self.policy))
-        if self._reader is not None and self._reader_of != now:
-            self._close_reader()
-        if self._reader is None:
-            self._reader = Reader.open(
-                self.policy, key, self.public, threads=self._threads, from_source=anew
-            )
-            self._reader_of = now
-        return self._reader
+        public, threads = self.public, self._threads
 
-    @property
-    def is_prepared(self) -> bool:
-        """Whether the last answers came from a copy. Nothing is opened: what was paid for is shown."""
-        return self._reader is not None and self._reader.is_prepared
+        def opened() -> Reader:
+            return Reader.open(self.policy, key, public, threads=threads, from_source=anew)
 
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
+        with self._readers.lent(now, opened) as reader:
+            self.is_prepared = reader.is_prepared
+            yield reader
 
     def prepare(self, progress: Progress | None = None, *, today: date | None = None) -> None:
         """Store the rank of every row, so that answers are fast, and register who is in that copy."""
         today = today or datetime.now(UTC).date()  # one day for both: who arrives is in an open block
         custody.open_arrivals(self.ledger, self.policy, today)
-        self._close_reader()
+        self._readers.close()
         prepare(
             self.policy, row_key(self.ledger), known=lambda: known_people(self.ledger, self.policy),
             then=self._registered, progress=progress, today=today, threads=self._threads,
@@ -279,7 +281,14 @@ class Dataset:
         found = custody.find_data(self.ledger, self.policy)
         if found is None:
             self.register(again=False)
-            return data_sets.find(self.ledger, self.policy.name)
+        elif registered.is_behind(self.policy, found.version):
+            with prepared.alone(prepared.folder_of(self.policy)):
+                pass  # another thread or process tells the ledger just now, and then notes it
+        else:
+            return self._known(found)
+        return self._known(data_sets.find(self.ledger, self.policy.name))
+
+    def _known(self, found: DataSet) -> DataSet:
         if not registered.is_current(self.policy, found.version):
             raise BadParameter(
                 "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
@@ -306,7 +315,14 @@ class Dataset:
 
     def release(self, plan: Plan, *, fresh: bool) -> Answer:
         """Charge, compute, add noise, store, return."""
-        return Releasing(self, plan).release(fresh=fresh)
+        with self._ended:
+            self._releases += 1
+        try:
+            return Releasing(self, plan).release(fresh=fresh)
+        finally:
+            with self._ended:
+                self._releases -= 1
+                self._ended.notify_all()
 
     def dry_run(self, plan: Plan) -> Answer:
         """An answer from generated rows."""
@@ -320,11 +336,15 @@ class Dataset:
         return Answer(rows, str(plan.cost), float(plan.confidence), None, is_fake=True)
 
     def close(self) -> None:
-        """Let go of the engine and the ledger."""
-        self._close_reader()
-        if self._ledger is not None:
-            self._ledger.close()
-            self._ledger = None
+        """Let go of the engine and the ledger, once other threads have the answers they paid for."""
+        with self._ended:
+            is_forked = self._ledger is not None and not self._ledger.is_here  # without those threads
+            self._ended.wait_for(lambda: is_forked or not self._releases)
+            self._readers.close()
+            with self._opening:
+                ledger, self._ledger = self._ledger, None
+            if ledger is not None:
+                ledger.close()
 
     def __enter__(self) -> Self:
         return self

@@ -160,7 +160,8 @@ class JointQuestion:
         """Which data there is now. It must be the same before the charge and after the rows were read: new
         rows may be about people who were not charged. What is wrong with the source is told here."""
         version = self.dataset.version()
-        self.dataset.reader(self.question).require_plan(self.question)
+        with self.dataset.reading(self.question) as reader:
+            reader.require_plan(self.question)
         return version
 
     def exact(self) -> NDArray[Any]:
@@ -168,7 +169,8 @@ class JointQuestion:
 
         Private: charge first, and compare `version` afterwards.
         """
-        found = self.dataset.reader(self.question).exact(self.question)
+        with self.dataset.reading(self.question) as reader:
+            found = reader.exact(self.question)
         return np.concatenate([np.ascontiguousarray(one.values.T).ravel() for one in found])
 
     # Answering

@@ -55,13 +55,13 @@ class Releasing:
     def release(self, *, fresh: bool) -> Answer:
         """The stored answer, or a new one."""
         dataset, plan, asked = self.dataset, self.plan, self._asked()
-        reader = dataset.reader(plan.question)  # what is wrong with the source is told before a charge
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
-        same = [one for one in earlier if one.asked == asked]
-        if same and not fresh:
-            return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
-        reader.require_plan(plan.question)
+        with dataset.reading(plan.question) as reader:  # a wrong source is told before the charge
+            same = [one for one in earlier if one.asked == asked]
+            if same and not fresh:
+                return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
+            reader.require_plan(plan.question)
         try:
             done = gate.release(gates.Plan(self._spending(asked), self._run(asked)), key=key)
         except KeyReused:  # at another price, by this analyst, since we looked
@@ -127,7 +127,8 @@ class Releasing:
 
     def _run(self, asked: Asked) -> Callable[[], bytes]:
         def run() -> bytes:
-            exact = self.dataset.reader(self.plan.question).exact(self.plan.question)
+            with self.dataset.reading(self.plan.question) as reader:
+                exact = reader.exact(self.plan.question)
             if self.dataset.version() != asked.version:  # it may be about people who were not charged
                 raise BadParameter("source", "changed while it was read")
             return to_bytes(asked, noise(self.plan.shares, exact, record=self.dataset.record))

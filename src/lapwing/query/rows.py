@@ -204,7 +204,8 @@ def within(relation: Relation, codes: frozenset[int]) -> Relation:
 def version_of(dataset: Dataset, question: RowQuestion) -> int:
     """Which data there is now, for the request. What is wrong with source or question is told here."""
     version = dataset.version()
-    dataset.reader().require_plan_of_rows(question.relation)
+    with dataset.reading() as reader:
+        reader.require_plan_of_rows(question.relation)
     return version
 
 
@@ -245,7 +246,8 @@ def read_rows(
     relation, declared = question.relation, dataset.policy.blocks
     if declared is not None and named is not None:
         relation = within(relation, frozenset(codes_of_labels(declared, named)))
-    table = dataset.reader().rows(relation)
+    with dataset.reading() as reader:
+        table = reader.rows(relation)
     if dataset.version() != version:
         raise BadParameter("source", "changed while it was read")
     return laid_out(dataset.policy, question, table)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,11 @@ SPECS: tuple[dict[str, Any], ...] = (
 class Pinned(Dataset):
     """A data set whose rows are ranked by a known key: neighbours keep the same rows of everybody else."""
 
-    def reader(self, question: Any = None) -> Reader:
-        if self._reader is None:
-            self._reader = Reader.open(self.policy, KEY, read_public(self.policy))
-        return self._reader
+    @contextmanager
+    def reading(self, question: Any = None) -> Iterator[Reader]:
+        public = read_public(self.policy)
+        with self._readers.lent(KEY, lambda: Reader.open(self.policy, KEY, public)) as reader:
+            yield reader
 
 
 def vectors(

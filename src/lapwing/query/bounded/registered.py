@@ -65,6 +65,12 @@ def is_current(policy: Policy, version: int) -> bool:
     return found == _now(policy, version, files_of(policy))
 
 
+def is_behind(policy: Policy, version: int) -> bool:
+    """Whether the note is older than the ledger: one is being written now, or its writer is gone."""
+    found = registered(policy)
+    return folder_of(policy).exists() and (found is None or found.version < version)
+
+
 def _now(policy: Policy, version: int, files: Mapping[str, Files]) -> Registered:
     copy = last(policy)
     return Registered(version, files, people_of(policy), 0 if copy is None else copy.version)

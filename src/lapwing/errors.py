@@ -12,6 +12,7 @@ LapwingError
 ├── InProgress         a request with this key is still being worked on
 ├── WorkEnded          a request was charged, but its work ended without an answer
 ├── Held               a question failed after its charge, and waits for the curator
+│   └── AllHeld        several did, and all questions of the analyst wait
 ├── Aborted            a joint computation ended before all was opened; what was charged stays charged
 ├── Tampered           a ledger or statement is not what it was: edited, truncated or restored
 ├── Unavailable        a ledger could not be reached or written
@@ -128,6 +129,24 @@ class Held(LapwingError):
             "and the question waits until the curator has looked at it: lapwing looked POLICY RECEIPT"
         )
         self.position = position
+
+
+class AllHeld(Held):
+    """Several questions of this analyst failed after they were charged: all of the analyst's wait.
+
+    That a question fails may itself tell of one person's rows, and nobody has priced it.
+    """
+
+    def __init__(self, positions: Sequence[int]) -> None:
+        receipts = " ".join(map(str, positions))
+        LapwingError.__init__(
+            self,
+            f"{len(positions)} questions of this analyst were charged, but could not be answered. All of "
+            "the analyst's questions wait until the curator has looked at these: "
+            f"lapwing looked POLICY {receipts}",
+        )
+        self.position = positions[-1]
+        self.positions = tuple(positions)
 
 
 class Aborted(LapwingError):

@@ -128,3 +128,8 @@ def test_binding_reads_no_row(engine: str, tmp_path: Path) -> None:
     finally:
         if engine != "spark":  # all tests share it
             there.close()
+
+
+def test_questions_with_nothing_to_sum_are_planned(tmp_path: Path) -> None:
+    with Dataset(policy_for(invented(1), "duckdb", tmp_path), analyst="ann") as dataset:
+        assert len(dataset.ask("SELECT ward, MEDIAN(stay) AS m FROM visits GROUP BY ward", epsilon=1)) == 3

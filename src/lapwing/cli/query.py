@@ -219,9 +219,10 @@ def _show_dropped(answer: Answer, *, as_json: bool) -> None:
 
 def looked(
     policy: PolicyFile,
-    receipt: Annotated[int, typer.Argument(help="The receipt of a question that failed.")],
+    receipts: Annotated[list[int], typer.Argument(help="Receipts of questions that failed.")],
 ) -> None:
-    """Let a question that failed be asked again. The curator's decision: why it failed may be private."""
+    """Let questions that failed be asked again. The curator's decision: why they failed may be private."""
     with _dataset(policy, "curator") as found:
-        found.looked(receipt)
-    print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
+        found.looked(*receipts)
+    for receipt in receipts:
+        print(f"The question of receipt {receipt} may be asked again. Its charge stays.")

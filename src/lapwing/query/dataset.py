@@ -295,12 +295,14 @@ class Dataset:
             )
         return found
 
-    def looked(self, position: int) -> None:
-        """Let a question be asked again that was charged and failed. The curator's decision."""
-        if not custody.has_ledger(self.policy) or not has_ended(self.ledger, position):
+    def looked(self, *positions: int) -> None:
+        """Let questions be asked again that were charged and failed: the curator's decision. They do not
+        count any more as failures of whoever asked them."""
+        has_ledger = custody.has_ledger(self.policy)
+        if not positions or not has_ledger or not all(has_ended(self.ledger, one) for one in positions):
             raise BadParameter("receipt", "is none of a question that was charged and failed")
         registered.make_folder(self.policy)
-        registered.look_at(self.policy, position)
+        registered.look_at(self.policy, *positions)
 
     def left(self) -> str:
         """What is left of the account, in words."""

@@ -32,6 +32,7 @@ from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
 from lapwing.query.binding.parse import normal_form, text_of
 from lapwing.query.binding.refused import Refused
+from lapwing.query.failures import require_few
 from lapwing.query.language.expression import Apply, Expression, Reference
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import (
@@ -160,6 +161,7 @@ class JointQuestion:
         """Which data there is now. It must be the same before the charge and after the rows were read: new
         rows may be about people who were not charged. What is wrong with the source is told here."""
         version = self.dataset.version()
+        require_few(self.dataset)
         with self.dataset.reading(self.question) as reader:
             reader.require_plan(self.question)
         return version

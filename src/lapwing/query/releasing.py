@@ -26,6 +26,7 @@ from lapwing.query.answering.shares import Shares, share_out
 from lapwing.query.answering.stored import Asked, from_bytes, to_bytes
 from lapwing.query.bounded import registered
 from lapwing.query.bounded.meaning import meaning_of
+from lapwing.query.failures import require_few
 from lapwing.query.language.where_first import ranks_anew
 from lapwing.query.plan import Plan
 
@@ -68,7 +69,10 @@ class Releasing:
             raise InProgress from None
         except WorkEnded:
             found = gate.find(key)
-            raise Held(found.receipt.position if found else 0) from None
+            position = found.receipt.position if found else 0
+            require_few(dataset, besides=position)
+            raise Held(position) from None
+        require_few(dataset, besides=done.receipt.position)  # it was under way when others failed
         _, noisy = from_bytes(done.answer)
         answer = self._answer(noisy, done.receipt, plan.shares, is_replay=done.is_replay)
         return self._beside(answer, earlier, noisy)
@@ -136,7 +140,8 @@ class Releasing:
         return run
 
     def _earlier(self, gate: Gate, asked: Asked) -> tuple[list[Before], str]:
-        """Earlier answers of the same shape, and the key of the next one."""
+        """Earlier answers of the same shape, and the key of the next one. Who is held gets neither."""
+        require_few(self.dataset)
         unnamed, _ = self._stored(gate, replace(asked, data=0), asked.data)
         answers, key = self._stored(gate, asked, asked.data)
         return unnamed + answers, key

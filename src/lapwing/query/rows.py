@@ -32,6 +32,7 @@ from lapwing.query.binding.extent import require_small_rows
 from lapwing.query.binding.parse import normal_form, parse, text_of
 from lapwing.query.binding.refused import Refused
 from lapwing.query.binding.rows import RowBinder
+from lapwing.query.failures import require_few
 from lapwing.query.language.kinds import MONTHS, Kind, Number, Person, Text
 from lapwing.query.language.relation import (
     Project,
@@ -204,6 +205,7 @@ def within(relation: Relation, codes: frozenset[int]) -> Relation:
 def version_of(dataset: Dataset, question: RowQuestion) -> int:
     """Which data there is now, for the request. What is wrong with source or question is told here."""
     version = dataset.version()
+    require_few(dataset)
     with dataset.reading() as reader:
         reader.require_plan_of_rows(question.relation)
     return version

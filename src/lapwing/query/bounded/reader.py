@@ -105,7 +105,8 @@ class Reader:
         Test     tests/query/test_planned.py
         """
         statements, own = self.statements(question), self._own(question.source)
-        every = [*statements.sums, *(one for several in statements.spectra for one in several)]
+        every = [one for n, one in enumerate(statements.sums) if _has_sums(question, n)]
+        every += [one for several in statements.spectra for one in several]
         self._bind(question.source, every, own)
 
     def require_plan_of_rows(self, relation: Relation) -> None:
@@ -127,9 +128,8 @@ class Reader:
         found = []
         for grouping, sums in enumerate(statements.sums):
             spectra = [self._run(several[grouping], own) for several in statements.spectra]
-            # A question of quantiles alone, over declared keys, has nothing to sum.
-            needed = bool(question.sums) or not is_declared(question, grouping)
-            found.append(lay_out(question, grouping, self._run(sums, own) if needed else None, spectra))
+            summed = self._run(sums, own) if _has_sums(question, grouping) else None
+            found.append(lay_out(question, grouping, summed, spectra))
         return found
 
     def rows(self, relation: Relation) -> pa.Table:
@@ -171,6 +171,11 @@ class Reader:
 
 def _opened(policy: Policy, copy: Prepared, *, threads: int | None = None) -> Engine:
     return copy.open(threads=threads) if copy.engine == "duckdb" else open_sources(policy).engine
+
+
+def _has_sums(question: Question, grouping: int) -> bool:
+    """A question of quantiles alone, over declared keys, has nothing to sum."""
+    return bool(question.sums) or not is_declared(question, grouping)
 
 
 def _by_row(policy: Policy) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from lapwing.query.bounded.prepared import Files, files_of, folder_of, last, sync
+from lapwing.query.bounded.prepared import Files, alone, files_of, folder_of, last, sync
 from lapwing.query.bounded.sources import private_tables
 from lapwing.query.policies.policy import Policy
 
@@ -85,9 +85,10 @@ def looked_at(policy: Policy) -> set[int]:
         return set()
 
 
-def look_at(policy: Policy, position: int) -> None:
-    """Let a question that failed be asked again."""
-    replace_file(folder_of(policy) / LOOKED, json.dumps(sorted(looked_at(policy) | {position})))
+def look_at(policy: Policy, *positions: int) -> None:
+    """Let questions that failed be asked again."""
+    with alone(folder_of(policy)):  # or one of two who look at once would be forgotten
+        replace_file(folder_of(policy) / LOOKED, json.dumps(sorted(looked_at(policy) | {*positions})))
 
 
 def make_folder(policy: Policy) -> None:

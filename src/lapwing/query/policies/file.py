@@ -42,6 +42,7 @@ ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
 PROTECTS = ("person", "row", PERSON_PERIOD)
 QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
 TIMEOUT, DAY = 600, 86_400  # seconds
+FAILURES, MOST_FAILURES = 3, 100
 
 
 def load(path: str | Path) -> Policy:
@@ -54,7 +55,7 @@ def load(path: str | Path) -> Policy:
     dataset = _dataset(root)
     budget = _budget(root)
     quotas = _quotas(root, budget)
-    timeout, spark_master = _engine(root)
+    timeout, failures, spark_master = _engine(root)
     ledger = _ledger(root, path)
     protects = dataset.protects if dataset else None
     if not root.has("tables"):
@@ -81,6 +82,7 @@ def load(path: str | Path) -> Policy:
         protects=dataset.protects,
         population=dataset.population,
         timeout=timeout,
+        failures=failures,
         ledger_keys=ledger.keys,
         ledger_anchor=ledger.anchor,
     )
@@ -176,11 +178,15 @@ def _quotas(root: Section, budget: _Budget | None) -> dict[str, tuple[Fraction, 
     return quotas
 
 
-def _engine(root: Section) -> tuple[int, str]:
-    section = root.below("engine", ("timeout", "spark_master"))
+def _engine(root: Section) -> tuple[int, int, str]:
+    section = root.below("engine", ("timeout", "failures", "spark_master"))
     if section is None:
-        return TIMEOUT, ""
-    return section.whole("timeout", least=1, most=DAY) or TIMEOUT, section.text("spark_master") or ""
+        return TIMEOUT, FAILURES, ""
+    return (
+        section.whole("timeout", least=1, most=DAY) or TIMEOUT,
+        section.whole("failures", least=1, most=MOST_FAILURES) or FAILURES,
+        section.text("spark_master") or "",
+    )
 
 
 def _ledger(root: Section, path: Path) -> LedgerPlaces:

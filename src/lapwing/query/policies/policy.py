@@ -105,5 +105,6 @@ class Policy:
     protects: str = "person"  # or "row", or "person-period"
     population: str = ""  # the account's name, shared by data sets about the same people
     timeout: int = 600  # seconds that an engine may work on one question
+    failures: int = 3  # charged questions of an analyst that may fail before all of theirs are held
     ledger_keys: str = ""  # where the ledger's keys and anchor lie, if not beside it
     ledger_anchor: str = ""

@@ -62,5 +62,10 @@ GROWING: dict[str, Callable[[str], str]] = {
         f"SELECT COUNT(*) FROM (SELECT who, {', '.join(f'stay + {n} AS x{n}' for n in range(1500))} "
         f"FROM visits WHERE {p}) v"
     ),
+    "joins below a grouping": lambda p: (
+        f"SELECT SUM(c) FROM (SELECT v.who, COUNT(*) AS c FROM (SELECT who FROM visits WHERE {p}) v "
+        + " ".join(f"JOIN visits v{n} ON v.who = v{n}.who" for n in range(18))
+        + " GROUP BY v.who) j"
+    ),
     "a pattern": lambda p: f"SELECT COUNT(*) FROM visits WHERE {p} AND name LIKE '{'%a' * 5000}'",
 }  # fmt: skip

@@ -27,10 +27,12 @@ from lapwing.query.language.relation import (
     UnionAll,
     is_private,
     public_scans_of,
+    rows_of,
     scans_of,
 )
 
 _MOST_TABLES = 20
+_MOST_ROWS_OF_A_UNIT = 1 << 20
 _MOST_QUERIES = 40  # one in the other: Python's stack and the engines' go down with each
 
 
@@ -108,6 +110,9 @@ class RowBinder:
         if where is not None:
             predicate = Binder(scope).truth(where.this)
             relation = Filter(narrowed(relation, predicate, self.catalog.policy.blocks), predicate)
+        # Also in a sub-query that makes few rows of them: one person's rows must not keep an engine busy.
+        if is_private(relation) and rows_of(relation) > _MOST_ROWS_OF_A_UNIT:
+            raise refused(node, "one person could have too many rows after the joins", "Join fewer tables")
         return relation, scope
 
     def table(self, node: exp.Expr, ctes: Mapping[str, Bound]) -> tuple[Relation, Source]:

@@ -11,7 +11,6 @@ Test     tests/gate/test_gate.py, tests/faults/test_ledger_crashes.py (every poi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
@@ -109,8 +108,7 @@ class Gate:
             if not isinstance(answer, bytes):
                 raise BadParameter("run", "must give the bytes of an answer")
         except BaseException as error:
-            with suppress(Unavailable):
-                charging.store_failure(self._ledger, receipt)
+            charging.give_up(self._ledger, receipt)
             if isinstance(error, Exception):
                 # Why it failed may be private: the reply never varies, and no traceback or log prints the
                 # cause. Whoever holds the data finds it in `__context__`.
@@ -119,10 +117,13 @@ class Gate:
         self._watch(Point.RAN)
         try:
             stored = charging.store_answer(self._ledger, receipt, answer)
-        except Unavailable as error:  # which says that nothing was changed, and means the answer
-            raise Unavailable(
-                "the answer could not be stored, so none is given. The charge stays"
-            ) from error
+        except BaseException as error:
+            charging.give_up(self._ledger, receipt)
+            if isinstance(error, Unavailable):  # which says that nothing was changed, and means the answer
+                raise Unavailable(
+                    "the answer could not be stored, so none is given. The charge stays"
+                ) from error
+            raise
         self._watch(Point.STORED)
         return Release(answer, stored, is_replay=False)
 

@@ -1,16 +1,18 @@
-"""Case L13, while the ledger is open: what the database itself refuses to any other program."""
+"""Case L13: what the database itself refuses to any other program, and that its guards are still there."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from lapwing.errors import Tampered
-from support.attackers import PostgresAttacker, others, somebody_at, tell_a_story
-from support.ledgers import Home
+from support.attackers import Attacker, PostgresAttacker, SqliteAttacker, others, somebody_at, tell_a_story
+from support.ledgers import POSTGRES, SQLITE, Home
 
 DATABASE_SAYS_NO = (sqlite3.Error, psycopg.Error)
 
@@ -79,3 +81,124 @@ def test_replacing_rows_in_sqlite_goes_round_its_triggers_and_is_found(file_home
         with pytest.raises(Tampered, match="not as the entries say"):
             file_home.open()
     program.leave()
+
+
+# The guards themselves
+
+
+def guards(program: Attacker) -> dict[str, str]:
+    """A statement for each trigger, index, function and constraint that takes it away."""
+    if isinstance(program, SqliteAttacker):
+        return {
+            name: f"DROP {kind.upper()} {name}"
+            for kind, name in program.run(
+                "SELECT type, name FROM sqlite_master WHERE type <> 'table' AND sql IS NOT NULL"
+            )
+        }
+    ours = "current_schema()::regnamespace"
+    triggers = program.run(
+        "SELECT tgname, relname FROM pg_trigger JOIN pg_class ON pg_class.oid = tgrelid "
+        f"WHERE relnamespace = {ours} AND NOT tgisinternal"
+    )
+    indexes = program.run(
+        "SELECT indexrelid::regclass::text FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+        f"WHERE relnamespace = {ours} AND indexrelid NOT IN (SELECT conindid FROM pg_constraint)"
+    )
+    constraints = program.run(
+        "SELECT conname, conrelid::regclass::text FROM pg_constraint "
+        f"WHERE connamespace = {ours} AND contype IN ('p', 'u') AND conrelid <> 'entries'::regclass"
+    )
+    return (
+        {name: f"DROP TRIGGER {name} ON {table}" for name, table in triggers}
+        | {name: f"DROP INDEX {name}" for (name,) in indexes}
+        | {name: f"ALTER TABLE {table} DROP CONSTRAINT {name}" for name, table in constraints}
+    )
+
+
+def test_each_guard_that_is_missing_is_found_at_opening(home: Home) -> None:
+    """The reproduction: triggers were dropped, and neither opening nor `verify` said so."""
+    tell_a_story(home).close()
+    program = somebody_at(home)
+    taken = guards(program)
+    assert len(taken) > 20
+    before = 0
+    for name, statement in taken.items():
+        program.run(statement)
+        with pytest.raises(Tampered) as tampered:
+            home.open()
+        found = tampered.value.found
+        more = re.fullmatch("and ([0-9]+) more", found[-1])  # only the first are told one by one
+        now = len(found) - 1 + int(more[1]) if more else len(found)
+        assert now > before, name
+        before = now
+    program.leave()
+
+
+def test_a_missing_guard_is_found_by_verifying_what_is_open(home: Home) -> None:
+    ledger = tell_a_story(home)
+    program = somebody_at(home)
+    name, statement = next(item for item in guards(program).items() if "answers_delete" in item[0])
+    program.run(statement)
+    program.leave()
+    assert ledger.verify().findings == (f"the trigger {name} of answers is missing",)
+
+
+CHANGES: dict[str, dict[str, tuple[str, ...]]] = {
+    SQLITE: {
+        "a guard that guards nothing": (
+            "DROP TRIGGER answers_delete",
+            "CREATE TRIGGER answers_delete AFTER DELETE ON answers WHEN 0 BEGIN SELECT 1; END",
+        ),
+        "a guard of another's": (
+            "CREATE TRIGGER helpful AFTER INSERT ON entries BEGIN UPDATE budgets SET held_0 = 0; END",
+        ),
+        "an index of fewer keys": (
+            "DROP INDEX blocks_by_label",
+            "CREATE UNIQUE INDEX blocks_by_label ON blocks (root, label, account, block)",
+        ),
+    },
+    POSTGRES: {
+        "a function that refuses nothing": (
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RETURN NEW; END $$",
+        ),
+        "a guard of another's": (
+            "CREATE TRIGGER helpful BEFORE UPDATE ON budgets FOR EACH ROW "
+            "EXECUTE FUNCTION suppress_redundant_updates_trigger()",
+        ),
+        "a guard that is off": ("ALTER TABLE answers DISABLE TRIGGER answers_delete",),
+        "a rule": ("CREATE RULE nothing AS ON DELETE TO answers DO INSTEAD NOTHING",),
+        "a table that forgets": ("ALTER TABLE answers SET UNLOGGED",),
+        "rows that are hidden": ("ALTER TABLE budgets ENABLE ROW LEVEL SECURITY",),
+        "rows that come from elsewhere": ("CREATE TABLE child () INHERITS (budgets)",),
+        "a column that may be empty": ("ALTER TABLE entries ALTER digest DROP NOT NULL",),
+        "another function of the name": (
+            "CREATE FUNCTION refuse(text) RETURNS text LANGUAGE sql AS $$ SELECT $1 $$",
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("database", "what"), [(database, what) for database, all_ in CHANGES.items() for what in all_]
+)
+def test_a_changed_guard_is_found(database: str, what: str, tmp_path: Path) -> None:
+    home = Home.of(database, tmp_path)
+    tell_a_story(home).close()
+    program = somebody_at(home)
+    for statement in CHANGES[database][what]:
+        program.run(statement)
+    with pytest.raises(Tampered, match=r"not as it was made|none of the ledger's"):
+        home.open()
+    program.leave()
+
+
+def test_tables_beside_the_ledgers_own_are_nobodys_business(home: Home) -> None:
+    tell_a_story(home).close()
+    program = somebody_at(home)
+    program.run("CREATE TABLE notes (text TEXT)")
+    program.run("CREATE VIEW how_many AS SELECT count(*) AS n FROM entries")
+    program.run("ANALYZE")
+    program.leave()
+    with home.open() as ledger:
+        assert ledger.verify().findings == ()

@@ -194,6 +194,106 @@ class TestTheSameKey:
             release(ledger, "0.1", key="k")
         assert spent(ledger) == 100_000_000
 
+    @pytest.mark.parametrize("error", [Unavailable("the disk is full"), KeyboardInterrupt()], ids=repr)
+    def test_of_an_answer_that_could_not_be_stored_says_that_its_work_ended(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch, error: BaseException
+    ) -> None:
+        """At once in this process, elsewhere once something can be stored again. It never runs again."""
+        ledger = home.create()
+        open_account(ledger)
+        ledger.principal("analyst")
+        ran: list[int] = []
+
+        def run() -> bytes:
+            ran.append(1)
+            return b"42"
+
+        gate, plan = Gate(ledger, principal="analyst"), Plan(spending("0.1"), run)
+
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        with monkeypatch.context() as broken:
+            broken.setattr(ledger.store, "write", fail)
+            with pytest.raises(type(error)):
+                gate.release(plan, key="k")
+            with pytest.raises(WorkEnded):
+                gate.release(plan, key="k")
+        found = gate.find("k")
+        assert found is not None
+        assert found.state is State.ENDED
+        other = home.open()
+        with pytest.raises(InProgress):  # its process lives, and could not say yet that it gave up
+            release(other, "0.1", key="k")
+        release(ledger, "0.1")
+        with pytest.raises(WorkEnded):
+            release(other, "0.1", key="k")
+        assert len(ran) == 1
+        assert spent(ledger) == 200_000_000
+        assert ledger.verify().findings == ()
+
+    def test_of_an_answer_that_could_not_be_stored_just_now_is_told_to_all(
+        self, home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = home.create()
+        open_account(ledger)
+        ledger.principal("analyst")
+        write, failures = ledger.store.write, [Unavailable("busy")]
+
+        def fail_once(*work: Any, **how: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return write(*work, **how)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(ledger.store, "write", fail_once)
+            with pytest.raises(Unavailable, match="could not be stored"):
+                release(ledger, "0.1", key="k")
+        with pytest.raises(WorkEnded):
+            release(home.open(), "0.1", key="k")
+
+    def test_of_an_answer_that_was_stored_but_not_marked_gives_it(
+        self, file_home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The outcome was unknown for a moment; then the answer is there, and no failure is stored."""
+        ledger = file_home.create()
+        open_account(ledger)
+        marks: list[int] = []
+        keep = FileAnchor._keep
+
+        def fail_second(*content: Any, **how: Any) -> None:
+            marks.append(1)
+            if len(marks) == 2:
+                raise Unavailable("the disk is full")
+            keep(*content, **how)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(FileAnchor, "_keep", fail_second)
+            with pytest.raises(Unavailable, match="could not be stored"):
+                release(ledger, "0.1", key="k", answer=b"7")
+        assert release(ledger, "0.1", key="k", answer=b"8").answer == b"7"
+        assert ledger.verify().findings == ()
+
+    def test_of_work_in_steps_whose_answer_could_not_be_stored_is_not_finished_again(
+        self, file_home: Home, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ledger = file_home.create()
+        open_account(ledger)
+        gate = Gate(ledger, principal="analyst")
+        work = gate.reserve(spending(Pure(Fraction(1, 10))), key="k")
+        work.step(Pure(Fraction(1, 10)))
+
+        def fail(*_: object, **__: object) -> None:
+            raise Unavailable("the disk is full")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(ledger.store, "write", fail)
+            with pytest.raises(Unavailable, match="could not be stored"):
+                work.finish(lambda: b"first draw")
+            for again in (work, gate.resume(work.number)):
+                with pytest.raises(WorkEnded):
+                    again.finish(lambda: b"second draw")
+
     def test_from_many_threads_at_once_is_charged_once(self, home: Home) -> None:
         ledger = home.create()
         open_account(ledger)

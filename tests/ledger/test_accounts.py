@@ -87,6 +87,36 @@ class TestBlocks:
         }
         assert left["b0"] == left["b1"] == 1
 
+    def test_a_block_is_advised_only_where_it_helps(self, file_home: Home) -> None:
+        """Not where a quota refuses; not `*`, which nobody can name; not more than the quota admits."""
+        ledger = file_home.create()
+        open_sliced(ledger, 3)
+        open_account(ledger, "quota", epsilon="0.5")
+        release(ledger, "0.9", Target("visits", ["b2"]))
+        few = Target("visits", ["b0", "b2"])
+
+        def advised(*targets: Target) -> str:
+            with pytest.raises(OverBudget) as refused:
+                release(ledger, "0.6", *targets)
+            return refused.value.what_now
+
+        assert advised(few) == 'Ask for ε 0.1 or less. Or name fewer blocks: "b0" alone has ε 1 left.'
+        assert advised(few, Target("quota")).endswith('"b0" alone has ε 0.5 left.')
+        assert advised(Target("visits", ["b0", "b1"]), Target("quota")) == "Ask for ε 0.5 or less."
+        assert advised(Target("visits", everyone=True)) == "Ask for ε 0.1 or less."
+        release(ledger, "0.45", Target("quota"))
+        assert advised(few, Target("quota")) == "Ask for ε 0.05 or less."
+
+    def test_a_block_that_two_accounts_have_is_advised_for_both(self, file_home: Home) -> None:
+        ledger = file_home.create()
+        for label, tight in (("visits", "b0"), ("stays", "b1")):
+            open_sliced(ledger, 3, label)
+            release(ledger, "0.9", Target(label, [tight]))
+        blocks = ["b0", "b1", "b2"]
+        with pytest.raises(OverBudget) as refused:
+            release(ledger, "0.6", Target("visits", blocks), Target("stays", blocks))
+        assert '"b2" alone has ε 1 left' in refused.value.what_now
+
     def test_what_was_charged_to_everyone_is_charged_to_later_blocks(self, home: Home) -> None:
         ledger = home.create()
         open_sliced(ledger, 1)

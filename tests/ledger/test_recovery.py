@@ -13,6 +13,7 @@ from lapwing.errors import BadParameter, OverBudget, Tampered
 from lapwing.gate import Target
 from lapwing.ledger import CuratorKey
 from lapwing.ledger.recovery import recover
+from support.attackers import somebody_at
 from support.ledgers import Home, open_account, open_sliced, release
 
 
@@ -114,11 +115,10 @@ def test_a_sound_ledger_needs_no_recovery(file_home: Home) -> None:
 
 def test_an_edited_ledger_is_not_recovered(file_home: Home, tmp_path: Path) -> None:
     restore_an_older_copy(file_home, tmp_path)
-    connection = sqlite3.connect(file_home.where)
-    connection.execute("DROP TRIGGER budgets_update_of_left_0")
-    connection.execute("UPDATE budgets SET left_1 = left_1 + 1")
-    connection.commit()
-    connection.close()
+    attacker = somebody_at(file_home)
+    attacker.disarm()
+    attacker.edit("budgets", "UPDATE budgets SET left_1 = left_1 + 1")
+    attacker.leave()
     with pytest.raises(Tampered, match="not as the entries say"):
         recovered(file_home)
 

@@ -7,6 +7,7 @@ import copy
 import os
 import pickle
 import random
+import re
 import sys
 import threading
 from collections.abc import Callable
@@ -307,6 +308,29 @@ def test_a_loss_without_epsilon_is_refused_in_other_words() -> None:
         filter_.admit(TERMS.price(GaussianNoise(Fraction(1), Fraction(1), 1)))
     assert caught.value.asked == "more than every filter has left"
     assert caught.value.left == "ε 1 of 1"
+
+
+@pytest.mark.parametrize("rho", ["0.5", "0.05", "0.0224"])
+def test_a_loss_that_is_priced_by_rho_is_advised_in_its_own_terms(rho: str) -> None:
+    """A pure ε of 1 would fit, which helps nobody who asked for ε 1 and a mechanism that is priced by ρ."""
+    filter_ = Filter(TERMS)
+    with pytest.raises(OverBudget) as caught:
+        filter_.admit(TERMS.price(Concentrated(Fraction(rho))))
+    advised = re.fullmatch(
+        r"Ask for at most ([0-9.]+) % of this loss \(as ρ counts\), or for a pure ε of 1 or less\.",
+        caught.value.what_now,
+    )
+    assert advised
+    share = Fraction(advised[1]) / 100
+    with pytest.raises(OverBudget):
+        filter_.admit(TERMS.price(Concentrated(Fraction(rho) * (share + Fraction(2, 1000)))))
+    filter_.admit(TERMS.price(Concentrated(Fraction(rho) * share)))
+
+
+def test_where_less_than_a_thousandth_fits_no_share_is_advised() -> None:
+    with pytest.raises(OverBudget) as caught:
+        Filter(TERMS).admit(TERMS.price(Concentrated(Fraction(1000))))
+    assert caught.value.what_now == "Ask for a pure ε of 1 or less."
 
 
 @settings(max_examples=40, deadline=None)

@@ -10,6 +10,7 @@ Test     tests/gate/test_gate.py, tests/faults/test_ledger_concurrency.py, test_
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from hashlib import sha256
@@ -192,24 +193,43 @@ def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
     body = encode(
         {"kind": "answer", "at": now(), "charge": receipt.position, "digest": digest, "size": len(answer)}
     )
-    _finish(ledger, receipt, answer, body)
+    ledger.require_here()
+    ledger.store.write(lambda tx: _store(tx, receipt.position, answer, body), alone=False)
+    ledger.running.end(_key(receipt))
+    if ledger.running.given_up():
+        with suppress(Unavailable):
+            _record_failures(ledger)
     return receipt._replace(answer=digest)
 
 
-def store_failure(ledger: Ledger, receipt: Receipt) -> None:
-    """No answer will come. The charge stays."""
-    body = encode({"kind": "failed", "at": now(), "charge": receipt.position})
-    _finish(ledger, receipt, None, body)
+def give_up(ledger: Ledger, receipt: Receipt) -> None:
+    """No answer will come, and the charge stays: its work failed, or its answer could not be stored.
+
+    Where that cannot be stored either, this process says so at once to whoever asks with the key, and
+    others learn it with the next answer that is stored, or when this process ends.
+    """
+    ledger.running.give_up(_key(receipt), receipt.position)
+    with suppress(Unavailable):
+        _record_failures(ledger)
 
 
-def _finish(ledger: Ledger, receipt: Receipt, answer: bytes | None, body: bytes) -> None:
-    ledger.require_here()
+def _record_failures(ledger: Ledger) -> None:
+    for position in ledger.running.given_up():
+        body = encode({"kind": "failed", "at": now(), "charge": position})
 
-    def work(tx: Transaction) -> None:
-        entry = tx.append(body)
-        tx.run(
-            "INSERT INTO answers (charge, entry, bytes) VALUES (?, ?, ?)", receipt.position, entry, answer
-        )
+        def work(tx: Transaction, position: int = position, body: bytes = body) -> None:
+            # A commit of unknown outcome may have stored the answer after all.
+            if not tx.rows("SELECT 1 FROM answers WHERE charge = ?", position):
+                _store(tx, position, None, body)
 
-    ledger.store.write(work, alone=False)
-    ledger.running.end(bytes.fromhex(receipt.record["key"]))
+        ledger.store.write(work, alone=False)
+        ledger.running.recorded(position)
+
+
+def _store(tx: Transaction, position: int, answer: bytes | None, body: bytes) -> None:
+    entry = tx.append(body)
+    tx.run("INSERT INTO answers (charge, entry, bytes) VALUES (?, ?, ?)", position, entry, answer)
+
+
+def _key(receipt: Receipt) -> bytes:
+    return bytes.fromhex(receipt.record["key"])

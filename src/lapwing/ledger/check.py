@@ -25,7 +25,7 @@ from lapwing.ledger.people import untagged
 from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
 from lapwing.ledger.proofs.tree import Tree
 from lapwing.ledger.stores.schema import columns
-from lapwing.ledger.stores.store import SEAL_COLUMNS, Row, Store, Transaction, seal_of
+from lapwing.ledger.stores.store import SEAL_COLUMNS, Catalogue, Row, Store, Transaction, seal_of
 
 AT_ONCE = 1 << 14
 Known = tuple[str, tuple[Mark | Head, ...]]
@@ -55,17 +55,14 @@ def check(
     """
     findings = Findings()
     # First the anchors, then the database: what was marked must be there, and more may have come.
-    known: list[Known] = []
-    for place, anchor in enumerate(anchors):
-        if anchor.exists():
-            known.append((anchor.where, anchor.read()))
-            if place == 0 and not known[0][1]:  # a witness may have been made a moment before a crash
-                findings.add(f"the anchor {anchor.where} is empty")
-        else:
-            findings.add(f"the anchor {anchor.where} is missing")
-    replay = Replay()
+    known = _read(anchors, findings)
+    replay, made = Replay(), store.catalogue_as_made()
+    if made is None and thorough:
+        findings.add("its tables cannot be compared with what they should be: grant CREATE on the database")
 
     def work(tx: Transaction) -> int:
+        if made is not None:
+            _compare_catalogue(made, store.catalogue(tx), findings)
         sealed = _history(tx, store, replay, findings, thorough=thorough)
         for where, lines in known:
             _compare_anchor(tx, where, lines, replay, findings)
@@ -84,6 +81,18 @@ def check(
     if replay.key != public:
         findings.add("the ledger belongs to other keys")
     return Report((*findings.all(), *replay.finish()), replay, sealed, tuple(where for where, _ in known))
+
+
+def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
+    known: list[Known] = []
+    for place, anchor in enumerate(anchors):
+        if anchor.exists():
+            known.append((anchor.where, anchor.read()))
+            if place == 0 and not known[0][1]:  # a witness may have been made a moment before a crash
+                findings.add(f"the anchor {anchor.where} is empty")
+        else:
+            findings.add(f"the anchor {anchor.where} is missing")
+    return known
 
 
 def _history(tx: Transaction, store: Store, replay: Replay, findings: Findings, *, thorough: bool) -> int:
@@ -184,6 +193,20 @@ def _compare_anchor(
             )
         else:
             findings.add(f"the anchor {where} knows another entry {last} than the ledger")
+
+
+def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) -> None:
+    """Everything that hangs on the ledger's tables: without a trigger the database guards nothing."""
+    tables = {table for table, _ in made}
+    for table, part in sorted(made.keys() | found.keys()):
+        of = f" of {table}" if table else ""
+        if (table, part) not in found:
+            findings.add(f"the {part}{of} is missing")
+        elif (table, part) not in made:
+            if table in tables:
+                findings.add(f"the {part}{of} is none of the ledger's")
+        elif found[table, part] != made[table, part]:
+            findings.add(f"the {part}{of} is not as it was made")
 
 
 # The other tables follow from the entries

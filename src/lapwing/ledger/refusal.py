@@ -30,10 +30,14 @@ def refusal(
     `costs` are what the loss costs in an account: more where its steps are rounded up one by one.
     """
     rooms: list[_Room] = []
+    chosen: list[_Room] = []  # those of whose blocks others could be named
     for target in targets:
         root = ledger.account(target.account)
         ledger.forget_blocks(root)
-        rooms.extend(_rooms(ledger.look_at(root, target.blocks)))
+        mine = _rooms(ledger.look_at(root, target.blocks))
+        rooms.extend(mine)
+        if target.blocks:
+            chosen.extend(mine)
     if all(room.fits(costs(room.account)).all() for room in rooms):
         return None
     largest = _largest(lambda epsilon: all(room.fits_pure(epsilon).all() for room in rooms))
@@ -48,10 +52,12 @@ def refusal(
     if not block.is_open:
         lost = "It was closed when a lost ledger was recovered."
         return OverBudget(error.asked, "nothing", lost, where=where)
-    return OverBudget(error.asked, error.left, error.what_now + _others(rooms, block, largest), where=where)
+    fixed = [room for room in rooms if room not in chosen]
+    what_now = error.what_now + _fewer_blocks(fixed, chosen, largest)
+    return OverBudget(error.asked, error.left, what_now, where=where)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Room:
     """Blocks of one account, and what is taken of each: many are asked at once."""
 
@@ -109,16 +115,27 @@ def _largest(fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _others(rooms: list[_Room], tightest: Block, largest: int) -> str:
-    """Whether fewer blocks would do."""
-    if sum(len(room.blocks) for room in rooms) < 2:
+def _fewer_blocks(fixed: list[_Room], chosen: list[_Room], largest: int) -> str:
+    """A block that alone would admit more, in every account, if one is named.
+
+    Not a block of everyone, which cannot be named; and not where an account without named blocks (a
+    quota, or data that is sliced otherwise) admits no more: `fixed` must admit it as they are.
+    """
+    labels = sorted({block.label for room in chosen for block in room.blocks})
+    if len(labels) < 2:
         return ""
-    most = _largest(lambda epsilon: any(room.fits_pure(epsilon).any() for room in rooms))
+    places = {label: place for place, label in enumerate(labels)}
+    rows = [np.array([places[block.label] for block in room.blocks]) for room in chosen]
+
+    def alone(epsilon: int) -> NDArray[np.bool_]:
+        """Whether each label admits a pure ε in all accounts that have it."""
+        admits = np.full(len(labels), all(room.fits_pure(epsilon).all() for room in fixed))
+        for room, mine in zip(chosen, rows, strict=True):
+            np.logical_and.at(admits, mine, room.fits_pure(epsilon))
+        return admits
+
+    most = _largest(lambda epsilon: bool(alone(epsilon).any()))
     if most <= largest:
         return ""
-    for room in rooms:
-        fitting = [room.blocks[k] for k in np.flatnonzero(room.fits_pure(most))]
-        if fitting and fitting[0].number != tightest.number:
-            left = pure_text(Fraction(most, EPSILON_UNIT))
-            return f' Or name fewer blocks: "{fitting[0].label}" alone has ε {left} left.'
-    return ""
+    label, left = labels[int(np.argmax(alone(most)))], pure_text(Fraction(most, EPSILON_UNIT))
+    return f' Or name fewer blocks: "{label}" alone has ε {left} left.'

@@ -188,8 +188,10 @@ def has_begun(reservation: Reservation) -> bool:
 
 def is_answered(reservation: Reservation) -> bool:
     """Whether its work was finished, with an answer or without."""
-    sql = "SELECT 1 FROM answers WHERE charge = ?"
-    return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
+    sql, ledger = "SELECT 1 FROM answers WHERE charge = ?", reservation.ledger
+    return reservation.number in ledger.running.given_up() or bool(
+        ledger.store.read(lambda tx: tx.rows(sql, reservation.number))
+    )
 
 
 def settle(reservation: Reservation, *, stopping_was_decided_from_released_values: bool) -> None:

@@ -10,6 +10,7 @@ class Running:
 
     def __init__(self) -> None:
         self._tries: dict[bytes, int] = {}
+        self._given_up: list[int] = []  # charges that failed, of which the ledger does not know yet
         self._counting = threading.Lock()
 
     def begin(self, key: bytes) -> None:
@@ -25,6 +26,22 @@ class Running:
                 self._tries[key] = tries
             else:
                 self._tries.pop(key, None)
+
+    def give_up(self, key: bytes, position: int) -> None:
+        """It has finished without an answer."""
+        self.end(key)
+        with self._counting:
+            self._given_up.append(position)
+
+    def given_up(self) -> tuple[int, ...]:
+        """The charges that failed, of which the ledger does not know yet."""
+        return tuple(self._given_up)
+
+    def recorded(self, position: int) -> None:
+        """The ledger knows of one of them. Several threads may say so."""
+        with self._counting:
+            if position in self._given_up:
+                self._given_up.remove(position)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._tries

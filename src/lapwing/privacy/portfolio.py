@@ -24,6 +24,7 @@ from lapwing.privacy.charge import (
     EPSILON,
     EPSILON_UNIT,
     FIRST_ORDER,
+    NEVER,
     Charge,
     price,
 )
@@ -175,8 +176,27 @@ class Terms:
         else:
             asked = "more than every filter has left"
         largest = self.largest_pure(spent)
-        now = f"Ask for ε {pure_text(largest)} or less." if largest else "The budget is used up."
-        return OverBudget(asked, f"ε {pure_text(largest)} of {float(self.epsilon):.6g}", now)
+        pure = pure_text(largest)
+        by_epsilon = largest * EPSILON_UNIT < charge.costs[EPSILON] < NEVER
+        if not largest:
+            now = "The budget is used up."
+        elif by_epsilon and spent[DELTA] + charge.costs[DELTA] <= self.caps[DELTA]:
+            now = f"Ask for ε {pure} or less."
+        else:  # priced by ρ, by orders or with a δ: less of it may fit, whatever ε it was asked with
+            share = self._share_that_fits(spent, charge)
+            some = f"at most {share / 10:g} % of this loss (as ρ counts), or for " if share else ""
+            now = f"Ask for {some}a pure ε of {pure} or less."
+        return OverBudget(asked, f"ε {pure} of {float(self.epsilon):.6g}", now)
+
+    def _share_that_fits(self, spent: tuple[int, ...], charge: Charge) -> int:
+        """How many thousandths of the charge's costs some filter has left."""
+
+        def thousandths(k: int) -> int:
+            return max(self.caps[k] - spent[k], 0) * 1000 // max(charge.costs[k], 1)
+
+        return max(
+            min(map(thousandths, (EPSILON, DELTA))), *map(thousandths, range(FIRST_ORDER, len(spent)))
+        )
 
 
 class Filter(Once):

@@ -23,11 +23,13 @@ from lapwing.errors import BadParameter, LapwingError, Unavailable
 from lapwing.ledger.anchors import Mark
 from lapwing.ledger.entry import Raw
 from lapwing.ledger.proofs.seal import Seal
+from lapwing.ledger.stores.postgres_catalogue import catalogue, made_by
 from lapwing.ledger.stores.postgres_keeper import Keeper
 from lapwing.ledger.stores.postgres_links import Address, Link, Links, psycopg, reason
 from lapwing.ledger.stores.postgres_transaction import PostgresTransaction, Undone, charge, was_refused
 from lapwing.ledger.stores.schema import POSTGRES, POSTGRES_DOES_NOT_FIT
 from lapwing.ledger.stores.store import (
+    Catalogue,
     DoesNotFit,
     KeyTaken,
     Posting,
@@ -241,6 +243,21 @@ class PostgresStore(Store):
                 return work(PostgresTransaction(link))
             finally:
                 self._links.give(link)  # which ends the transaction
+        except psycopg.Error as error:
+            raise self._error(error) from None
+
+    def catalogue(self, tx: Transaction) -> Catalogue:
+        return catalogue(cast(PostgresTransaction, tx).link)
+
+    def catalogue_as_made(self) -> Catalogue | None:
+        try:
+            link = self._begin(_WRITE)
+            try:
+                return made_by(link, self.statements)
+            finally:
+                self._links.give(link)  # which undoes it
+        except psycopg.errors.InsufficientPrivilege:
+            return None
         except psycopg.Error as error:
             raise self._error(error) from None
 

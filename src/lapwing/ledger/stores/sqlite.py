@@ -11,7 +11,8 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,6 +26,7 @@ from lapwing.ledger.stores.lock_file import LockFile, OnePath
 from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, left_after
 from lapwing.ledger.stores.store import (
     SEAL_EVERY,
+    Catalogue,
     DoesNotFit,
     KeyTaken,
     Posting,
@@ -83,6 +85,21 @@ def _post(run: Callable[..., Any], posting: Posting, seq: int | None = None) -> 
 
 def _has(run: Callable[..., Any], key: bytes | None) -> bool:
     return key is not None and run(_BY_KEY, (key,)).fetchone() is not None
+
+
+_MASTER = "SELECT tbl_name, type, name, sql FROM sqlite_master"
+
+
+def _catalogue(rows: Sequence[Row]) -> Catalogue:
+    return {(table, f"{kind} {name}"): sql or "" for table, kind, name, sql in rows}
+
+
+@lru_cache(maxsize=2)
+def _made_by(statements: tuple[str, ...]) -> Catalogue:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        for statement in statements:
+            empty.execute(statement)
+        return _catalogue(empty.execute(_MASTER).fetchall())
 
 
 class _Transaction(Transaction):
@@ -316,6 +333,12 @@ class SqliteStore(Store):
             finally:
                 if reader.in_transaction:
                     reader.execute("COMMIT")
+
+    def catalogue(self, tx: Transaction) -> Catalogue:
+        return _catalogue(tx.rows(_MASTER))
+
+    def catalogue_as_made(self) -> Catalogue:
+        return _made_by(self.statements)
 
     def history(self, tx: Transaction) -> Iterator[Raw]:
         return cast(Iterator[Raw], tx.stream("SELECT seq, body, digest FROM entries ORDER BY seq"))

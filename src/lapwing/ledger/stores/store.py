@@ -21,6 +21,7 @@ from lapwing.ledger.stores import schema
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+Catalogue = dict[tuple[str, str], str]  # of a table ("" for none), and what hangs on it: how it is defined
 Watch = Callable[[str], None]  # is told each step of a commit
 SEAL_EVERY = 256
 SEAL_COLUMNS = "number, last, size, root, frontier, previous, digest, signature"
@@ -108,6 +109,7 @@ class Store(ABC):
         self.signing: SigningKey | None = None
         self.ledger_id = b""
         self.anchored = 0  # the seal that the anchors know
+        self.statements: tuple[str, ...] = ()  # which made the tables
 
     def attend(
         self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
@@ -157,6 +159,14 @@ class Store(ABC):
         """Seal all entries so far, and tell the anchors; the newest seal."""
 
     @abstractmethod
+    def catalogue(self, tx: Transaction) -> Catalogue:
+        """The tables and what hangs on them (columns, keys, indexes, triggers), and functions."""
+
+    @abstractmethod
+    def catalogue_as_made(self) -> Catalogue | None:
+        """The same of an empty ledger that `statements` have just made; None if that is not allowed."""
+
+    @abstractmethod
     def is_alive(self, session: int) -> bool:
         """Whether the process that opened the ledger under this session number still has it open."""
 
@@ -171,6 +181,8 @@ class Store(ABC):
 
     def migrate(self, migrations: Sequence[Callable[[schema.Dialect], tuple[str, ...]]]) -> None:
         """Bring the tables up to date, in one transaction."""
+        steps = [migration(self.dialect) for migration in migrations]
+        self.statements = (schema.VERSION_TABLE, *(statement for step in steps for statement in step))
 
         def work(tx: Transaction) -> None:
             tx.run(schema.VERSION_TABLE)
@@ -178,10 +190,10 @@ class Store(ABC):
             if 0 < found < schema.FIRST:
                 raise Unavailable(f"{self.where} was written before the first release; use what wrote it")
             done = max(found - schema.FIRST + 1, 0)
-            if done > len(migrations):
+            if done > len(steps):
                 raise Unavailable(f"{self.where} was written by a newer Lapwing; install that one")
-            for number, migration in enumerate(migrations[done:], schema.FIRST + done):
-                for statement in migration(self.dialect):
+            for number, step in enumerate(steps[done:], schema.FIRST + done):
+                for statement in step:
                     tx.run(statement)
                 tx.run("INSERT INTO schema_version VALUES (?)", number)
 

@@ -47,7 +47,8 @@ def test_the_first_page_overwrites_whatever_was_in_the_sums(name: str) -> None:
     gradients.add_page(x, y, present, expected)
     found.fill_(torch.nan)
     gradients.add_page(x, y, present, found, is_first=True)
-    assert torch.equal(found, expected)
+    # Not bit for bit: a sum may be added in any order, and on some processors that goes by its address.
+    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-7)
     assert gradients.room(single=True) is found
 
 

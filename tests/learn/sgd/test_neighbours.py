@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lapwing.learn.sgd import ClippedGradients, Sensitivity
 from lapwing.learn.sgd.noisy import on_grid
-from lapwing.learn.sgd.sampling import ABSENT, pages
-from learn.sgd.made import MODULES, losses
+from lapwing.learn.sgd.sampling import ABSENT, drawn_kinds, laid_out
+from learn.sgd.made import MODULES, ByPlace, losses
 
 Whole = NDArray[np.int64]
 
@@ -28,13 +28,16 @@ class Sums:
 
     def __init__(self, gradients: ClippedGradients, grid: Sensitivity, x: Tensor, y: Tensor) -> None:
         self.gradients, self.grid, self.x, self.y = gradients, grid, x, y
+        page, kinds = gradients.page, gradients.kinds
+        self.kind = drawn_kinds(len(x), page, kinds)  # each unit's own coin, whoever else is there
 
     def of(self, units: list[int]) -> Whole:
         each = self.gradients.unit_rows
         sampled = np.array([[unit * each + row for row in range(each)] for unit in units], dtype=np.int64)
-        single = len(units) <= self.grid.single_up_to
-        sums = self.gradients.empty(single=single)
-        for page in pages(sampled.reshape(len(units), each), self.gradients.page):
+        sampled, kind = sampled.reshape(len(units), each), self.kind[units]
+        pages = laid_out(sampled, kind, self.gradients.page, self.gradients.kinds)
+        sums = self.gradients.empty(single=self.grid.is_single(len(units), len(pages)))
+        for page in pages:
             places = torch.from_numpy(page.reshape(-1))
             present = places != ABSENT
             x = self.x.new_zeros((len(places), *self.x.shape[1:]))
@@ -151,6 +154,26 @@ def test_clipping_rows_instead_of_units_moves_more_than_is_priced() -> None:
     sums = Sums(by_row, grid, x, y)
     moved = squared_distance(sums.of(list(range(20))), sums.of(list(range(15))))  # five rows of one unit
     assert moved > 16 * grid.distance**2
+
+
+@pytest.mark.parametrize(("last", "page"), [(False, 16), (False, 64), (True, 64)])
+def test_a_last_bit_that_goes_by_place_is_nobody_elses_when_a_unit_leaves(last: bool, page: int) -> None:
+    """Past a ReLU the bit is a whole gradient: that of every other unit is 0 at some places alone."""
+    hidden = nn.Linear(4, 8, bias=False)
+    with torch.no_grad():
+        hidden.weight.copy_(torch.tensor([1.0, -1.0, 0.0, 0.0]).expand(8, 4))
+    module = nn.Sequential(ByPlace(last=last), hidden, nn.ReLU(), nn.Linear(8, 3))
+    gradients = ClippedGradients(module, lambda out, y: 1e9 * losses(out, y), clip=1, page=page)
+    gradients.rehearse(torch.zeros(0, 4), torch.zeros(0, dtype=torch.int64))
+    assert gradients.kinds == (page if last else 16)
+    x, y = torch.ones(101, 4), torch.zeros(101, dtype=torch.int64)
+    x[1::2, 1] = 2  # far from the edge
+    grid = grid_of(gradients, 1, 100)
+    assert check(Sums(gradients, grid, x, y), 101, [0, 50, 100]) > 0.9
+    gradients.kinds = 1  # the broken variant: in order, so that all after unit 0 change places
+    in_order = Sums(gradients, grid, x, y)
+    moved = squared_distance(in_order.of(list(range(101))), in_order.of(list(range(1, 101))))
+    assert last or moved > 100 * grid.distance**2
 
 
 class InShortFloats(nn.Module):

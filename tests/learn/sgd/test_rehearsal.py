@@ -14,7 +14,7 @@ from lapwing.errors import BadParameter
 from lapwing.learn.sgd import ClippedGradients
 from lapwing.learn.sgd.layers import RULES, _linear
 from lapwing.learn.sgd.parts import Part
-from learn.sgd.made import clipped_one_by_one, losses
+from learn.sgd.made import ByPlace, clipped_one_by_one, losses
 
 NO_TARGETS = torch.zeros(0, dtype=torch.int64)
 NO_NUMBERS = torch.zeros(0)
@@ -89,10 +89,61 @@ def test_floats_that_depend_on_the_place_are_found_in_any_row(monkeypatch: pytes
         )
 
     monkeypatch.setitem(RULES, nn.Linear, odd)
-    gradients = ClippedGradients(nn.Linear(6, 3), losses, clip=1)
-    with pytest.raises(BadParameter, match="page: is of a size") as found:
+    gradients = ClippedGradients(nn.Linear(8, 4), losses, clip=1)
+    gradients.rehearse(torch.zeros(0, 8), NO_TARGETS)
+    assert gradients.kinds == 64
+
+
+@pytest.mark.parametrize(("last", "page", "kinds"), [(False, 64, 16), (True, 64, 64), (False, 16, 16)])
+def test_places_that_differ_by_a_last_bit_are_kinds_of_their_own(last: bool, page: int, kinds: int) -> None:
+    """Whatever the processor, a network is taken; it is for each unit to draw its kind of place."""
+    module = scaled(ByPlace(last=last))
+    gradients = ClippedGradients(module, losses, clip=1, page=page)
+    gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
+    assert gradients.way == "one backward pass"
+    assert gradients.kinds == kinds
+
+
+def test_kinds_of_places_that_appear_while_training_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = nn.Sequential(nn.Linear(8, 4), nn.Identity())
+    gradients = ClippedGradients(module, losses, clip=1)
+    gradients.rehearse(torch.zeros(0, 8), NO_TARGETS)
+    assert gradients.kinds in (1, 16)  # what the processor has
+    module[1] = ByPlace(last=True)
+    gradients.rehearse_again(torch.zeros(0, 8), NO_TARGETS, step=4)
+    assert gradients.kinds == 64
+
+
+def test_mixed_rows_are_found_also_where_places_differ() -> None:
+    gradients = ClippedGradients(scaled(nn.Sequential(ByPlace(last=False), InGroups(4))), losses, clip=1)
+    with pytest.raises(BadParameter, match="mixes the rows"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
-    assert found.value.name == "page"  # other pages may do: not a matter of the module
+
+
+class NumbersItsRows(nn.Module):
+    """A row's place is added to it."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.arange(len(x))[:, None]
+
+
+def test_what_no_rounding_explains_is_refused() -> None:
+    gradients = ClippedGradients(scaled(NumbersItsRows()), losses, clip=1)
+    with pytest.raises(BadParameter, match="another gradient at another place"):
+        gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
+
+
+class MixesTheSmall(nn.Module):
+    """Only rows close to zero depend on the others."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.where(x.abs().amax(1, keepdim=True) < 0.05, x - x.mean(0), x)
+
+
+def test_rows_that_mix_at_one_size_alone_are_taken_one_by_one() -> None:
+    gradients = ClippedGradients(scaled(MixesTheSmall()), losses, clip=1)
+    gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
+    assert gradients.way == "vmap"
 
 
 @pytest.mark.parametrize(("page", "unit_rows"), [(1, 1), (8, 1), (50, 1), (65, 1), (8, 3), (100, 2)])

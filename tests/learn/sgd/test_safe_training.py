@@ -97,19 +97,23 @@ def test_the_module_is_rehearsed_again_with_the_numbers_that_it_has_by_then(
     assert steps == [4, 16]
 
 
-@pytest.mark.parametrize("away", [0, 1, 40, 69])
-def test_very_many_units_are_summed_with_care(monkeypatch: pytest.MonkeyPatch, away: int) -> None:
+@pytest.mark.parametrize(("away", "kinds"), [(0, 1), (1, 16), (40, 64), (69, 1), (69, 16)])
+def test_very_many_units_are_summed_with_care(
+    monkeypatch: pytest.MonkeyPatch, away: int, kinds: int
+) -> None:
     """As if 70 were more than 2^22. Whoever leaves makes it few again: the sums are within the price."""
     monkeypatch.setattr(sensitivity, "DOUBLE_UP_TO", 69)
     module = nn.Linear(4, 3)
     trainer = trainer_of(PublicData(), module, rate=1, page=64, expected_batch=10)
     x, y = torch.randn(70, 4), torch.randint(0, 3, (70,))
     some = [k for k in range(70) if k != away]
+    gradients = trainer._gradients(module)
+    gradients.kinds = kinds
     many, fewer = (
-        trainer._sum(trainer._gradients(module), x[rows], y[rows], Units(len(rows), None))
+        trainer._sum(gradients, x[rows], y[rows], Units(len(rows), None)).clone()
         for rows in (list(range(70)), some)
     )
-    single = torch.cat([value.flatten() for value in trainer._gradients(module).of(x, y)[0].values()])
+    single = torch.cat([value.flatten() for value in gradients.of(x, y)[0].values()])
     torch.testing.assert_close(many, single.double(), rtol=1e-5, atol=1e-5)
     step = float(trainer.sensitivity.step)
     moved = (many.double() / step).round() - (fewer.double() / step).round()

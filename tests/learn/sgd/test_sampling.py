@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from lapwing.errors import BadValue
-from lapwing.learn.sgd.sampling import ABSENT, Units, pages
+from lapwing.learn.sgd.sampling import ABSENT, Units, drawn_kinds, laid_out
 
 
 def test_each_unit_comes_with_the_rate_whatever_its_number_of_rows() -> None:
@@ -46,15 +46,15 @@ def test_rows_are_units_where_nothing_else_is_said() -> None:
 def test_nobody_is_an_empty_sample(units: np.ndarray | None) -> None:
     sampled = Units(0, units).sample(Fraction(1, 2), 3)
     assert sampled.shape == (0, 3)
-    assert list(pages(sampled, 4)) == []
+    for kinds in (1, 2, 4):
+        assert laid_out(sampled, drawn_kinds(0, 4, kinds), 4, kinds).shape == (0, 4, 3)
 
 
 def test_pages_have_one_shape() -> None:
     sampled = Units(10, None).sample(Fraction(1), 1)
-    shapes = [page.shape for page in pages(sampled, 4)]
-    assert shapes == [(4, 1)] * 3
-    last = list(pages(sampled, 4))[-1]
-    assert last[:, 0].tolist() == [8, 9, ABSENT, ABSENT]
+    found = laid_out(sampled, drawn_kinds(10, 4, 1), 4, 1)
+    assert found.shape == (3, 4, 1)
+    assert found[-1, :, 0].tolist() == [8, 9, ABSENT, ABSENT]
 
 
 @pytest.mark.parametrize("units", [np.array([1.0, 2.0]), np.array([1, 2, 3]), np.array([["a"], ["b"]])])
@@ -74,7 +74,31 @@ def test_the_number_of_units_is_never_an_error() -> None:
     assert len(Units((1 << 22) + 1, None)) == (1 << 22) + 1
 
 
-def test_pages_may_hold_fewer_than_they_have_places_for() -> None:
-    sampled = Units(5, None).sample(Fraction(1), 1)
-    found = [page[:, 0].tolist() for page in pages(sampled, 4, at_most=2)]
-    assert found == [[0, 1, ABSENT, ABSENT], [2, 3, ABSENT, ABSENT], [4, ABSENT, ABSENT, ABSENT]]
+@pytest.mark.parametrize(("page", "kinds"), [(4, 1), (4, 4), (12, 4), (24, 16), (64, 16), (64, 64)])
+def test_each_unit_gets_a_place_of_its_kind_in_as_few_pages_as_hold_them(page: int, kinds: int) -> None:
+    for count in (0, 1, 5, 200):
+        sampled = np.arange(2 * count).reshape(count, 2)
+        kind = drawn_kinds(count, page, kinds)
+        found = laid_out(sampled, kind, page, kinds)
+        assert sorted(found[found != ABSENT].tolist()) == list(range(2 * count))
+        numbers, places, _ = np.nonzero(found[:, :, :1] != ABSENT)
+        assert (places % kinds == kind[found[numbers, places, 0] // 2]).all()
+        if count:
+            of_kind = np.bincount(kind, minlength=kinds) / np.bincount(np.arange(page) % kinds)
+            assert len(found) == np.ceil(of_kind).max()
+
+
+def test_a_units_kind_is_its_own_coin_and_as_frequent_as_its_places() -> None:
+    """False alarm: 16 counts, binomial(24,000, 1/12 or 1/24); seven standard deviations, below 1e-10."""
+    counts = np.bincount(drawn_kinds(24_000, 24, 16), minlength=16)
+    expected = np.where(np.arange(16) < 8, 2000, 1000)
+    assert (np.abs(counts - expected) < 7 * np.sqrt(expected)).all()
+
+
+def test_who_leaves_takes_nobody_else_to_another_kind_of_place() -> None:
+    kind = drawn_kinds(100, 64, 16)
+    sampled = np.arange(100)[:, None]
+    before, after = (laid_out(sampled[some], kind[some], 64, 16) for some in (slice(100), slice(1, 100)))
+    for unit in range(1, 100):
+        (was,), (now,) = (np.nonzero((found == unit).any((0, 2)))[0] for found in (before, after))
+        assert was % 16 == now % 16

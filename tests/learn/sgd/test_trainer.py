@@ -17,13 +17,13 @@ from torch.utils.data import DataLoader, TensorDataset
 from lapwing.errors import BadParameter, BadValue, OverBudget
 from lapwing.gate import Gate, Target
 from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
-from lapwing.learn.sgd import PrivateTrainer, clipped
+from lapwing.learn.sgd import PrivateTrainer, clipped, sampling
 from lapwing.learn.sgd.iterate import to_bytes
 from lapwing.learn.sgd.noisy import release
 from lapwing.learn.sgd.sampling import Units
 from lapwing.ledger import Ledger, Unit
 from lapwing.privacy import FixedRun, Loss, Relation
-from learn.sgd.made import losses
+from learn.sgd.made import ByPlace, losses
 
 DELTA = Fraction(1, 10**5)
 
@@ -236,6 +236,36 @@ def test_no_module_sees_a_sum_in_its_gradients() -> None:
     trainer.fit(X, Y, EACH_ROW)
     assert len(seen) > 12
     assert not any(seen)
+
+
+def test_each_unit_is_worked_on_at_a_place_of_its_own_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn anew in each step, of as many pages as that takes. Else floats that go by place are others'."""
+    module = nn.Sequential(ByPlace(last=True), nn.Linear(4, 3))
+    trainer = trainer_of(PublicData(), module, rate=1, page=32)
+    gradients = trainer._gradients(module)
+    gradients.rehearse(X[:0], Y[:0])
+    assert gradients.kinds == 32
+    drawn: list[Any] = []
+    seen: list[dict[int, int]] = []
+    draw, on_page = sampling.drawn_kinds, clipped.ClippedGradients.add_page
+
+    def draws(*given: int) -> Any:
+        drawn.append(draw(*given))
+        seen.append({})
+        return drawn[-1]
+
+    def look(self: Any, x: Tensor, y: Tensor, present: Tensor, *given: Any, **named: Any) -> Tensor:
+        for place in present.nonzero().flatten().tolist():
+            (unit,) = (x[place] == X).all(1).nonzero().flatten().tolist()
+            seen[-1][unit] = place
+        return on_page(self, x, y, present, *given, **named)
+
+    monkeypatch.setattr("lapwing.learn.sgd.trainer.drawn_kinds", draws)
+    monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+    for _ in range(2):
+        trainer._sum(gradients, X, Y, Units(50, None))
+        assert seen[-1] == dict(enumerate(drawn[-1].tolist()))
+    assert seen[0] != seen[1]  # equal with probability 32^-50
 
 
 def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 MECHANISM = "network by DP-SGD"
 _FLOATS = np.dtype("<f4")
 _BEGINNING = 1  # of the numbers that training begins with: public, and the same in each attempt
-_PAGES = (64, 128, 32, 96)  # some products of some sizes depend on a row's place: the first that does not
+_PAGE = 64  # units that are worked on at once
 Floats = NDArray[np.float64]
 
 
@@ -150,6 +150,7 @@ class Network:
         layout = self._layout
         module, loss_fn = self._module(), _class_losses if self._target is None else _squares
         rate, batch = layout.sampled(self._size)
+        self._rehearse(module, loss_fn)
         return PrivateTrainer(
             module,
             loss_fn,
@@ -164,30 +165,21 @@ class Network:
             unit_rows=layout.unit_rows,
             optimizer=layout.optimizer,
             momentum=layout.momentum,
-            page=self._page(module, loss_fn),
+            page=_PAGE,
         )
 
-    def _page(self, module: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor]) -> int:
-        """How many units are worked on at once. Tried here, since what fails later was charged."""
+    def _rehearse(self, module: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor]) -> None:
+        """Try the network now, since what fails later was charged."""
         import torch  # noqa: PLC0415 (an extra)
 
         from lapwing.learn.sgd import ClippedGradients  # noqa: PLC0415
 
         rows = torch.zeros((0, self._shapes[0][1]))
         truth = torch.zeros(0, dtype=torch.int64 if self._target is None else torch.float32)
-        for page in _PAGES:
-            layout = self._layout
-            tried = ClippedGradients(
-                module, loss_fn, clip=layout.clip, page=page, unit_rows=layout.unit_rows
-            )
-            try:
-                tried.rehearse(rows, truth)
-            except BadParameter as error:
-                if error.name != "page":
-                    raise
-                continue
-            return page
-        raise BadParameter("layers", "cannot be trained on this computer: try other widths")
+        layout = self._layout
+        ClippedGradients(
+            module, loss_fn, clip=layout.clip, page=_PAGE, unit_rows=layout.unit_rows
+        ).rehearse(rows, truth)
 
     def _module(self) -> nn.Module:
         import torch  # noqa: PLC0415 (an extra)

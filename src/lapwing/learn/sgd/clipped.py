@@ -4,8 +4,9 @@ Claim    the sum is that of `torch.func`'s gradients unit by unit, each clipped,
          whose gradient is not finite, or for which the module fails, adds nothing; no unit's floats
          depend on the others'.
 Because  a page always has the same shape, whoever is in it: what is missing is padded and has slope 0. At
-         one shape, a row's floats depend on the row alone; `rehearse` tries this, bit for bit, on made-up
-         rows, before anything is charged, and refuses a module where it fails.
+         one shape, a row's floats depend on the row and the kind of its place; `rehearse` tries this, bit
+         for bit, on made-up rows, before anything is charged: it refuses a module that mixes rows, and
+         finds out how many kinds of places there are.
 Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_clipped.py
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from functools import reduce
 from typing import Literal
 
 import torch
@@ -72,6 +74,7 @@ class ClippedGradients:
             for below, name in ((tokens, "tokens"), (classes, "classes"))
         )
         self._is_share = False
+        self.kinds = 1  # of places in a page: place p is of kind p % kinds
         self._rooms: dict[bool, Tensor] = {}
         self._layers: Layers | None = None
         with suppress(CannotTrace):
@@ -131,7 +134,8 @@ class ClippedGradients:
         if self.unit_rows > 1:
             x, y = repeated(x, present, self.page), repeated(y, present, self.page)
         parts = usable_parts(self._steady_parts, Page(x, y, present, self.page))
-        norms = torch.stack([part.squares() for part in parts]).sum(0).sqrt_()
+        # One after the other: torch.sum adds in an order that depends on the place.
+        norms = reduce(torch.add, [part.squares() for part in parts]).sqrt()
         factors = (self._clip / norms).clamp_(max=1.0)
         unusable = ~(factors >= _SMALLEST_FACTOR)  # not a number, infinite, or beyond what floats can scale
         if unusable.any():
@@ -192,12 +196,12 @@ class ClippedGradients:
     def rehearse(self, x: Tensor, y: Tensor) -> None:
         """Try the module on made-up rows of the same form, and refuse what cannot be trained privately.
 
-        What one backward pass cannot do, or does wrong, is left to vmap.
+        What one backward pass cannot do, or does wrong, is left to vmap. `kinds` of places is set.
         """
         if self.rows % TILE:
             raise BadParameter(
                 "page",
-                f"times unit_rows must be a multiple of {TILE}: else a row's floats depend on its place",
+                f"times unit_rows must be a multiple of {TILE}: at others, floats depend on a row's place",
             )
         kept = Kept(self._module, self._loss_fn)
         try:
@@ -206,8 +210,9 @@ class ClippedGradients:
             kept.refuse_changes()
 
     def rehearse_again(self, x: Tensor, y: Tensor, *, step: int) -> None:
-        """A few trials more, with the numbers that the module has by now, on other made-up rows."""
-        self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step).brief()
+        """Do a few trials more, with the numbers that the module has by now, on other made-up rows."""
+        rehearsal = self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step)
+        self.kinds = rehearsal.brief(self.kinds)
 
     def _choose_way(self, x: Tensor, y: Tensor) -> None:
         by_layers, first = self._layers, None  # what was wrong at first says most
@@ -215,12 +220,10 @@ class ClippedGradients:
             for is_share in (False, True) if y.is_floating_point() else (False,):
                 self._layers, self._is_share = layers, is_share
                 try:
-                    self._rehearsal(x, y, is_share=is_share, seed=_SEED).full()
+                    self.kinds = self._rehearsal(x, y, is_share=is_share, seed=_SEED).full()
                 except CannotTrace:
                     break
                 except BadParameter as error:
-                    if error.name == "page":
-                        raise
                     first = first or error
                 else:
                     return

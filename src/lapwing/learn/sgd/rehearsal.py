@@ -1,10 +1,11 @@
 """A module is tried on made-up rows, before anything is charged: is a row's gradient its own, and right?
 
 Claim    a module that passes gave, at this page's shape and for the rows tried, the same floats for a unit
-         bit for bit at every place and whoever else was there, nothing for whoever was absent, and units'
-         gradients that add up to the one that torch finds itself.
-Because  that is what is tried: one unit at all places, in many sizes; single units and many replaced by
-         long ones, by zeros, by nobody; a weighted sum beside torch's.
+         bit for bit at all places of one kind and whoever else was there, nothing for whoever was absent,
+         and units' gradients that add up to the one that torch finds itself.
+Because  that is what is tried: units of many sizes at other places of their kind; single units and many
+         replaced by long ones, by zeros, by nobody, by one another; a weighted sum beside torch's. A place
+         at which floats differ is no error: then there are more kinds of places, in the end one for each.
 Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
 
 It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed.
@@ -12,7 +13,7 @@ It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
@@ -26,10 +27,15 @@ from lapwing.learn.sgd.parts import Part
 from lapwing.learn.sgd.tracing import CannotTrace, LossFunction, Page, one_loss_a_row
 
 # A page has a multiple of so many rows: what is left over at the end of a matrix goes through other code.
+# Rows so many places apart begin alike within 64 bytes, the longest vector of a processor.
 TILE = 16
 _LONG = 1000
-_SIZES = (0.0, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e3)
-_SAME, _SAME_AGAIN = 24, 4  # how many units are put at all places: at first, and once more while training
+_USUAL = 1.0
+_SIZES = (_USUAL, 0.0, 1e-3, 1e-2, 0.1, 10.0, 100.0, 1e3)
+_SIZES_AGAIN = (0.1, 10.0)  # while training
+_MOVES = 2  # how often units of each size change places
+# Most units change by more than this share of their length at another place: no rounding explains that.
+_OF_PLACE = 1 / 16
 # A parameter's units must add up to torch's own gradient: to this share of their lengths, and to this share
 # of all parameters' (a gradient that is 0 but for rounding agrees with nothing).
 _OFF, _OFF_OF_ALL = 1e-3, 1e-6
@@ -74,19 +80,23 @@ class Rehearsal:
     drops_in_sums: bool  # compare with torch under the same dropout: not where each row has its own coins
     wrong: str  # what to say of a parameter whose gradients do not add up
 
-    def full(self) -> None:
-        """All trials. Raises `BadParameter` of what is wrong, `CannotTrace` where only this way is."""
+    def full(self) -> int:
+        """Do all trials, and say how many kinds of places there are: place p is of kind p % kinds.
+
+        Raises `BadParameter` of what is wrong, `CannotTrace` where only this way is.
+        """
         with known_coins(self.form.x.device, self.seed):
             self._nobody_adds_nothing()
             self._others_change_nothing(brief=False)
-            self._all_places_are_alike(_SAME)
+            kinds = self._kinds(1, _SIZES)
             self._units_add_up()
+        return kinds
 
-    def brief(self) -> None:
-        """A few trials again, with the numbers that the module has by now."""
+    def brief(self, kinds: int) -> int:
+        """Do a few trials again, with the numbers that the module has by now; `full` gave `kinds`."""
         with known_coins(self.form.x.device, self.seed):
             self._others_change_nothing(brief=True)
-            self._all_places_are_alike(_SAME_AGAIN)
+            return self._kinds(kinds, _SIZES_AGAIN)
 
     @property
     def _rows(self) -> int:
@@ -127,13 +137,7 @@ class Rehearsal:
                 parts = self._tried(other_x, other_y, present)
             except BadParameter:
                 continue  # rows for which it fails: those are left out in training
-            floats = self._floats(parts)
-            if any(
-                not torch.equal(one[kept], other[kept]) for one, other in zip(usual, floats, strict=True)
-            ):
-                raise BadParameter(
-                    "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
-                )
+            _refuse_mixing(zip(usual, self._floats(parts), strict=True), kept)
             self._refuse_absent(parts, present)
 
     def _variations(
@@ -163,21 +167,40 @@ class Rehearsal:
             present = kept if how == "absent" else torch.ones_like(kept)
             yield kept, _either(rows, x, new_x), _either(rows, y, new_y), present
 
-    def _all_places_are_alike(self, count: int) -> None:
-        for number in range(count):
-            x, y = self.form.rows(self.unit_rows)
+    def _kinds(self, kinds: int, sizes: tuple[float, ...]) -> int:
+        """How many kinds of places there are: so many, those within a tile, or each place its own."""
+        for size in sizes:
+            x, y = self.form.rows(self._rows)
             if x.is_floating_point():
-                x = x * _SIZES[number * (len(_SIZES) // min(count, len(_SIZES))) % len(_SIZES)]
-            repeated = [values.repeat(self.units, *[1] * (values.ndim - 1)) for values in (x, y)]
-            try:
-                with without_dropout(self.module):
-                    floats = self._floats(self._tried(*repeated))
-            except BadParameter:
-                continue  # such a unit would be left out
-            if any(not torch.equal(each, each[:1].expand_as(each)) for each in floats):
-                raise BadParameter(
-                    "page", "is of a size at which a row's floats depend on its place. Try another"
-                )
+                x = x * size
+            usual = self._without_dropout(x, y)
+            for _ in range(_MOVES if usual else 0):
+                while not self._are_alike(kinds, usual, x, y, is_usual=size == _USUAL):
+                    kinds = TILE if kinds < TILE < self.units else self.units
+        return kinds
+
+    def _without_dropout(self, x: Tensor, y: Tensor) -> list[Tensor]:
+        """A page's floats; none, if the module fails on it."""
+        try:
+            with without_dropout(self.module):
+                return self._floats(self._tried(x, y))
+        except BadParameter:
+            return []  # such units would be left out
+
+    def _are_alike(self, kinds: int, usual: list[Tensor], x: Tensor, y: Tensor, *, is_usual: bool) -> bool:
+        """Whether units keep their floats when half of them change places within their kind."""
+        places = torch.arange(self.units, device=x.device)
+        whose, chosen = places.clone(), torch.randperm(self.units, device=x.device)[: (self.units + 1) // 2]
+        for kind in range(kinds):
+            group = chosen[chosen % kinds == kind]
+            whose[group] = group.roll(1)
+        rows = (whose[:, None] * self.unit_rows + torch.arange(self.unit_rows, device=x.device)).flatten()
+        found = self._without_dropout(x[rows], y[rows])
+        pairs = [(here, there[whose]) for here, there in zip(found, usual, strict=bool(found))]
+        _refuse_mixing(pairs, whose == places)
+        if is_usual:
+            _refuse_by_place(pairs, whose != places)
+        return all(torch.equal(here, there) for here, there in pairs)
 
     def _units_add_up(self) -> None:
         """Refuse where units' gradients, each times a number, are not those of the losses times it."""
@@ -223,6 +246,24 @@ def steady(x: Tensor) -> AbstractContextManager[None]:
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
     )
     return flags
+
+
+def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None:
+    """Refuse where a kept unit's floats differ by a bit: only other units are others."""
+    if any(not torch.equal(one[kept], other[kept]) for one, other in pairs):
+        raise BadParameter(
+            "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
+        )
+
+
+def _refuse_by_place(pairs: list[tuple[Tensor, Tensor]], moved: Tensor) -> None:
+    """Refuse where most units of the usual size that moved changed by more than rounding explains.
+
+    Privacy does not need this, since each unit draws its kind of place: such a module is a mistake.
+    """
+    off = [(one - other)[moved].norm(dim=1) > _OF_PLACE * other[moved].norm(dim=1) for one, other in pairs]
+    if off and moved.any() and torch.stack(off).any(0).float().mean() > 1 / 2:
+        raise BadParameter("module", "gives a row another gradient at another place of the batch")
 
 
 def _either(chosen: Tensor, one: Tensor, other: Tensor) -> Tensor:

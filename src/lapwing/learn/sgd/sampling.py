@@ -1,8 +1,9 @@
 """Poisson samples of units: each is in a step with the same probability, on its own coin.
 
 Claim    each unit is sampled independently with probability exactly `rate`; which of its rows count is
-         drawn from its own rows alone.
-Because  coins come from `lapwing.noise`; rows are ranked within their unit by random keys.
+         drawn from its own rows alone; the kind of its place is drawn for it alone.
+Because  coins come from `lapwing.noise`; rows are ranked within their unit by random keys. Who else is
+         there decides the page of a unit, and its place within its kind: nothing else.
 Test     tests/learn/sgd/test_sampling.py
 
 A sample may be empty: the step then releases noise alone. Batches of a fixed size, from shuffled data, have
@@ -11,7 +12,6 @@ another price, and are not drawn here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +22,7 @@ from lapwing.noise import bernoulli, uniform_int
 
 ABSENT = -1
 Rows = NDArray[np.int64]
+Kinds = NDArray[np.int64]
 
 
 class Units:
@@ -71,10 +72,24 @@ class Units:
         return found
 
 
-def pages(sampled: Rows, page: int, *, at_most: int | None = None) -> Iterator[Rows]:
-    """The sample in pages of `page` units (of which `at_most` are there), filled up with absent units."""
-    each = page if at_most is None else min(page, at_most)
-    for start in range(0, len(sampled), each):
-        part = sampled[start : start + each]
-        missing = page - len(part)
-        yield np.pad(part, ((0, missing), (0, 0)), constant_values=ABSENT) if missing else part
+def drawn_kinds(count: int, page: int, kinds: int) -> Kinds:
+    """Draw each unit's kind of place on its own coin: a kind comes as often as a page has places of it."""
+    if kinds == 1 or not count:
+        return np.zeros(count, dtype=np.int64)
+    return uniform_int(0, page, count) % kinds
+
+
+def laid_out(sampled: Rows, kind: Kinds, page: int, kinds: int) -> Rows:
+    """The sample in pages of `page` places (page, place, row), each unit at a place of its kind.
+
+    Place p is of kind p % kinds. Places where nobody is are `ABSENT`.
+    """
+    in_page = np.bincount(np.arange(page) % kinds, minlength=kinds)
+    order = np.argsort(kind, kind="stable")
+    counts = np.bincount(kind, minlength=kinds)
+    rank = np.empty(len(kind), dtype=np.int64)  # of a unit among those of its kind
+    rank[order] = np.arange(len(kind)) - np.repeat(np.cumsum(counts) - counts, counts)
+    pages = -int((-counts // in_page).min())
+    found = np.full((pages, page, sampled.shape[1]), ABSENT, dtype=np.int64)
+    found[rank // in_page[kind], rank % in_page[kind] * kinds + kind] = sampled
+    return found

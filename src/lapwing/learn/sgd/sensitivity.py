@@ -49,8 +49,8 @@ class Sensitivity:
     """The public grid of a training run, and how far one unit moves a sum on it.
 
     `page` units are worked on at once. Up to `single_up_to` sampled units are summed in single precision
-    (never, if 0): more of them are summed in double precision, and very many with more care, so that no
-    sample is too large.
+    (never, if 0): more of them, or more pages than so many fill, are summed in double precision, and very
+    many with more care, so that no sample is too large.
     """
 
     clip: Fraction
@@ -95,8 +95,18 @@ class Sensitivity:
         return 2 * max(single, double, MOST_UNITS * lost)
 
     def _off(self, units: int, roundoff: Fraction) -> Fraction:
-        pages = -(-units // self.page)
-        return units * gamma(self.page + pages + 4, roundoff)
+        return units * gamma(self.page + self._pages(units) + 4, roundoff)
+
+    def _pages(self, units: int) -> int:
+        return -(-units // self.page)
+
+    def is_single(self, units: int, pages: int) -> bool:
+        """Whether so many units in so many pages, full or not, are summed in single precision."""
+        return units <= self.single_up_to and pages <= self._pages(self.single_up_to)
+
+    def is_many(self, units: int, pages: int) -> bool:
+        """Whether they are summed with more care than double precision."""
+        return units > DOUBLE_UP_TO or pages > self._pages(DOUBLE_UP_TO)
 
     @property
     def kappa(self) -> Fraction:

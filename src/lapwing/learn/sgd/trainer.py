@@ -27,7 +27,7 @@ from lapwing.learn.sgd.coins import own_coins
 from lapwing.learn.sgd.iterate import Iterate, load_bytes, to_bytes
 from lapwing.learn.sgd.noisy import Careful, Noise, release
 from lapwing.learn.sgd.price import Schedule, schedule
-from lapwing.learn.sgd.sampling import Units, pages
+from lapwing.learn.sgd.sampling import Rows, Units, drawn_kinds, laid_out
 from lapwing.learn.sgd.sensitivity import Sensitivity
 from lapwing.learn.sgd.tracing import LossFunction
 from lapwing.ledger import Receipt
@@ -189,25 +189,41 @@ class PrivateTrainer:
     ) -> Tensor:
         """One step's sum, of a fresh sample. Private: it gets noise next."""
         sampled = people.sample(self.schedule.rate, self._unit_rows)
-        single = len(sampled) <= self.sensitivity.single_up_to
+        kind = drawn_kinds(len(sampled), self._page, gradients.kinds)
+        pages = laid_out(sampled, kind, self._page, gradients.kinds)
+        single = self.sensitivity.is_single(len(sampled), len(pages))
         sums = gradients.room(single=single)
-        is_many = len(sampled) > sensitivity.DOUBLE_UP_TO
-        if is_many or not len(sampled):
-            sums.zero_()
-        # Very many are added with care: page by page, what is lost in adding is kept.
-        total = Careful(sums) if is_many else None
-        few = None if total is None else sensitivity.FEW
-        for number, page in enumerate(pages(sampled, self._page, at_most=few)):
+        if not self.sensitivity.is_many(len(sampled), len(pages)):
+            self._add(gradients, pages, sums, rows=rows, targets=targets, counts=counts)
+            return sums
+        # Very many are added with care: a few at a time, what is lost in adding is kept.
+        total, few = Careful(sums.zero_()), min(self._page, sensitivity.FEW)
+        for start in range(0, len(sampled), few):
+            some = slice(start, start + few)
+            pages = laid_out(sampled[some], kind[some], self._page, gradients.kinds)
+            self._add(gradients, pages, total.next(), rows=rows, targets=targets, counts=counts)
+        return total.sum(self.sensitivity)
+
+    def _add(
+        self,
+        gradients: ClippedGradients,
+        pages: Rows,
+        into: Tensor,
+        *,
+        rows: Tensor,
+        targets: Tensor,
+        counts: Tensor | None,
+    ) -> None:
+        """Overwrite `into` with the sum of these pages."""
+        if not len(pages):
+            into.zero_()
+        for number, page in enumerate(pages):
             places = torch.from_numpy(page.reshape(-1))
             present = places >= 0
             if counts is not None:
                 present &= counts[places]  # a place of -1 is absent already
-            x, y = _gathered(rows, places, present), _gathered(targets, places, present)
-            device = sums.device
-            into = sums if total is None else total.next()
-            is_first = not number or total is not None
-            gradients.add_page(x.to(device), y.to(device), present.to(device), into, is_first=is_first)
-        return sums if total is None else total.sum(self.sensitivity)
+            x, y = (_gathered(values, places, present).to(into.device) for values in (rows, targets))
+            gradients.add_page(x, y, present.to(into.device), into, is_first=not number)
 
     def _gradients(self, module: nn.Module) -> ClippedGradients:
         return ClippedGradients(

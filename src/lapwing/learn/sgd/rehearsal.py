@@ -33,7 +33,6 @@ _LONG = 1000
 _USUAL = 1.0
 _SIZES = (_USUAL, 0.0, 1e-3, 1e-2, 0.1, 10.0, 100.0, 1e3)
 _SIZES_AGAIN = (0.1, 10.0)  # while training
-_MOVES = 2  # how often units of each size change places
 # Most units change by more than this share of their length at another place: no rounding explains that.
 _OF_PLACE = 1 / 16
 # A parameter's units must add up to torch's own gradient: to this share of their lengths, and to this share
@@ -174,9 +173,8 @@ class Rehearsal:
             if x.is_floating_point():
                 x = x * size
             usual = self._without_dropout(x, y)
-            for _ in range(_MOVES if usual else 0):
-                while not self._are_alike(kinds, usual, x, y, is_usual=size == _USUAL):
-                    kinds = TILE if kinds < TILE < self.units else self.units
+            while usual and not self._are_alike(kinds, usual, x, y, is_usual=size == _USUAL):
+                kinds = TILE if kinds < TILE < self.units else self.units
         return kinds
 
     def _without_dropout(self, x: Tensor, y: Tensor) -> list[Tensor]:
@@ -188,19 +186,26 @@ class Rehearsal:
             return []  # such units would be left out
 
     def _are_alike(self, kinds: int, usual: list[Tensor], x: Tensor, y: Tensor, *, is_usual: bool) -> bool:
-        """Whether units keep their floats when half of them change places within their kind."""
-        places = torch.arange(self.units, device=x.device)
-        whose, chosen = places.clone(), torch.randperm(self.units, device=x.device)[: (self.units + 1) // 2]
-        for kind in range(kinds):
-            group = chosen[chosen % kinds == kind]
-            whose[group] = group.roll(1)
-        rows = (whose[:, None] * self.unit_rows + torch.arange(self.unit_rows, device=x.device)).flatten()
-        found = self._without_dropout(x[rows], y[rows])
-        pairs = [(here, there[whose]) for here, there in zip(found, usual, strict=bool(found))]
-        _refuse_mixing(pairs, whose == places)
-        if is_usual:
-            _refuse_by_place(pairs, whose != places)
-        return all(torch.equal(here, there) for here, there in pairs)
+        """Whether units keep their floats when they change places within their kind: every place is tried,
+        in two turns, and in each turn some units stay."""
+        places, of_unit = (torch.arange(n, device=x.device) for n in (self.units, self.unit_rows))
+        order = torch.randperm(self.units, device=x.device)
+        for turn in range(2):
+            whose = places.clone()
+            for kind in range(kinds):
+                group = _moving(order[order % kinds == kind], kind, turn)
+                whose[group] = group.roll(1)
+            rows = (
+                whose[:, None] * self.unit_rows + torch.arange(self.unit_rows, device=x.device)
+            ).flatten()
+            found = self._without_dropout(x[rows], y[rows])
+            pairs = [(here, there[whose]) for here, there in zip(found, usual, strict=bool(found))]
+            _refuse_mixing(pairs, whose == places)
+            if is_usual:
+                _refuse_by_place(pairs, whose != places)
+            if not all(torch.equal(here, there) for here, there in pairs):
+                return False
+        return True
 
     def _units_add_up(self) -> None:
         """Refuse where units' gradients, each times a number, are not those of the losses times it."""
@@ -246,6 +251,14 @@ def steady(x: Tensor) -> AbstractContextManager[None]:
         enabled=True, benchmark=False, deterministic=True, allow_tf32=False
     )
     return flags
+
+
+def _moving(group: Tensor, kind: int, turn: int) -> Tensor:
+    """The places of one kind that change units in this turn: one half, or all where halves are too few."""
+    half = len(group) // 2
+    if half >= 2:
+        return group[half:] if turn else group[:half]
+    return group if (kind + turn) % 2 else group[:0]
 
 
 def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None:

@@ -73,7 +73,9 @@ def _bound(tree: exp.Select, catalog: Catalog) -> Question:
     relation, scope = rows.rows(tree, ctes)
     if not is_private(relation):
         raise refused(tree, "there is no private table in it", "Public tables need no Lapwing")
-    return _Answer(tree, scope, rows_of(relation), known_columns(relation, catalog.policy)).question(relation)
+    return _Answer(tree, scope, rows_of(relation), known_columns(relation, catalog.policy)).question(
+        relation
+    )
 
 
 def _calls(question: Question) -> list[Apply]:

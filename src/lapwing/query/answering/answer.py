@@ -131,7 +131,9 @@ class Answer:
             price = "made of generated rows: nothing was read or charged"
         lines = [f"{sure}; {price}.", *self.notes]
         if self.of > 1:
-            lines.append(f"It combines {self.of} releases of the same question.")
+            lines.append(
+                f"It combines {self.of} releases of the same question, or is the best of them if sharper."
+            )
         if self.left:
             lines.append(f"Left: {self.left}.")
         if self.receipt is not None:

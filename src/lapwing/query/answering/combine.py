@@ -1,11 +1,14 @@
 """Several releases of one additive question, made one sharper answer.
 
-Claim    the interval of the first i releases together holds with probability 1 - η / (i (i + 1)), so that
-         all combined ones (i > 1) hold together with probability 1 - η / 2, also if each release was
-         decided from the ones before. (The first alone was shown at 1 - η, like any other answer.)
-Because  Σ 1 / (i (i + 1)) = 1/2 over i > 1; weights are inverse variances of public scales; the noise of
-         the weighted mean is a sum of independent noises whose tail is known.
-Test     tests/query/test_combine.py
+Claim    the intervals of all combined answers (of two releases, of three, …) hold together with probability
+         1 - η, also if each release, its ε and its kind of noise were decided from the ones before. η is
+         fixed in advance. (The first alone was shown at 1 - η, like any other answer.)
+Because  weights are inverse scales: noise in units of its scale has the same law whatever the scale was
+         decided from, so that the mean's noise is a sum of independent noises of one scale. (Weights by
+         inverse variances would let a chosen ε keep or thin out noise that is known to be far off.) One
+         release alone is the other choice. Σ 1 / (i (i + 1)) is 1, and 1/2 over i > 1: so sums of one kind
+         of noise miss with η / 2, single releases with η / 4, and what a second kind adds with η / 4.
+Test     tests/query/test_combine.py; docs/arguments/query-noise.md has the proof.
 """
 
 from __future__ import annotations
@@ -19,13 +22,15 @@ from numpy.typing import NDArray
 
 from lapwing.mechanisms import Gaussian, Laplace
 from lapwing.query.answering.estimate import Col, Rows
-from lapwing.query.answering.intervals import Noises
+from lapwing.query.answering.intervals import Noises, half_width, noise_scale
 from lapwing.query.answering.noising import Noisy
-from lapwing.query.answering.shares import Shares, deviation, is_declared
+from lapwing.query.answering.shares import Shares, is_declared
 from lapwing.query.language.kinds import Number
 from lapwing.query.language.question import KeyValue, Question, Statistic
 
 FEW = 6  # Laplace noises whose law is written down; of more that are alike, its terms cancel
+# What a release alone, and each of two kinds of noise, may miss, in shares of what one kind may.
+ALONE, EACH_OF_TWO = Fraction(1, 4), Fraction(1, 6)
 
 
 def can_be_combined(question: Question) -> bool:
@@ -45,15 +50,14 @@ def can_be_combined(question: Question) -> bool:
     )
 
 
-def level_of_repeat(confidence: Fraction, repeat: int) -> Fraction:
-    """The confidence of the interval that the first i releases have together."""
-    return 1 - (1 - confidence) / (repeat * (repeat + 1))
+def level_of_repeat(confidence: Fraction, repeat: int, share: Fraction = Fraction(1)) -> Fraction:
+    """The confidence at which the i-th noise alone, or the first i together, are held."""
+    return 1 - share * (1 - confidence) / (repeat * (repeat + 1))
 
 
 def combined(releases: Sequence[tuple[Shares, Noisy]], rows: Rows, confidence: Fraction) -> Rows:
     """The newest answer's rows with the values of all releases together."""
     question = releases[-1][0].question
-    level = level_of_repeat(confidence, len(releases))
     columns = []
     for output, column in zip(question.outputs, rows.columns, strict=True):
         if not isinstance(output.value, Statistic):
@@ -61,10 +65,8 @@ def combined(releases: Sequence[tuple[Shares, Noisy]], rows: Rows, confidence: F
             continue
         (part,) = output.value.parts
         mechanisms = [shares.mechanism(0, part) for shares, _ in releases]
-        weights = np.array([1 / deviation(mechanism) ** 2 for mechanism in mechanisms])
-        weights /= weights.sum()
+        weights, half = narrowest_mean(mechanisms, confidence)
         mean = sum(w * noisy.parts[part] for w, (_, noisy) in zip(weights, releases, strict=True))
-        half = half_width_of_mean(mechanisms, list(weights), level)
         step = 1.0
         if output.value.function == "sum":
             assert isinstance(output.value.number, Number)
@@ -76,29 +78,57 @@ def combined(releases: Sequence[tuple[Shares, Noisy]], rows: Rows, confidence: F
     return Rows(columns, rows.length, rows.agree)
 
 
+def narrowest_mean(
+    mechanisms: Sequence[Laplace | Gaussian], confidence: Fraction
+) -> tuple[list[float], float]:
+    """Weights of the releases and the half-width of their mean's interval: of all, or of one alone.
+
+    Scales alone decide which. `confidence` is that of a single answer.
+    """
+    alone = [
+        half_width(mechanism, level_of_repeat(confidence, number, ALONE))
+        for number, mechanism in enumerate(mechanisms, 1)
+    ]
+    inverse = [1 / _in_deviations(mechanism) for mechanism in mechanisms]
+    weights = [each / sum(inverse) for each in inverse]
+    together = half_width_of_mean(mechanisms, weights, confidence)
+    if min(alone) > together:
+        return weights, together
+    best = alone.index(min(alone))
+    return [float(number == best) for number in range(len(alone))], float(alone[best])
+
+
+def _in_deviations(mechanism: Laplace | Gaussian) -> float:
+    """The scale, times what makes it a deviation if noise were continuous."""
+    return noise_scale(mechanism) * (1 if isinstance(mechanism, Gaussian) else math.sqrt(2))
+
+
 def half_width_of_mean(
-    mechanisms: Sequence[Laplace | Gaussian], weights: Sequence[float], level: Fraction
+    mechanisms: Sequence[Laplace | Gaussian], weights: Sequence[float], confidence: Fraction
 ) -> float:
-    """How far the weighted mean of several noises may be off."""
-    kinds = {isinstance(mechanism, Gaussian) for mechanism in mechanisms}
-    if len(kinds) == 1:
-        scales = [
-            weight * float(one.sigma if isinstance(one, Gaussian) else one.scale)
+    """How far a mean by inverse scales may be off. Whole noise is within 1 of continuous noise."""
+    kinds = [
+        [
+            weight * noise_scale(one)
             for one, weight in zip(mechanisms, weights, strict=True)
+            if isinstance(one, Gaussian) is is_gaussian
         ]
-        is_gaussian = kinds.pop()
-        if not is_gaussian and len(scales) > FEW:
-            return width_of_many(np.array(scales), float(1 - level)) + 0.5
-        return float(Noises(is_gaussian, level).width([np.array(scale) for scale in scales]))
-    # Noises of both kinds: each kind with half of the miss.
-    half = 1 - (1 - level) / 2
-    total = 0.0
-    for kind in (True, False):
-        mine = [
-            pair for pair in zip(mechanisms, weights, strict=True) if isinstance(pair[0], Gaussian) is kind
-        ]
-        total += half_width_of_mean([one for one, _ in mine], [weight for _, weight in mine], half)
+        for is_gaussian in (False, True)
+    ]
+    share = EACH_OF_TWO if all(kinds) else Fraction(1)
+    total = 1.0
+    for is_gaussian, scales in enumerate(kinds):
+        if scales:
+            level = level_of_repeat(confidence, len(scales), share)
+            total += _width(scales, is_gaussian=bool(is_gaussian), level=level)
     return total
+
+
+def _width(scales: list[float], *, is_gaussian: bool, level: Fraction) -> float:
+    """The half-width of a sum of continuous noises."""
+    if not is_gaussian and len(scales) > FEW:
+        return width_of_many(np.array(scales), float(1 - level))
+    return float(Noises(is_gaussian, level).width([np.array(scale) for scale in scales])) - 0.5
 
 
 def width_of_many(scales: NDArray[np.float64], miss: float) -> float:

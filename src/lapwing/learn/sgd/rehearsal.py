@@ -195,9 +195,7 @@ class Rehearsal:
             for kind in range(kinds):
                 group = _moving(order[order % kinds == kind], kind, turn)
                 whose[group] = group.roll(1)
-            rows = (
-                whose[:, None] * self.unit_rows + torch.arange(self.unit_rows, device=x.device)
-            ).flatten()
+            rows = (whose[:, None] * self.unit_rows + of_unit).flatten()
             found = self._without_dropout(x[rows], y[rows])
             pairs = [(here, there[whose]) for here, there in zip(found, usual, strict=bool(found))]
             _refuse_mixing(pairs, whose == places)

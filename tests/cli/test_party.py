@@ -58,7 +58,7 @@ def test_the_example_can_be_planned_at_once(shell: Shell, folder: Path) -> None:
         "bounded computing power",
     ):
         assert text in " ".join(done.out.split())
-    assert not (folder / "north" / "visits.ledger").exists()  # looking is free
+    assert not (folder / "north" / "lapwing.ledger").exists()  # looking is free
     found = shell.good(
         "party", "plan", "joint.toml", "--members", 3, "--policy", "north/visits.toml", "--json"
     ).json

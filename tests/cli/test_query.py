@@ -45,8 +45,8 @@ def test_where_the_example_cannot_be_written_it_says_so(shell: Shell, tmp_path: 
 
 def test_what_is_left_is_of_the_budget_that_is_open(shell: Shell, policy: Path) -> None:
     assert shell("ask", policy, COUNT, "--epsilon", "3").code == 0
-    ledger = policy.with_suffix(".ledger")
-    curator = policy.with_name("visits.ledger.curator")
+    ledger = policy.with_name("lapwing.ledger")
+    curator = policy.with_name("lapwing.ledger.curator")
     more = ("--epsilon", "1", "--delta", "1e-9", "--curator", curator)
     assert shell("ledger", "raise", ledger, "visits", *more).code == 0
     assert "Left: ε 0.5 of 1" in shell("ask", policy, BY_WARD, "--epsilon", "0.5").out

@@ -60,7 +60,7 @@ def test_the_numbers_are_not_in_the_ledger_or_anything_printed(tmp_path: Path) -
         brings = contribution(statistic, dataset, [LaplaceShares.for_epsilon(10, l1=2, of=1)])
         value = brings(0, ())
         shown = re.sub(r"\b0x[0-9a-f]+", "", repr(brings) + str(statistic.spec))  # where objects lie
-    with sqlite3.connect(tmp_path / "visits.ledger") as connection:
+    with sqlite3.connect(tmp_path / "lapwing.ledger") as connection:
         stored = [row[0] for row in connection.execute("SELECT bytes FROM answers")]
     connection.close()
     assert stored == [CONTRIBUTED]
@@ -138,12 +138,12 @@ def test_a_later_stage_is_drawn_once_whoever_asks_for_it(tmp_path: Path) -> None
         contribution(statistic, dataset)(0, ())
         found = [Opened(np.array([150, 150]), (0,))]
         contribution(statistic, dataset)(1, found)
-        spent, count = left(dataset.ledger), entries(tmp_path / "visits.ledger")
+        spent, count = left(dataset.ledger), entries(tmp_path / "lapwing.ledger")
         for earlier in (found, [Opened(np.array([9, 291]), (0,))]):
             again = contribution(statistic, dataset)
             with pytest.raises(Aborted, match="charged before"):
                 again(1, earlier)
-        assert entries(tmp_path / "visits.ledger") == count
+        assert entries(tmp_path / "lapwing.ledger") == count
         other = contribution(statistic, dataset)
         other(2, found * 2)
         assert left(dataset.ledger) == spent
@@ -232,10 +232,10 @@ def test_over_budget_is_refused_and_nothing_is_read_or_charged(
         brings = contribution(statistic, dataset)
         with pytest.raises(OverBudget):
             brings.check()
-        count = entries(tmp_path / "visits.ledger")
+        count = entries(tmp_path / "lapwing.ledger")
         with pytest.raises(OverBudget):
             brings(0, ())
-        assert entries(tmp_path / "visits.ledger") == count
+        assert entries(tmp_path / "lapwing.ledger") == count
         assert left(dataset.ledger) == Fraction(1, 2)
 
 

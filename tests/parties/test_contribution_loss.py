@@ -39,7 +39,7 @@ def test_what_does_not_cover_the_numbers_is_refused_at_birth(noise: str, tmp_pat
             contribution(statistic, dataset, run="run")
         with pytest.raises(BadParameter, match="largest"):
             contribution(statistic, dataset, largest=0)
-    assert not (tmp_path / "visits.ledger").exists()
+    assert not (tmp_path / "lapwing.ledger").exists()
 
 
 def test_a_charge_may_be_more_than_the_noise_reveals(tmp_path: Path) -> None:

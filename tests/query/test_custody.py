@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,11 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, OverBudget
+from lapwing.ledger import Ledger, Unit
+from lapwing.privacy import Relation
 from lapwing.query.dataset import Dataset
 from lapwing.query.policies.blocks import rule_of
+from lapwing.query.policies.file import load
 from query.conftest import POLICY
 from query.test_releasing import reopened
 
@@ -56,8 +61,11 @@ def test_other_slices_are_refused(opened: Open, tmp_path: Path, old: str, new: s
 def test_L6_a_ledger_that_is_gone_is_not_made_anew(opened: Open, tmp_path: Path) -> None:
     opened().ask(COUNT, epsilon=9)
     opened(rewrite=False).close()
-    for path in (tmp_path / "visits.ledger", *tmp_path.glob("visits.ledger-*")):
+    for path in (tmp_path / "lapwing.ledger", *tmp_path.glob("lapwing.ledger-*")):
         path.unlink()
+    with pytest.raises(BadParameter, match="missing"):
+        opened(rewrite=False).ask(COUNT, epsilon=9)
+    Path(os.environ["LAPWING_STATE"], "sources").unlink()  # also where nobody knows of it
     with pytest.raises(BadParameter, match="never replaced"):
         opened(rewrite=False).ask(COUNT, epsilon=9)
 
@@ -87,7 +95,9 @@ def test_people_stay_in_their_cohorts_when_their_ids_become_texts(opened: Open, 
 def test_rows_as_units_move_to_no_other_cohort(opened: Open, tmp_path: Path) -> None:
     """They are told apart by their codes alone: a policy with other codes is other slices."""
     opened()
-    text = POLICY.format(more=COHORTS).replace('name = "visits"', 'name = "visits"\nprotects = "row"')
+    text = POLICY.format(more=COHORTS).replace(
+        'name = "visits"', 'name = "visits"\nprotects = "row"\npopulation = "p"'
+    )
     text = text.replace('unit = "patient_id"\nrows_per_unit = 2\n', "")
     (tmp_path / "visits.toml").write_text(text)
     dataset = opened(rewrite=False)
@@ -96,6 +106,49 @@ def test_rows_as_units_move_to_no_other_cohort(opened: Open, tmp_path: Path) -> 
     assert rule_of(wider.policy) != rule_of(dataset.policy)
     with pytest.raises(BadParameter, match="differs from what the account was opened with"):
         wider.ask(COUNT, epsilon=1)
+
+
+def by_rows(folder: Path, name: str, *, population: str = "") -> Path:
+    """A policy for a file of this name, whose rows are protected one by one."""
+    more = f'\nprotects = "row"\n{population and f"population = {population!r}"}'
+    text = POLICY.format(more="").replace('name = "visits"', f'name = "{name}"{more}')
+    text = text.replace('unit = "patient_id"\nrows_per_unit = 2\n', "").replace("visits*", name)
+    (folder / f"{name}.toml").write_text(text)
+    return folder / f"{name}.toml"
+
+
+def test_rows_under_another_name_have_the_same_budget(opened: Open, tmp_path: Path) -> None:
+    """They have no ids: what they are about must be declared, before anything is made."""
+    opened()
+    shutil.copy(tmp_path / "visits.parquet", tmp_path / "again.parquet")
+    for name in ("visits", "again"):
+        with (
+            Dataset(load(by_rows(tmp_path, name)), analyst="ann") as dataset,
+            pytest.raises(BadParameter, match=r"dataset\.population: is needed"),
+        ):
+            dataset.ask(COUNT, epsilon=6)
+    assert not list(tmp_path.glob("*.ledger*"))
+    with Dataset(load(by_rows(tmp_path, "visits", population="admissions")), analyst="ann") as dataset:
+        dataset.ask(COUNT, epsilon=6)
+    with (
+        Dataset(load(by_rows(tmp_path, "again", population="admissions")), analyst="ann") as dataset,
+        pytest.raises(OverBudget, match="admissions"),
+    ):
+        dataset.ask(COUNT, epsilon=6)
+    with (
+        Dataset(load(by_rows(tmp_path, "again")), analyst="ann") as dataset,
+        pytest.raises(BadParameter, match="is needed"),
+    ):
+        dataset.ask(COUNT, epsilon=6)
+
+
+def test_accounts_of_rows_that_name_no_population_go_on(opened: Open, tmp_path: Path) -> None:
+    opened()
+    policy = load(by_rows(tmp_path, "visits"))
+    with Ledger.create(policy.ledger) as ledger:  # as it was made before
+        ledger.open_account("visits", epsilon=10, delta="1e-6", unit=Unit.ROW, relation=Relation.ADD_REMOVE)
+    with Dataset(policy, analyst="ann") as dataset:
+        assert abs(dataset.ask(COUNT, epsilon=1).columns[0].values[0] - 900) < 30
 
 
 def test_blocks_that_a_recovery_closed_are_still_charged(
@@ -113,10 +166,8 @@ def test_data_sets_about_the_same_people_share_an_account(opened: Open, tmp_path
     """L12: a second policy over the same files spends from the same budget."""
     text = opened().policy.path.read_text()
     opened(rewrite=False).ask(COUNT, epsilon=6)
-    other = text.replace('name = "visits"', 'name = "again"') + '[ledger]\nurl = "visits.ledger"\n'
+    other = text.replace('name = "visits"', 'name = "again"')
     (tmp_path / "again.toml").write_text(other)
-    from lapwing.query.policies.file import load  # noqa: PLC0415
-
     with (
         Dataset(load(tmp_path / "again.toml"), analyst="bob") as again,
         pytest.raises(OverBudget, match="visits"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -51,6 +52,14 @@ def _patients_sql() -> str:
         FROM range({PEOPLE}) AS people(p)"""  # noqa: S608
 
 
+def begin_anew(files: Iterable[Path]) -> None:
+    """Forget ledgers that are gone of files just written: who threw invented data away may try again."""
+    from lapwing.ledger.registry import registry  # noqa: PLC0415
+
+    with registry() as known:
+        known.forget_gone(files)
+
+
 def example(
     folder: Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")] = Path("."),
 ) -> None:
@@ -72,6 +81,7 @@ def example(
         (folder / "visits.toml").write_text(policy, encoding="utf-8")
     except (OSError, duckdb.IOException):
         raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
+    begin_anew(folder / name for name in names)
     question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
     print(f"Wrote {', '.join(names)}. Next:")
     print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')

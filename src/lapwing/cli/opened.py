@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +56,13 @@ def plainly() -> Iterator[None]:
     except OSError as error:
         what = f"{error.filename}: " if error.filename and len(str(error.filename)) < 300 else ""
         raise Unavailable(f"{what}{error.strerror}") from None
+
+
+def tell(text: str) -> None:
+    """A line on stderr, if anybody can still read it: a run does not end because its terminal did."""
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None:  # closed before we began
+            print(f"lapwing: {text}", file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

@@ -9,13 +9,13 @@ import fcntl
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.opened import AsJson, plainly, print_json, tell
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
@@ -43,13 +43,6 @@ CardPath = Annotated[
 ]
 
 
-def tell(text: str) -> None:
-    """A line on stderr, if anybody can still read it: a run does not end because its terminal did."""
-    with suppress(OSError, ValueError):
-        if sys.stderr is not None:  # closed before we began
-            print(f"lapwing: {text}", file=sys.stderr, flush=True)
-
-
 @contextmanager
 def bound(spec: object, policy: Path) -> Iterator[tuple[Dataset, Statistic]]:
     """A statistic on a policy's data. Nothing is read or charged by that."""
@@ -58,6 +51,7 @@ def bound(spec: object, policy: Path) -> Iterator[tuple[Dataset, Statistic]]:
 
     assert isinstance(spec, dict)
     with plainly(), open_dataset(policy) as data:
+        data.tell = tell
         yield data, statistic_of(spec, data)
 
 

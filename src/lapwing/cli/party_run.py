@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.opened import AsJson, plainly, print_json
-from lapwing.cli.party import ConsortiumPath, Me, PolicyPath, bound, tell
+from lapwing.cli.opened import AsJson, plainly, print_json, tell
+from lapwing.cli.party import ConsortiumPath, Me, PolicyPath, bound
 from lapwing.cli.party_numbers import charges_of, next_relayed, runs_folder, standing_in, without_the_end
 from lapwing.errors import Aborted, BadParameter, LapwingError, Unavailable
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from lapwing.cli.example import begin_anew
 from lapwing.cli.opened import AsJson, plainly, print_json
 from lapwing.errors import BadParameter
 
@@ -118,6 +119,7 @@ def example(
             (folder / name / POLICY).write_text(policy.replace("SOURCE", where), encoding="utf-8")
             _write(name, folder / name / FILES[name])
         (folder / WISH).write_text(data.joinpath(WISH).read_text(encoding="utf-8"), encoding="utf-8")
+    begin_anew(targets)
     at = "" if folder == Path(".") else f"{folder}/"
     print(f"Wrote {at}{WISH} and the folders {', '.join(at + name for name in MEMBERS)}. Next:")
     print(f"  lapwing party plan {at}{WISH} --members 3 --policy {at}north/{POLICY}")

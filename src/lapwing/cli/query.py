@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.opened import AsJson, plainly, print_json, tell
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def _dataset(policy: Path, analyst: str | None, threads: int | None = None) -> I
     from lapwing.query.dataset import open as open_dataset  # noqa: PLC0415
 
     with plainly(), open_dataset(policy, analyst=analyst, threads=threads) as found:
+        found.tell = tell
         yield found
 
 

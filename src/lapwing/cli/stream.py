@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.opened import AsJson, plainly, print_json, tell
 from lapwing.cli.query import Analyst, PolicyFile, Threads
 
 if TYPE_CHECKING:
@@ -41,8 +41,9 @@ def append(
     from lapwing.learn.growing import Stream  # noqa: PLC0415
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
-    with plainly(), opened as stream, working("taking data in") as tell:
-        done = stream.append(file, table=table, through=through, progress=_told(tell, as_json=as_json))
+    opened.dataset.tell = tell
+    with plainly(), opened as stream, working("taking data in") as report:
+        done = stream.append(file, table=table, through=through, progress=_told(report, as_json=as_json))
     if as_json:
         print_json(
             {
@@ -58,12 +59,12 @@ def append(
     print(f"Version {done.version}. New blocks: {new or 'none'}")
 
 
-def _told(tell: Callable[[int, int], None], *, as_json: bool) -> Callable[[float], None]:
+def _told(report: Callable[[int, int], None], *, as_json: bool) -> Callable[[float], None]:
     """Progress on a terminal; elsewhere (and not amid JSON) one line before and one after the long work."""
     by_lines = not as_json and not sys.stderr.isatty()
 
     def told(share: float) -> None:
-        tell(round(share * 100), 100)
+        report(round(share * 100), 100)
         if by_lines and share >= 1:
             print("The data is prepared.", flush=True)
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.opened import AsJson, plainly, print_json, tell
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def invite(
     with (
         plainly(),
         _reports(design) as reports,
-        invitations.open_ledger(design.survey) as ledger,
+        invitations.open_ledger(design.survey, tell) as ledger,
         working("inviting") as progress,
     ):
         batches = invitations.invite(
@@ -168,7 +168,7 @@ def collect(
     with (
         plainly(),
         _reports(design) as kept,
-        invitations.open_ledger(design.survey) as ledger,
+        invitations.open_ledger(design.survey, tell) as ledger,
         working("collecting") as progress,
     ):
         new = offline.new_ones(kept, offline.marked(found, offline.digest_of(reports), again=again))

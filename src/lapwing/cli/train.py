@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.opened import AsJson, plainly, print_json, tell
 from lapwing.cli.query import Analyst, Threads
 from lapwing.errors import BadFile, BadParameter
 
@@ -77,6 +77,7 @@ def _train(
     pipeline = load_pipeline(path)
     place = folder if folder is not None else path.with_name(f"{path.stem}.runs")
     with Stream.open(pipeline.stream, analyst=analyst, threads=threads) as stream:
+        stream.dataset.tell = tell
         try:
             checked(stream, pipeline)
         except BadFile:

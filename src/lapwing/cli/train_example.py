@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from lapwing.cli.example import begin_anew
 from lapwing.errors import BadParameter
 
 RIDERS, FIRST, MONTHS = 6000, 1, 4
@@ -44,6 +45,7 @@ def write_example(folder: Path) -> list[str]:
             place.parent.mkdir(parents=True, exist_ok=True)
             connection.sql(_month_sql(month)).write_parquet(str(place))
             written.append(str(place.relative_to(folder)))
+    begin_anew(folder / TAKEN / Path(name).name for name in written)  # where all of them will lie
     for name in (POLICY, *PIPELINES, *OTHERS):
         text = files("lapwing.cli").joinpath("data", name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")

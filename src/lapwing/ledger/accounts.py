@@ -68,6 +68,12 @@ class Account:
         """What people call it."""
         return self.name.label
 
+    @property
+    def news(self) -> str:
+        """What people must be told of a new account."""
+        epsilon, delta = float(self.terms.epsilon), float(self.terms.delta)
+        return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
+
     def spent(self, left: Costs) -> Costs:
         """What was spent, where this is left of the caps: at most cap + 1, which leaves -1."""
         return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])

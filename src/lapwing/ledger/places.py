@@ -60,6 +60,13 @@ class Place:
         if self.anchor.exists():
             raise BadParameter("ledger", f"{self.anchor.where} knows a ledger: it is never replaced")
 
+    @property
+    def news(self) -> str:
+        """What people must be told of a new ledger."""
+        return (
+            f"New ledger {self.database}, for life. The curator's key is in {self.curator}: move it away."
+        )
+
     def store(self, *, create: bool) -> Store:
         """The database, open."""
         if is_postgres(self.database):

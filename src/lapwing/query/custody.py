@@ -1,14 +1,16 @@
 """A policy's data set in the ledger: its account, blocks, quotas and versions.
 
 Claim    whoever opens the policy spends from the same account, whose terms are those of the policy when it
-         was first used; a policy that says otherwise now is refused.
-Because  the ledger never changes an account, and what it holds is compared with the policy here.
-Test     tests/query/test_custody.py
+         was first used; a policy that says otherwise now is refused. So is one whose data another ledger of
+         this user knows.
+Because  the ledger never changes an account, and what it holds is compared with the policy here; sources
+         are looked up in the user's registry before a ledger is made or used.
+Test     tests/query/test_custody.py, tests/query/test_registry.py
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
@@ -18,13 +20,16 @@ from lapwing.gate import Target, targets
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, register
 from lapwing.ledger import data as data_sets
 from lapwing.ledger.people import Ids
-from lapwing.ledger.places import is_postgres
+from lapwing.ledger.places import Place, is_postgres
+from lapwing.ledger.registry import Registry, is_gone, place_of, registry
 from lapwing.privacy import Relation
 from lapwing.query.policies.blocks import block_label, block_labels, period_of, rule_of
 from lapwing.query.policies.policy import Policy
+from lapwing.query.policies.source import names_of
 
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
 EVERYBODY_ELSE = "*"
+Tell = Callable[[str], None]
 
 
 def unit_of(policy: Policy) -> Unit:
@@ -52,8 +57,11 @@ def has_ledger(policy: Policy) -> bool:
     return Path(policy.ledger).exists()
 
 
-def open_ledger(policy: Policy) -> Ledger:
-    """The policy's ledger, made at its first use, with the account, blocks and quotas of the policy."""
+def open_ledger(policy: Policy, tell: Tell) -> Ledger:
+    """The policy's ledger, made at its first use, with the account, blocks and quotas of the policy.
+
+    What is made for life is told. Data that another ledger knows is refused.
+    """
     where = policy.ledger
     keys = Path(policy.ledger_keys) if policy.ledger_keys else None
     anchor = policy.ledger_anchor or None
@@ -61,30 +69,64 @@ def open_ledger(policy: Policy) -> Ledger:
         raise BadParameter(
             "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
         )
-    make = Ledger.open if has_ledger(policy) else Ledger.create
-    ledger = make(where, keys=keys, anchor=anchor)
+    ledger = None
+    with registry() as known:
+        if not has_ledger(policy):  # and nobody else makes one now
+            _require_own(known, policy)
+            _require_population(policy)
+            ledger = Ledger.create(where, keys=keys, anchor=anchor)
+            known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger))
+            tell(Place.of(where, keys=keys, anchor=anchor).news)
+    ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
     try:
-        _require_accounts(ledger, policy)
+        with registry() as known:
+            _require_own(known, policy, ledger.id)
+            _require_accounts(ledger, policy, tell)
+            known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger))
     except BaseException:
         ledger.close()
         raise
     return ledger
 
 
-def _require_accounts(ledger: Ledger, policy: Policy) -> None:
+def _sources(policy: Policy) -> list[str]:
+    private = (table.source for table in policy.tables.values() if not table.is_public)
+    return sorted({name for source in private for name in names_of(source)})
+
+
+def _require_own(known: Registry, policy: Policy, ledger: str = "") -> None:
+    """A source has one ledger for life."""
+    for other, place in known.ledgers_of(_sources(policy)).items():
+        if other == ledger:
+            continue
+        if not is_gone(place):
+            raise BadParameter(
+                "ledger",
+                f"these data spend from {place} already, for life. To join it, write into the policy "
+                f'[ledger] and below it url = "{place}"',
+            )
+        raise BadParameter(
+            "ledger",
+            f"these data spend from {place}, for life, and that is missing. Put it back from a backup, "
+            "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state",
+        )
+
+
+def _require_accounts(ledger: Ledger, policy: Policy, tell: Tell) -> None:
     label = account_label(policy)
     known = {account.label for account in ledger.accounts()}
     rule = rule_of(policy)
+
+    def opened(name: str, epsilon: Fraction, delta: Fraction, slices: Slices, rule: str) -> None:
+        made = ledger.open_account(
+            name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
+            slices=slices, rule=rule,
+        )  # fmt: skip
+        tell(made.news)
+
     if label not in known:
-        ledger.open_account(
-            label,
-            epsilon=policy.epsilon,
-            delta=policy.delta,
-            unit=unit_of(policy),
-            relation=Relation.ADD_REMOVE,
-            slices=_slices(policy),
-            rule=rule,
-        )
+        _require_population(policy)
+        opened(label, policy.epsilon, policy.delta, _slices(policy), rule)
     account = ledger.account(label)
     _require_same(account, policy, rule)
     if policy.blocks is not None:
@@ -95,10 +137,18 @@ def _require_accounts(ledger: Ledger, policy: Policy) -> None:
     for analyst, (epsilon, delta) in policy.quotas.items():
         quota = quota_label(policy, analyst)
         if quota not in known:
-            ledger.open_account(
-                quota, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE
-            )
+            opened(quota, epsilon, delta, Slices.NONE, "")
         _require_terms(ledger.account(quota), epsilon, delta, f"analysts.{analyst}")
+
+
+def _require_population(policy: Policy) -> None:
+    """Rows have no ids by which the ledger could know them again under another name."""
+    if policy.protects == "row" and not policy.population:
+        raise BadParameter(
+            "dataset.population",
+            'is needed where dataset.protects is "row": name what the rows are about, such as '
+            'population = "admissions". All data about it then share one budget',
+        )
 
 
 def _require_same(account: Account, policy: Policy, rule: str) -> None:
@@ -159,6 +209,9 @@ def makers_of(ledger: Ledger, version: int, receipt: Receipt) -> set[int]:
 
 def new_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
     """Register the data, or count one version more: after every preparation and every append."""
+    with registry() as known:  # files may have come
+        _require_own(known, policy, ledger.id)
+        known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger))
     if find_data(ledger, policy) is not None:
         return append(ledger, policy.name, units=units)
     return register(

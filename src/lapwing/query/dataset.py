@@ -81,6 +81,8 @@ class Dataset:
         self.analyst = checked_label(analyst, "analyst")  # as quotas are named
         self._threads = threads
         self.record = record  # told what reaches each mechanism: for tests that replay neighbours
+        self.notices: list[str] = []  # what was made for life, until an answer tells it
+        self.tell: custody.Tell = self.notices.append
         self._ledger: Ledger | None = None
         self._readers = Readers()
         self.is_prepared = False  # whether the last answer came from a copy
@@ -215,7 +217,7 @@ class Dataset:
         ledger = self._ledger
         if ledger is None:
             with self._opening:
-                ledger = self._ledger = self._ledger or custody.open_ledger(self.policy)
+                ledger = self._ledger = self._ledger or custody.open_ledger(self.policy, self.tell)
         ledger.require_here()  # and not in a child that was forked
         return ledger
 
@@ -289,6 +291,12 @@ class Dataset:
         return self._known(data_sets.find(self.ledger, self.policy.name))
 
     def _known(self, found: DataSet) -> DataSet:
+        if not prepared.folder_of(self.policy).exists():
+            raise BadParameter(
+                "dataset.name",
+                "the ledger knows data of this name by another policy file. If these are the same, run "
+                "`lapwing prepare` (the curator does); else give them a name of their own",
+            )
         if not registered.is_current(self.policy, found.version):
             raise BadParameter(
                 "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"

@@ -175,6 +175,12 @@ class Releasing:
         found = share_out(self.plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
         return found if found.digest == asked.mechanisms else None
 
+    def _notes(self) -> tuple[str, ...]:
+        own = self.dataset
+        made, own.notices[:] = tuple(own.notices), ()
+        slow = not own.is_prepared and not ranks_anew(self.plan.question.source)
+        return (*made, SLOW) if slow else made
+
     def _answer(self, noisy: list[Noisy], receipt: Receipt, shares: Shares, *, is_replay: bool) -> Answer:
         plan = self.plan
         rows = estimate(shares, noisy, confidence=plan.confidence, agree=True, sampling=plan.sampling)
@@ -185,5 +191,5 @@ class Releasing:
             receipt,
             is_replay,
             left=self.dataset.left(),
-            notes=() if self.dataset.is_prepared or ranks_anew(plan.question.source) else (SLOW,),
+            notes=self._notes(),
         )

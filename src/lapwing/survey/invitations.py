@@ -23,7 +23,7 @@ from lapwing.errors import BadParameter, OverBudget
 from lapwing.gate import Gate, Plan, Spending, Target
 from lapwing.ledger import Account, Ledger, Slices, Unit
 from lapwing.ledger.people import normal_id
-from lapwing.ledger.places import is_postgres
+from lapwing.ledger.places import Place, is_postgres
 from lapwing.noise import random_bytes
 from lapwing.privacy import Pure, Relation
 from lapwing.survey.credentials import new_invitation
@@ -60,8 +60,9 @@ class Invitation:
         return f"{base.rstrip('/')}/#{self.secret}"
 
 
-def open_ledger(survey: Survey) -> Ledger:
-    """The survey's ledger, made at its first use, with the account of its respondents."""
+def open_ledger(survey: Survey, tell: Callable[[str], None] = lambda _: None) -> Ledger:
+    """The survey's ledger, made at its first use, with the account of its respondents. What is made for
+    life is told."""
     where = survey.ledger
     keys = Path(survey.ledger_keys) if survey.ledger_keys else None
     anchor = survey.ledger_anchor or None
@@ -75,17 +76,21 @@ def open_ledger(survey: Survey) -> Ledger:
         exists = Path(where).exists()
     ledger = (Ledger.open if exists else Ledger.create)(where, keys=keys, anchor=anchor)
     try:
-        require_account(ledger, survey.lifetime)
+        if not exists:
+            tell(Place.of(where, keys=keys, anchor=anchor).news)
+        require_account(ledger, survey.lifetime, tell)
     except BaseException:
         ledger.close()
         raise
     return ledger
 
 
-def require_account(ledger: Ledger, lifetime: Fraction) -> Account:
+def require_account(
+    ledger: Ledger, lifetime: Fraction, tell: Callable[[str], None] = lambda _: None
+) -> Account:
     """The account of respondents; one that was opened on other terms stays as it is, and is refused."""
     if ACCOUNT not in {account.label for account in ledger.accounts()}:
-        ledger.open_account(
+        made = ledger.open_account(
             ACCOUNT,
             epsilon=lifetime,
             delta=0,
@@ -94,6 +99,7 @@ def require_account(ledger: Ledger, lifetime: Fraction) -> Account:
             slices=Slices.IDENTITIES,
             rule=RULE,
         )
+        tell(made.news)
     account = ledger.account(ACCOUNT)
     if account.terms.epsilon != lifetime:
         raise BadParameter(

@@ -36,7 +36,7 @@ def test_the_example_of_the_issue(folder: Path) -> None:
     assert (policy.epsilon, policy.delta) == (Fraction(3), Fraction(1, 10**7))
     assert policy.delta_per_query == Fraction(1, 10**10)
     assert policy.blocks == Blocks("unit", cohorts=64)
-    assert policy.ledger == str(folder / "visits.ledger")
+    assert policy.ledger == str(folder / "lapwing.ledger")
     assert (policy.quotas, policy.timeout) == ({}, 600)
     assert visits.unit == UnitBy("patient_id")
     assert (visits.rows_per_unit, visits.is_public, visits.rows) == (5, False, None)

@@ -12,7 +12,6 @@ outside whether rows changed: the copy is what is asked, at its own version.
 from __future__ import annotations
 
 import fcntl
-import glob
 import hashlib
 import json
 import os
@@ -27,8 +26,9 @@ from typing import Any
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
 from lapwing.errors import Unavailable
-from lapwing.query.bounded.sources import FILES, private_tables
+from lapwing.query.bounded.sources import private_tables
 from lapwing.query.policies.policy import Policy, Source
+from lapwing.query.policies.source import files_in
 
 FORMAT = 4  # of the copy: one more whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
@@ -157,26 +157,8 @@ def files_of(policy: Policy) -> dict[str, Files]:
 
 
 def _files(source: Source) -> Files:
-    if source.form in FILES:
-        paths = glob.glob(source.location, recursive=True)
-    elif source.form == "duckdb":
-        paths = [path for path in (source.location, f"{source.location}.wal") if os.path.exists(path)]
-    elif source.form == "spark-parquet" and "://" not in source.table:
-        paths = [
-            path
-            for top in glob.glob(source.table)
-            for path in (
-                [top] if os.path.isfile(top) else glob.glob(f"{glob.escape(top)}/**", recursive=True)
-            )
-        ]
-    else:
-        return ()
-    found = []
-    for path in sorted(map(os.path.abspath, paths)):
-        if os.path.isfile(path):
-            about = os.stat(path)
-            found.append((path, about.st_size, about.st_mtime_ns))
-    return tuple(found)
+    found = ((path, os.stat(path)) for path in files_in(source))
+    return tuple((path, about.st_size, about.st_mtime_ns) for path, about in found)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ high = 60
 
 from __future__ import annotations
 
+import glob
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -39,6 +40,7 @@ from lapwing.toml.text import read
 __all__ = ["BadFile", "load"]
 
 ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
+LEDGER = "lapwing.ledger"  # the budget follows the data, also if a policy is copied or renamed
 PROTECTS = ("person", "row", PERSON_PERIOD)
 QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
 TIMEOUT, DAY = 600, 86_400  # seconds
@@ -190,6 +192,12 @@ def _engine(root: Section) -> tuple[int, int, str]:
 
 
 def _ledger(root: Section, path: Path) -> LedgerPlaces:
-    name = path.stem if path.suffix != ".ledger" else path.name  # never the policy itself
-    default = str(path.with_name(f"{name}.ledger"))
-    return ledger_places(root, path, default=default, example="visits.ledger")
+    return ledger_places(root, path, default=str(_default_ledger(path)), example=LEDGER)
+
+
+def _default_ledger(path: Path) -> Path:
+    """One for all policies of a folder; but one that is named after the policy, or what is left of it,
+    stays the policy's own. Never the policy itself."""
+    named = f"{path.stem if path.suffix != '.ledger' else path.name}.ledger"
+    has_own = any(path.parent.glob(f"{glob.escape(named)}*"))
+    return path.with_name(named if has_own or path.name == LEDGER else LEDGER)

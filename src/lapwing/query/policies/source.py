@@ -7,10 +7,11 @@ import os
 import re
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from lapwing.errors import BadParameter
 from lapwing.ledger.places import POSTGRES_SCHEMES
+from lapwing.ledger.registry import file_name
 from lapwing.query.policies.policy import Source
 from lapwing.toml.section import NAME
 
@@ -43,6 +44,63 @@ def source_of(text: str, *, folder: Path, table: str, spark_master: str = "") ->
     if "://" in text:
         raise BadParameter("source", f"is of no known kind. {HOW}")
     return _file(text, folder, table)
+
+
+def files_in(source: Source) -> list[str]:
+    """The files that a source lies in now, by their absolute paths; none for servers."""
+    if source.form in FORMS.values():
+        paths = glob.glob(source.location, recursive=True)
+    elif source.form == "duckdb":
+        paths = [path for path in (source.location, f"{source.location}.wal") if os.path.exists(path)]
+    elif source.form == "spark-parquet" and "://" not in source.table:
+        paths = [
+            path
+            for top in glob.glob(source.table)
+            for path in (
+                [top] if os.path.isfile(top) else glob.glob(f"{glob.escape(top)}/**", recursive=True)
+            )
+        ]
+    else:
+        return []
+    return [path for path in sorted(map(os.path.abspath, paths)) if os.path.isfile(path)]
+
+
+def names_of(source: Source) -> set[str]:
+    """The names under which the registry knows a source, whatever it is called in a policy.
+
+    A file has two: its path without links, and its inode with its time of change, which a file of another
+    name keeps, and a later file in the same inode does not have. A server has its address, without users.
+    """
+    paths = [path for path in files_in(source) if not (source.form == "duckdb" and path.endswith(".wal"))]
+    table = f"#{_full(source.table, 'main')}" if source.form == "duckdb" else ""
+    names = set()
+    for path in paths:
+        about = os.stat(path)
+        names |= {
+            f"{file_name(path)}{table}",
+            f"inode:{about.st_dev}:{about.st_ino}:{about.st_mtime_ns}{table}",
+        }
+    if source.form == "postgres":
+        names.add(f"postgres:{_server(source.location)}#{_full(source.table, 'public')}")
+    elif source.form == "spark" or (source.form == "spark-parquet" and "://" in source.table):
+        names.add(f"{source.form}:{source.location}#{source.table}")
+    return names
+
+
+def _full(table: str, schema: str) -> str:
+    return table if "." in table else f"{schema}.{table}"
+
+
+def _server(url: str) -> str:
+    """Host, port and database of a URL: not who asks, nor how."""
+    parts = urlsplit(url)
+    asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    address = parts.netloc.rpartition("@")[2]
+    host, _, port = address.rpartition(":") if re.search(r":\d*$", address) else (address, "", "")
+    host = unquote(asked.get("host", host)).lower()
+    here = host in ("", "localhost", "127.0.0.1", "[::1]", "::1") or host.startswith("/")
+    database = asked.get("dbname") or unquote(parts.path[1:]) or unquote(parts.username or "")
+    return f"{'localhost' if here else host}:{asked.get('port') or port or '5432'}/{database}"
 
 
 def _check_address(url: str) -> None:

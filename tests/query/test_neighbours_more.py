@@ -47,12 +47,12 @@ DAY = date(2026, 1, 20)
 
 
 def visits_of(seed: int, *, most: int = 40) -> dict[str, Rows]:
-    """Rows by person; the first has many. The column who has odd spellings, key refers to people."""
+    """Rows by person; the first has many. The column key refers to people."""
     dice = random.Random(seed)
 
     def visit(person: int) -> dict[str, Any]:
         return {
-            "who": dice.choice([f"p{person}", f" P{person} "]),
+            "who": f"p{person}",
             "key": 10 * person + dice.randrange(2),
             "id": dice.randrange(10**6),
             "ward": dice.choice(["A", "B", "other", None]),

@@ -23,8 +23,9 @@ from lapwing.query.language.relation import blocks_of
 from lapwing.query.policies.policy import Blocks, Policy, UnitBy
 from lapwing.query.rows import RowQuestion, Rows, bind_rows, laid_out, read_rows, within
 from query.conftest import Open, write_visits
-from support.hospital import ENGINES, WARDS, invented, policy_for
+from support.hospital import ENGINES, WARDS, id_of, invented, policy_for
 
+TESTERS = {id_of("p0"), id_of("p4")}
 KEY = bytes(range(32))
 PERIODS = Blocks("row", column="admitted", every="month", first=660, last=671)
 COHORTS = Blocks("unit", cohorts=3)
@@ -125,7 +126,7 @@ def test_removing_a_person_leaves_all_other_rows(
     other = policy_for(everybody.without("p0"), "duckdb", tmp_path / "p0", order=5, blocks=blocks)
     for sql, one, two in zip(sqls, here, found(other, sqls, prepared=prepared), strict=True):
         mine, theirs = by_person(one), by_person(two)
-        mine.pop("p0", None)
+        mine.pop(id_of("p0"), None)
         assert mine == theirs, sql
         counts = np.bincount(one.units)
         assert counts.max(initial=0) <= question(sql, policy).rows, sql
@@ -288,13 +289,13 @@ def test_a_half_is_decided_by_the_person_alone(tmp_path: Path) -> None:
 
     def decide(ids: Any) -> NDArray[np.bool_]:
         assert len(set(ids)) == len(ids)
-        return np.array([who in ("p0", "p4") for who in ids], dtype=np.bool_)
+        return np.array([who in TESTERS for who in ids], dtype=np.bool_)
 
     for one in (here, joined):
         tests = one.tests(decide)
         assert tests.any()
-        assert {one.ids[who] for who in one.people[tests]} <= {"p0", "p4"}
-        assert not {one.ids[who] for who in one.people[~tests]} & {"p0", "p4"}
+        assert {one.ids[who] for who in one.people[tests]} <= TESTERS
+        assert not {one.ids[who] for who in one.people[~tests]} & TESTERS
     with pytest.raises(BadParameter, match="one truth"):
         here.tests(lambda _: np.zeros(1, np.bool_))
 

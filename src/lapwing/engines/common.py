@@ -44,10 +44,6 @@ class CommonSpelling(Spelling):
         """Of whole numbers, rounded towards 0."""
 
     @abstractmethod
-    def matches(self, sql: str, pattern: str) -> str:
-        """Whether the whole text matches a regular expression of the plainest kind."""
-
-    @abstractmethod
     def units(self, column: str, shape: Shape, reach: int) -> str:
         """A decimal times 10^scale, as a whole number of at most this size."""
 
@@ -304,6 +300,19 @@ class CommonSpelling(Spelling):
                 return self._float_text(self._as_double(column, type_name))
             case _:
                 return self._cut(self.formatted(column, shape))
+
+    def id_text(self, column: str, type_name: str) -> str:
+        shape = self.shape(type_name)
+        match shape.family:
+            case Family.WHOLE | Family.TRUTH:
+                return self.plain_text(column, type_name)
+            case Family.FLOAT:
+                value = self._as_double(column, type_name)
+                whole = self.cast(self.cast(value, self.big_type), self.text_type)
+                exact = f"{value} = floor({value}) AND abs({value}) <= {self.double(2.0**53)}"
+                return f"CASE WHEN {exact} THEN {whole} END"
+        text = self.source_text(column) if shape.family is Family.TEXT else self.formatted(column, shape)
+        return f"CASE WHEN {self.byte_length}({text}) <= {TEXT_BYTES} THEN {text} END"
 
     def without_zeros(self, sql: str) -> str:
         """A decimal with a point, without zeros at its end, and without the point if nothing is behind."""

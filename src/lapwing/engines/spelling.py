@@ -16,6 +16,8 @@ from lapwing.engines.shape import Shape
 class Spelling(ABC):
     """A dialect, as far as we need it."""
 
+    text_type: str  # how the engine calls plain texts
+
     @abstractmethod
     def name(self, identifier: str) -> str:
         """A quoted identifier."""
@@ -99,6 +101,10 @@ class Spelling(ABC):
         in time linear in the text, whatever the text."""
 
     @abstractmethod
+    def matches(self, sql: str, pattern: str) -> str:
+        """Whether the whole text matches a regular expression of the plainest kind."""
+
+    @abstractmethod
     def parse_whole(self, sql: str) -> str:
         """The whole number that a text of at most 15 digits with or without a sign is; else NULL."""
 
@@ -139,6 +145,11 @@ class Spelling(ABC):
 
         Binary floating point: whole numbers up to 2^53 as such; others below 10^9 with at most six
         decimals; else NULL. Text beyond a million bytes is cut, so that no concatenation is too long."""
+
+    @abstractmethod
+    def id_text(self, column: str, type_name: str) -> str:
+        """A column as text that differs for different values: as `plain_text`, but NULL for texts of more
+        than a million bytes, and for floats that are no whole numbers up to 2^53."""
 
     @abstractmethod
     def truth(self, column: str, type_name: str) -> str:

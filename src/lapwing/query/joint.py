@@ -136,7 +136,8 @@ class JointQuestion:
             if (own := policy.tables[scan.table])
         )
         alike = replace(question, source=_with_columns(question.source, used))
-        digest = hashlib.sha256(_FORM + repr((alike, tables, policy.protects)).encode())
+        ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
+        digest = hashlib.sha256(_FORM + repr((alike, tables, policy.protects, *ids)).encode())
         for scan in public_scans_of(question.source):
             digest.update(repr(self.dataset.public[scan.table].shipped(scan).to_pydict()).encode())
         return digest.hexdigest()

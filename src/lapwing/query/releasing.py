@@ -58,10 +58,11 @@ class Releasing:
         dataset, plan, asked = self.dataset, self.plan, self._asked()
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
-        with dataset.reading(plan.question) as reader:  # a wrong source is told before the charge
-            same = [one for one in earlier if one.asked == asked]
-            if same and not fresh:
-                return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
+        same = [one for one in earlier if one.asked == asked]
+        if same and not fresh:
+            return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
+        # What is wrong with source or question is told before a charge; a stored answer needs neither.
+        with dataset.reading(plan.question) as reader:
             reader.require_plan(plan.question)
         try:
             done = gate.release(gates.Plan(self._spending(asked), self._run(asked)), key=key)
@@ -175,10 +176,10 @@ class Releasing:
         found = share_out(self.plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
         return found if found.digest == asked.mechanisms else None
 
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self, *, is_replay: bool) -> tuple[str, ...]:
         own = self.dataset
         made, own.notices[:] = tuple(own.notices), ()
-        slow = not own.is_prepared and not ranks_anew(self.plan.question.source)
+        slow = not is_replay and not own.is_prepared and not ranks_anew(self.plan.question.source)
         return (*made, SLOW) if slow else made
 
     def _answer(self, noisy: list[Noisy], receipt: Receipt, shares: Shares, *, is_replay: bool) -> Answer:
@@ -191,5 +192,5 @@ class Releasing:
             receipt,
             is_replay,
             left=self.dataset.left(),
-            notes=self._notes(),
+            notes=self._notes(is_replay=is_replay),
         )

@@ -231,7 +231,8 @@ def meaning(dataset: Dataset, question: RowQuestion) -> str:
         for name, table in sorted(policy.tables.items())
         if name in names
     ]
-    digest = hashlib.sha256(repr((question, tables, policy.protects, policy.blocks)).encode())
+    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
+    digest = hashlib.sha256(repr((question, tables, policy.protects, policy.blocks, *ids)).encode())
     for scan in public_scans_of(question.relation):
         digest.update(repr(dataset.public[scan.table].shipped(scan).to_pydict()).encode())
     return digest.hexdigest()

@@ -109,7 +109,7 @@ def test_a_wrong_column_is_told_what_to_write(declared: str, expected: str) -> N
         ('name = "visits"', 'name = "a\\nb"', "2: dataset.name: must be printable, on one line"),
         ('name = "visits"', f'name = "{"a" * 300}"', "2: dataset.name: must have 1 to 200 characters"),
         ('name = "visits"', 'nme = "v"\nname = "v"', '2: dataset.nme: unknown key. Did you mean "name"?'),
-        ('name = "visits"', 'name = "v"\nx = 1', "3: dataset.x: unknown key. Known here: name, population"),
+        ('name = "visits"', 'name = "v"\nx = 1', "3: dataset.x: unknown key. Known here: ids, name, "),
         (
             'name = "visits"',
             'name = "v"\nprotects = "persons"',

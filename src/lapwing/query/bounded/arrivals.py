@@ -67,6 +67,9 @@ def require_kept(
     policy: Policy, known: KnownPeople | None, engine: Engine, relation: str | None, before: Prepared | None
 ) -> None:
     """Refuse unless everybody whom the ledger knows has a block in the last copy (None: there is none)."""
+    if policy.folds_ids and before is not None and not (before.folds or before.has_whole_units):
+        why = "cannot become folded: people of one folded id may have arrived in different months"
+        raise BadParameter("dataset.ids", why)
     if known is None:
         return
     if relation is None or before is None:

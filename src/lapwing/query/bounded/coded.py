@@ -20,6 +20,7 @@ from lapwing.engines.engine import Engine
 from lapwing.engines.spelling import Spelling
 from lapwing.errors import BadParameter
 from lapwing.query.bounded.coded_columns import WIDEST, Source, finished, hashed, text_term, whole_term
+from lapwing.query.bounded.ids import SHORT, Ids
 from lapwing.query.bounded.keyed_hash import PRIME, Keys, Term, fifth_power, square
 from lapwing.query.bounded.render_expression import LARGEST
 from lapwing.query.language.kinds import MONTHS, Person, Text
@@ -27,7 +28,7 @@ from lapwing.query.language.relation import BLOCK, RANK, UNIT
 from lapwing.query.policies.blocks import days_in
 from lapwing.query.policies.policy import Column, Policy, Table, UnitBy
 
-SHORT = 10**15 - 1  # the greatest whole number that `parse_whole` reads
+FOLDED = "lapwing_folded"  # of arrivals: whether the unit is known by its folded id
 HASH = "lapwing_hash"  # of a declared primary key, which is not itself in the copy
 
 
@@ -172,26 +173,27 @@ class Bounded:
 
     def _source(self, table: Table, relation: str = "") -> Source:
         relation = relation or self.relations[table.name]
-        return Source(self.engine.spelling, self.engine.columns(relation), table.name)
+        columns, folds = self.engine.columns(relation), self.policy.folds_ids
+        return Source(self.engine.spelling, columns, table.name, folds=folds)
 
     @property
-    def has_whole_units(self) -> bool:
-        """Whether units are whole numbers in all tables; else they are texts in all, so that one person
-        has one name, one hash and one cohort everywhere."""
-        tables = [table for table in self.policy.tables.values() if table.unit and table.unit.column]
-        own = [(table, table.unit.column) for table in tables if table.unit and not table.unit.through]
-        return all(self._source(table).is_whole(column) for table, column in own)
+    def ids(self) -> Ids:
+        """How units are spelled, in all tables."""
+        types = {name: self.engine.columns(relation) for name, relation in self.relations.items()}
+        return Ids.of(self.policy, self.engine.spelling, types)
 
     def _unit(self, source: Source) -> tuple[str, str]:
         """The unit's SQL, and what must be joined to find it: for each unit that the row's key leads to,
         the row stands once."""
         by = self._by
-        whole = self.has_whole_units
+        whole = self.ids.whole
         if not by.through:
+            source.require_exact(by.column)
             return source.unit(by.column, whole=whole), ""
         holder = self.policy.tables[by.through]
         other = self._source(holder)
         assert holder.unit is not None
+        other.require_exact(holder.unit.column)
         keys_are_whole = source.is_whole(by.column) and other.is_whole(by.key)
         key, unit = other.unit(by.key, whole=keys_are_whole), other.unit(holder.unit.column, whole=whole)
         known = f"{other.is_known(by.key)} AND {other.is_known(holder.unit.column)}"
@@ -202,18 +204,19 @@ class Bounded:
         return "w.u", f" INNER JOIN ({pairs}) AS w ON w.k = {source.unit(by.column, whole=keys_are_whole)}"
 
     def _unit_terms(self) -> list[Term]:
-        term = whole_term if self.each_row or self.has_whole_units else text_term
+        term = whole_term if self.each_row or self.ids.whole else text_term
         return [term(self.engine.spelling, "/unit", UNIT)]
 
     def _cohort_term(self) -> Term:
         """The same for 7 and '7': what a table calls its people may become another type, and people stay
-        in their cohorts for ever."""
-        spelling = self.engine.spelling
-        if self.each_row or self.has_whole_units:
+        in their cohorts for ever. So it is of the folded id, as it always was."""
+        spelling, ids = self.engine.spelling, self.ids
+        if self.each_row or ids.whole:
             text, number = spelling.plain_text(UNIT, "bigint"), UNIT
             short = f"{UNIT} BETWEEN {-SHORT} AND {SHORT}"
         else:
-            text, number = UNIT, spelling.parse_whole(UNIT)
+            text = ids.folded(UNIT)
+            number = spelling.parse_whole(text)
             short = f"{number} IS NOT NULL"
         as_number, as_text = whole_term(spelling, "/unit", number), text_term(spelling, "/unit", text)
         sql = f"(CASE WHEN {short} THEN {as_number.sql} ELSE {as_text.sql} END)"
@@ -243,7 +246,13 @@ class Bounded:
             return f", {Keys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
         if not self.arrivals:
             raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
-        return f", a.{BLOCK}", f" INNER JOIN {self.arrivals} AS a USING ({UNIT})", ""
+        own = f"SELECT {UNIT}, {BLOCK} FROM {self.arrivals} WHERE {FOLDED} = {folded_literal(self.policy)}"  # noqa: S608
+        return f", a.{BLOCK}", f" INNER JOIN ({own}) AS a USING ({UNIT})", ""
+
+
+def folded_literal(policy: Policy) -> str:
+    """What `FOLDED` is of units as the policy spells them now."""
+    return "TRUE" if policy.folds_ids else "FALSE"
 
 
 def _period(spelling: Spelling, every: str, day: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from fractions import Fraction
 
+from lapwing.engines.shape import Family
 from lapwing.engines.spelling import Spelling
 from lapwing.errors import BadParameter
 from lapwing.query.bounded.keyed_hash import PRIME, Term
@@ -36,10 +37,7 @@ WHOLE = frozenset(
         "bigserial",
     ]
 )
-FLOATS = frozenset(["float", "double", "real", "float4", "float8"]) | {"double precision"}
-DECIMALS = ("decimal", "numeric")
 WIDEST = 1 << 62  # of a unit that is a whole number
-EXACT_IN_FLOATS = 1 << 53
 FEW = 8  # values that a CASE finds faster than a join does
 
 
@@ -52,6 +50,7 @@ class Source:
     where: str  # the table's name, for messages
     lookups: list[str] = field(default_factory=list)
     alias: str = "t"
+    folds: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one
 
     def column(self, name: str) -> tuple[str, str]:
         """Its SQL and its type."""
@@ -63,34 +62,52 @@ class Source:
         return f"{self.alias}.{self.spelling.name(found)}", self.types[found]
 
     def is_whole(self, name: str) -> bool:
-        """Whether a column can be a unit as a whole number."""
-        kind = _plain(self.column(name)[1])
-        return kind in WHOLE or kind in FLOATS or kind.startswith(DECIMALS)
+        """Whether a column can be a unit as a whole number: all of its type fit into 8 bytes."""
+        kind = self.column(name)[1]
+        shape = self.spelling.shape(kind)
+        fits = shape.family is Family.DECIMAL and shape.scale == 0 and 0 < shape.last <= WIDEST
+        return fits or _plain(kind) in WHOLE
+
+    def is_decimal(self, name: str) -> bool:
+        """Whether a column is of decimals that are no such whole numbers."""
+        return self.spelling.shape(self.column(name)[1]).family is Family.DECIMAL and not self.is_whole(
+            name
+        )
+
+    def require_exact(self, name: str) -> None:
+        """Refuse a column of people whose type cannot tell them apart."""
+        if self.spelling.shape(self.column(name)[1]).family is Family.FLOAT:
+            raise BadParameter(
+                f"tables.{self.where}.unit",
+                f"{name!r} is of a floating-point type, in which different ids may be equal. "
+                "Store ids as whole numbers or as texts",
+            )
 
     def unit(self, name: str, *, whole: bool) -> str:
-        """A column that tells people apart. People whose names differ in spaces around and in ASCII
-        capitals only are one; nobody is called '' or NaN. Broken numbers are rounded: more become one."""
+        """A column that tells people apart, exactly."""
         sql, kind = self.column(name)
         spelling = self.spelling
         if self.is_whole(name):
             number = self._whole(sql, kind)
             return number if whole else spelling.plain_text(number, "bigint")
-        return spelling.lower(spelling.trim(spelling.plain_text(sql, kind)))
+        text = spelling.id_text(sql, kind)
+        return spelling.lower(spelling.trim(text)) if self.folds else text
 
     def is_known(self, name: str) -> str:
-        """Whether a unit is somebody. Engines compute conditions apart: this leaves out what is slow."""
+        """Whether a unit is somebody: not NULL, and not spaces alone. Engines compute conditions apart:
+        this leaves out what is slow."""
         sql, kind = self.column(name)
         if self.is_whole(name):
             return f"{self._whole(sql, kind)} IS NOT NULL"
-        return f"{self.spelling.trim(self.spelling.plain_text(sql, kind))} <> ''"
+        return f"{self.spelling.trim(self.spelling.id_text(sql, kind))} <> ''"
 
     def _whole(self, sql: str, kind: str) -> str:
-        if _plain(kind) in WHOLE:  # as narrow as in the source: ranking sorts by it
-            shape = self.spelling.shape(kind)
-            return self.spelling.whole(sql, min(max(shape.last, -1 - shape.first), WIDEST))
-        most = EXACT_IN_FLOATS if _plain(kind) in FLOATS else WIDEST
-        steps = self.spelling.clamped_steps(sql, kind, step=Fraction(1), first=-most, last=most)
-        return self.spelling.whole(steps, WIDEST)
+        """As narrow as in the source: ranking sorts by it."""
+        shape = self.spelling.shape(kind)
+        reach = min(max(shape.last, -1 - shape.first), WIDEST)
+        if shape.family is Family.DECIMAL:
+            sql = self.spelling.clamped_steps(sql, kind, step=Fraction(1), first=-WIDEST, last=WIDEST)
+        return self.spelling.whole(sql, reach)
 
     def key(self, name: str, label: str, alias: str) -> tuple[str, Term]:
         """A column of a primary key, and how it enters the hash under an alias."""

@@ -21,7 +21,8 @@ def meaning_of(policy: Policy, question: Question, public: Mapping[str, PublicTa
         for name, table in sorted(policy.tables.items())
         if name in names
     ]
-    digest = hashlib.sha256(repr((question, tables)).encode())
+    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
+    digest = hashlib.sha256(repr((question, tables, *ids)).encode())
     for scan in public_scans_of(question.source):
         digest.update(repr(public[scan.table].shipped(scan).to_pydict()).encode())
     return digest.hexdigest()

@@ -20,7 +20,7 @@ from lapwing.engines.engine import Engine, EngineFailed, Progress
 from lapwing.errors import Unavailable
 from lapwing.noise import random_bytes
 from lapwing.query.bounded.arrivals import ARRIVALS, KnownPeople, is_by_arrival, lost, require_kept
-from lapwing.query.bounded.coded import Bounded
+from lapwing.query.bounded.coded import FOLDED, Bounded, folded_literal
 from lapwing.query.bounded.prepared import (
     Files,
     Prepared,
@@ -30,6 +30,7 @@ from lapwing.query.bounded.prepared import (
     folder_of,
     last,
     sync,
+    tells_apart,
 )
 from lapwing.query.bounded.sources import FILES, Opened, open_sources, private_tables
 from lapwing.query.language.relation import BLOCK, RANK, UNIT
@@ -93,15 +94,15 @@ class _Asked:
         follows = 0 if self.people is None else self.people.version
         return Prepared(
             folder_of(self.policy), self.version, self.digest, place, engine, whole,
-            is_by_arrival(self.policy), self.files, types, follows,
+            is_by_arrival(self.policy), self.files, types, follows, self.policy.folds_ids,
         )  # fmt: skip
 
     def known_arrivals(
         self, engine: Engine, relation: str | None, before: Prepared | None
-    ) -> tuple[str, bool] | None:
-        """The arrivals of the last copy, all of them, and whether units were whole numbers in it."""
+    ) -> tuple[str, Prepared] | None:
+        """The arrivals of the last copy, all of them, and that copy."""
         require_kept(self.policy, self.people, engine, relation, before)
-        return None if relation is None or before is None else (relation, before.has_whole_units)
+        return None if relation is None or before is None else (relation, before)
 
 
 def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Callable[[], None]]:
@@ -123,7 +124,7 @@ def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
     try:
         tables = private_tables(ask.policy)
         types = {table.name: dict(opened.engine.columns(opened.relations[table.name])) for table in tables}
-        whole = ask.bounded(tables[0], opened).has_whole_units
+        whole = ask.bounded(tables[0], opened).ids.whole
         made = ask.copy(name, "duckdb", types, whole=whole)
         arrivals = ""
         if made.has_arrivals:
@@ -164,7 +165,7 @@ def _steps(report: Progress, n: int, of: int) -> Progress:
 
 def _new_files(ask: _Asked, before: Prepared) -> dict[str, tuple[str, list[str]]] | None:
     """The form and the new files of each table; None if more has changed than that files were added."""
-    if before.digest != ask.digest:
+    if before.digest != ask.digest or not tells_apart(ask.policy, before):
         return None
     found = {}
     for table in private_tables(ask.policy):
@@ -207,34 +208,42 @@ def _extended(bounded: Bounded, opened: Opened, paths: list[str]) -> str:
     return f"SELECT * FROM ({kept} UNION ALL {bounded.ranked(codes)}) AS b"  # noqa: S608
 
 
-def _arrivals(ask: _Asked, opened: Opened, known: tuple[str, bool] | None, *, whole: bool) -> str:
+def _arrivals(ask: _Asked, opened: Opened, known: tuple[str, Prepared] | None, *, whole: bool) -> str:
     """Units keep their block for ever, whatever becomes of the policy or their rows; new ones get today's.
 
-    `known` are those of the last copy, and whether units were whole numbers in it.
+    `known` are those of the last copy. Units of versions that folded every id are found by the folded id.
     """
     assert ask.policy.blocks is not None
-    spelling = opened.engine.spelling
+    spelling, now = opened.engine.spelling, folded_literal(ask.policy)
+    tables = [ask.bounded(table, opened) for table in private_tables(ask.policy)]
     day = (ask.today - date(1970, 1, 1)).days
     period = spelling.stored(str(period_of(ask.policy.blocks.every, day)), 0, 1 << 30)
     units = " UNION ".join(
-        f"SELECT {UNIT} FROM ({ask.bounded(table, opened).codes()}) AS c"  # noqa: S608
-        for table in private_tables(ask.policy)
+        f"SELECT DISTINCT {UNIT} FROM ({table.codes()}) AS c"  # noqa: S608
+        for table in tables
     )
-    everybody = f"SELECT {UNIT}, {period} AS {BLOCK} FROM ({units}) AS n"  # noqa: S608
-    if known is not None:
-        relation, were_whole = known
-        unit = UNIT
-        if were_whole and not whole:
-            unit = spelling.plain_text(UNIT, "bigint")
-        elif whole and not were_whole:
-            unit = spelling.parse_whole(UNIT)
-        old = f"SELECT {unit} AS {UNIT}, {BLOCK} FROM {relation}"  # noqa: S608
-        here = f"SELECT {UNIT} FROM ({old}) AS k WHERE {UNIT} IS NOT NULL"  # noqa: S608
-        everybody = (
-            f"SELECT * FROM ({old}) AS o WHERE {UNIT} IS NOT NULL"  # noqa: S608
-            f" UNION ALL {everybody} WHERE {UNIT} NOT IN ({here})"
-        )
-    return everybody
+    if known is None:
+        return f"SELECT {UNIT}, {period} AS {BLOCK}, {now} AS {FOLDED} FROM ({units}) AS n"  # noqa: S608
+    relation, before = known
+    unit, folded = UNIT, "TRUE"
+    if before.has_whole_units and not whole:
+        unit = spelling.plain_text(UNIT, "bigint")
+    elif whole and not before.has_whole_units:
+        unit = spelling.parse_whole(UNIT)
+    if not before.folds:
+        folded = FOLDED
+    elif whole and before.has_whole_units:
+        folded = now
+    rows = f"SELECT DISTINCT {unit} AS {UNIT}, {BLOCK}, {folded} AS {FOLDED} FROM {relation}"  # noqa: S608
+    old = f"SELECT * FROM ({rows}) AS k WHERE {UNIT} IS NOT NULL AND {FOLDED}"  # noqa: S608
+    found = f"SELECT {UNIT}, {tables[0].ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
+    return (
+        f"SELECT coalesce(n.{UNIT}, e.{UNIT}) AS {UNIT}, {now} AS {FOLDED}, "  # noqa: S608
+        f"coalesce(e.{BLOCK}, f.{BLOCK}, {period}) AS {BLOCK} FROM ({found}) AS n "
+        f"FULL JOIN ({old} = {now}) AS e ON e.{UNIT} = n.{UNIT} "
+        f"LEFT JOIN ({old} <> {now}) AS f ON f.{UNIT} = n.lapwing_key "
+        f"UNION ALL SELECT {UNIT}, {FOLDED}, {BLOCK} FROM ({old} <> {now}) AS o"
+    )
 
 
 def _prepare_server(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Callable[[], None]]:
@@ -258,7 +267,7 @@ def _prepare_server(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
 def _copied(ask: _Asked, opened: Opened, before: Prepared | None) -> Prepared:
     engine, tables = opened.engine, private_tables(ask.policy)
     types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
-    whole = ask.bounded(tables[0], opened).has_whole_units
+    whole = ask.bounded(tables[0], opened).ids.whole
     place = _schema(ask.policy, before) if engine.name == "postgres" else f"copy-{ask.version}"
     made = ask.copy(place, engine.name, types, whole=whole)
     if engine.name == "postgres":

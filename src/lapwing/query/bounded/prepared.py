@@ -26,7 +26,8 @@ from typing import Any
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
 from lapwing.errors import Unavailable
-from lapwing.query.bounded.sources import private_tables
+from lapwing.query.bounded.ids import Ids
+from lapwing.query.bounded.sources import private_tables, spelling_of
 from lapwing.query.policies.policy import Policy, Source
 from lapwing.query.policies.source import files_in
 
@@ -54,6 +55,18 @@ class Prepared:
     files: Mapping[str, Files]
     types: Mapping[str, Mapping[str, str]]
     follows: int | None = None  # None: of a copy that was made before it was noted
+    noted_folds: bool | None = None  # None: of a copy that was made before it was noted
+
+    @property
+    def folds(self) -> bool:
+        """Whether ids that differ in spaces around and in ASCII capitals only are one in it."""
+        return self.noted_folds is not False
+
+    @property
+    def repeats_rows(self) -> bool:
+        """Whether rows stand in it several times: as often as the unit has rows, where units of one table
+        were joined to their arrivals by the first version."""
+        return self.noted_folds is None and self.has_arrivals and len(self.types) == 1
 
     @property
     def file(self) -> Path:
@@ -141,10 +154,21 @@ def last(policy: Policy) -> Prepared | None:
     return Prepared(folder=folder, files=files, **found)
 
 
+def tells_apart(policy: Policy, copy: Prepared) -> bool:
+    """Whether a copy tells people apart, and their rows, as we do now. Whole numbers cannot be folded."""
+    if copy.repeats_rows:
+        return False
+    if copy.folds == policy.folds_ids:
+        return True
+    return copy.has_whole_units and Ids.of(policy, spelling_of(policy), copy.types).whole
+
+
 def current(policy: Policy, key: bytes) -> Prepared | None:
     """The copy, if it is of this policy, key and source as they are now."""
     found = last(policy)
     if found is None or found.digest != digest_of(policy, key) or files_of(policy) != found.files:
+        return None
+    if not tells_apart(policy, found):
         return None
     if found.engine != "postgres" and not found.file.exists():
         return None

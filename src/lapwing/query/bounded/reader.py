@@ -27,10 +27,18 @@ from lapwing.query.binding.refused import Refused
 from lapwing.query.bounded import prepared
 from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.exact_rows import lay_out
+from lapwing.query.bounded.ids import Ids
 from lapwing.query.bounded.names import bounded_name, rows_name, shipped_name, with_bounded
 from lapwing.query.bounded.prepared import Prepared
 from lapwing.query.bounded.render import Statements, render, render_rows, where_of
-from lapwing.query.bounded.sources import FILES, open_server, open_sources, private_tables, spelling_of
+from lapwing.query.bounded.sources import (
+    FILES,
+    Opened,
+    open_server,
+    open_sources,
+    private_tables,
+    spelling_of,
+)
 from lapwing.query.language.kinds import Kind
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import RANK, UNIT, Relation, Scan, public_scans_of, scans_of
@@ -219,21 +227,23 @@ def _rows(table: Table) -> pa.Table:
 
 def unit_ids(policy: Policy, copy: Prepared | None = None) -> Iterator[Any]:
     """Everybody who can be read, in the copy or else in the source, for the ledger's sketch. Nobody else
-    sees them. Texts one by one, or whole numbers in arrays: as units are in all tables."""
+    sees them. Texts one by one, or whole numbers in arrays: as units are in all tables. Ids are folded, as
+    they always were in sketches: who is known is known again, and at most more accounts are joined."""
     tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
-    if copy is not None:
-        engine = _opened(policy, copy)
-        rows = copy.relations(engine, [table.name for table in tables])
-    else:
-        opened = open_sources(policy)
-        engine = opened.engine
-        sources = [Bounded(policy, table, engine, bytes(32), opened.relations) for table in tables]
-        rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
-    # In the copy, everybody has one row of rank 1 in each slice: few rows, which lie together.
-    first = f" WHERE {RANK} = 1" if copy is not None else ""
+    opened = open_sources(policy) if copy is None else Opened(_opened(policy, copy), {})
+    engine, relations = opened.engine, opened.relations
     try:
+        if copy is not None:
+            types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
+        else:
+            types = {name: engine.columns(relation) for name, relation in relations.items()}
+            sources = [Bounded(policy, table, engine, bytes(32), relations) for table in tables]
+            rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
+        unit = Ids.of(policy, engine.spelling, types).folded(UNIT)
+        # In the copy, everybody has one row of rank 1 in each slice: few rows, which lie together.
+        first = f" WHERE {RANK} = 1" if copy is not None else ""
         for relation in rows.values():
-            for batch in engine.stream(f"SELECT DISTINCT {UNIT} FROM {relation}{first}"):  # noqa: S608
+            for batch in engine.stream(f"SELECT DISTINCT {unit} AS u FROM {relation}{first}"):  # noqa: S608
                 column = batch.column(0)
                 if pa.types.is_integer(column.type):
                     yield column.to_numpy(zero_copy_only=False)

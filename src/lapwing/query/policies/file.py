@@ -41,6 +41,7 @@ __all__ = ["BadFile", "load"]
 
 ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
 LEDGER = "lapwing.ledger"  # the budget follows the data, also if a policy is copied or renamed
+IDS = ("exact", "folded")
 PROTECTS = ("person", "row", PERSON_PERIOD)
 QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
 TIMEOUT, DAY = 600, 86_400  # seconds
@@ -87,6 +88,7 @@ def load(path: str | Path) -> Policy:
         failures=failures,
         ledger_keys=ledger.keys,
         ledger_anchor=ledger.anchor,
+        folds_ids=dataset.folds_ids,
     )
 
 
@@ -95,10 +97,11 @@ class _Dataset:
     name: str | None
     protects: str | None
     population: str
+    folds_ids: bool
 
 
 def _dataset(root: Section) -> _Dataset | None:
-    section = root.below("dataset", ("name", "protects", "population"))
+    section = root.below("dataset", ("name", "protects", "population", "ids"))
     if section is None:
         if not root.has("dataset"):
             root.missing("dataset", '[dataset] with name = "visits"')
@@ -106,7 +109,8 @@ def _dataset(root: Section) -> _Dataset | None:
     if not section.has("name"):
         section.missing("name", 'name = "visits": how the ledger calls these data')
     protects = section.one_of("protects", PROTECTS) if section.has("protects") else "person"
-    return _Dataset(section.label("name"), protects, section.label("population") or "")
+    folds_ids = section.has("ids") and section.one_of("ids", IDS) == "folded"
+    return _Dataset(section.label("name"), protects, section.label("population") or "", folds_ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,3 +108,4 @@ class Policy:
     failures: int = 3  # charged questions of an analyst that may fail before all of theirs are held
     ledger_keys: str = ""  # where the ledger's keys and anchor lie, if not beside it
     ledger_anchor: str = ""
+    folds_ids: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one

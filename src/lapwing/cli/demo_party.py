@@ -48,9 +48,7 @@ def tell_party() -> None:
         )
         keys = [Keys.create(member, folder / member) for member in MEMBERS]
         consortium = _signed(wish, keys, folder / MEMBERS[0] / POLICY)
-        for (
-            member
-        ) in MEMBERS:  # gone in a minute: members' commands would tell of them
+        for member in MEMBERS:  # gone in a minute: members' commands would tell of them
             with open_dataset(folder / member / POLICY) as data:
                 assert data.ledger.id
         results = _together(consortium, keys, folder)

@@ -100,7 +100,7 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
         dataset = stream.dataset
         question = rows.question_of(dataset, "SELECT km, hour, zone, minutes FROM rides")
         features = Features.of(question, label="minutes", indicators=False)
-        version, meaning = rows.version_of(dataset), rows.meaning(dataset, question)
+        version, meaning = rows.version_of(dataset, question), rows.meaning(dataset, question)
         loss = Approximate(Fraction(1, 20), Fraction(1, 10**8))
         gate = Gate(stream.ledger, principal="bench")
         reading = threading.Lock()  # one engine, one question at a time

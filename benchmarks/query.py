@@ -143,7 +143,8 @@ def around_the_engine(figures: Figures, dataset: Dataset) -> None:
     )
     figures.note("charge", ms(charging))
 
-    exact = dataset.reader().exact(plan.question)
+    with dataset.reading() as reader:
+        exact = reader.exact(plan.question)
     source = open_sources(dataset.policy, threads=THREADS)
     plain = plain_side(source.engine, source.relations["visits"], sql)
     mine, theirs, drawing, release, few = figures.in_turns(

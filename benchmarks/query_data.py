@@ -154,9 +154,9 @@ def opened(path: Path) -> Dataset:
 
 def private_side(dataset: Dataset, question: Question) -> Side:
     """The statements of a question on the prepared copy: what `Reader.exact` asks of its engine."""
-    reader = dataset.reader()
-    assert reader.is_prepared
-    found = reader.statements(question)
+    with dataset.reading() as reader:  # it stays open behind this, and only this thread asks
+        assert reader.is_prepared
+        found = reader.statements(question)
     texts = [*found.sums, *(text for several in found.spectra for text in several)]
 
     def side() -> None:

@@ -36,7 +36,8 @@ def noise_errors(figures: Figures, dataset: Dataset) -> None:
     for aggregate in additive:
         for kind in ("laplace", "gaussian"):
             plan = dataset.plan(by("street", aggregate), epsilon=1, noise=kind)
-            (exact,) = dataset.reader().exact(plan.question)
+            with dataset.reading() as reader:
+                (exact,) = reader.exact(plan.question)
             errors = np.concatenate(
                 [noise(plan.shares, [exact])[0].parts[0] - exact.values[:, 0] for _ in range(5)]
             )
@@ -76,7 +77,8 @@ def _coverage(  # noqa: PLR0917
         found = connection.execute(f"{by('street', plain)} ORDER BY street").fetchall()
     truth = np.array([value for _, value in found])
     plan = dataset.plan(sql, epsilon=epsilon)
-    (exact,) = dataset.reader().exact(plan.question)
+    with dataset.reading() as reader:
+        (exact,) = reader.exact(plan.question)
     which = np.arange(STREETS) % len(sizes)
     many = [Exact(exact.values[which])]
     held: list[list[float]] = [[] for _ in sizes]

@@ -51,7 +51,8 @@ def test_a_cohort_can_be_asked_for_where_first(engine: str, tmp_path: Path) -> N
             for where_first in (False, True):
                 sql = f"SELECT COUNT(*) AS n FROM visits WHERE {condition}"
                 dataset.ask(sql, epsilon=1, where_first=where_first)
-            assert seen[-1] == seen[-2] > 0
+            assert seen[-1] == seen[-2]
+    assert any(seen)  # who is in which cohort is a secret's choice
 
 
 @pytest.mark.parametrize("engine", first(2, ENGINES))

@@ -31,7 +31,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_MONOTONE = ("+", "-", "*", "/", "neg", "sqrt", "round", "least", "greatest")
+_MONOTONE = ("+", "-", "*", "/", "//", "neg", "sqrt", "round", "least", "greatest")
 _LARGE = float(1 << 62)
 
 
@@ -91,8 +91,9 @@ def _row(op: str, args: Values) -> Any:
 
 def _arithmetic(op: str, args: Values) -> Any:
     match op:
-        case "/":
-            return args[0] / args[1] if args[1] else None
+        case "/" | "//":
+            divide = operator.truediv if op == "/" else operator.floordiv
+            return divide(*args) if args[1] else None
         case "neg":
             return -args[0]
         case "abs":
@@ -153,7 +154,7 @@ def _ends(op: str, args: list[Estimate]) -> tuple[Anything | None, Anything | No
         ends = apply("abs", [low]), apply("abs", [high])
         inside = (low <= 0) & (high >= 0)
         return np.where(inside, 0, np.minimum(*ends)), np.maximum(*ends)
-    if op not in _MONOTONE or (op == "/" and at == 1 and bool(np.any((low <= 0) & (high >= 0)))):
+    if op not in _MONOTONE or (op in ("/", "//") and at == 1 and bool(np.any((low <= 0) & (high >= 0)))):
         return None, None
     if op == "sqrt":
         low = np.maximum(low, 0)

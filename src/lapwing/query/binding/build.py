@@ -257,23 +257,28 @@ def rounded(expression: Expression, step: Fraction) -> Expression:
 def remainder(expression: Expression, by: Fraction) -> Expression:
     """What is left over multiples of a public positive number: from 0 to below it."""
     a, b = on_one_grid([expression, number(by)])
-    _bounded(a)
+    first, last = _bounded(a)
     assert isinstance(b, Constant)
     divisor = int(b.value or 0)
-    kind = Number(_of(a).step, 0, divisor - 1)
+    is_one_stretch = first // divisor == last // divisor  # of numbers that rise together
+    ends = (first % divisor, last % divisor) if is_one_stretch else (0, divisor - 1)
+    kind = Number(_of(a).step, *ends)
     return _made(Op.MODULO, a, kind=kind, parameter=divisor)
 
 
 def quotient(top: Expression, bottom: Expression, step: Fraction) -> Expression:
     """top / bottom rounded down to a multiple of `step`; unknown where the bottom is 0."""
     a, b = on_one_grid([top, bottom])
-    a0, a1 = _bounded(a)
-    _bounded(b)
+    ends, (b0, b1) = _bounded(a), _bounded(b)
     if step.numerator != 1:
         raise Refused("a quotient can be rounded to 1, 0.1, 0.01 … only", "Write ROUND(a / b, 2)")
     times = step.denominator
-    largest = max(abs(a0), abs(a1)) * times + 1
-    return _made(Op.QUOTIENT, a, b, kind=Number(step, -largest, largest), parameter=times)
+    largest = max(map(abs, ends)) * times + 1  # on the way it is as large as that
+    require_small(Number(step, -largest, largest))
+    # Codes of the bottom are whole: above 0 and below it the quotient is extreme at the ends.
+    bottoms = [one for side in ((max(b0, 1), b1), (b0, min(b1, -1))) if side[0] <= side[1] for one in side]
+    found = [end * times // one for end in ends for one in bottoms] or [0]
+    return _made(Op.QUOTIENT, a, b, kind=Number(step, min(found), max(found)), parameter=times)
 
 
 def extreme(op: Op, expressions: Sequence[Expression]) -> Expression:

@@ -42,8 +42,8 @@ MOST_NUMBERS = 20_000_000  # with noise, over all groupings, groups and parts
 MOST_SIZE, DEEPEST = 10_000, 100  # of a released value
 MOST_COLUMNS = 200
 _OPERATORS: dict[type[exp.Expr], str] = {
-    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Neg: "neg", exp.Abs: "abs",
-    exp.Round: "round", exp.Sqrt: "sqrt", exp.Least: "least", exp.Greatest: "greatest",
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Neg: "neg",
+    exp.Abs: "abs", exp.Round: "round", exp.Sqrt: "sqrt", exp.Least: "least", exp.Greatest: "greatest",
     exp.Coalesce: "coalesce", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">",
     exp.GTE: ">=", exp.And: "and", exp.Or: "or", exp.Not: "not",
 }  # fmt: skip
@@ -92,7 +92,7 @@ class _Answer:
     def __init__(self, tree: exp.Select, scope: Scope, most: int, known: Names) -> None:
         self.tree = tree
         self.row = Binder(scope)
-        items, self.sets = grouping_sets(tree)
+        items, self.sets = grouping_sets(tree, scope)
         self.keys: list[Key] = []
         self.places: dict[Expression, int] = {}
         for item in items:
@@ -287,9 +287,10 @@ class _Answer:
             node = item.this
             if isinstance(node, exp.Literal) and not node.is_string:
                 node = output_at(self.tree, node)
-            found.append(
-                Order(self.released(node), bool(item.args.get("desc")), bool(item.args.get("nulls_first")))
-            )
+            is_name = isinstance(node, exp.Column) and not node.table
+            named = self.aliases.get(node.name.lower()) if is_name else None  # before a column, in ORDER BY
+            value = self.released(node) if named is None else named
+            found.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
         return tuple(found)
 
     def _whole(self, name: str) -> int | None:

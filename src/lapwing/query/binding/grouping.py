@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from lapwing.query.binding.refused import only, refused
 from lapwing.query.binding.scalar import Binder
+from lapwing.query.binding.scope import Scope
 from lapwing.query.language.expression import Constant, Expression
 
 MOST_SETS = 64
@@ -31,7 +32,7 @@ def split_filter(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
     return node, None
 
 
-def grouping_sets(node: exp.Select) -> tuple[list[exp.Expr], list[tuple[int, ...]]]:
+def grouping_sets(node: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[tuple[int, ...]]]:
     """The items of GROUP BY, and which of them stand in each grouping."""
     group = node.args.get("group")
     if group is None:
@@ -43,7 +44,7 @@ def grouping_sets(node: exp.Select) -> tuple[list[exp.Expr], list[tuple[int, ...
     items: list[exp.Expr] = []
 
     def place(item: exp.Expr) -> int:
-        resolved = _resolved(node, item.unnest())
+        resolved = _resolved(node, item.unnest(), scope)
         for position, other in enumerate(items):
             if other == resolved:
                 return position
@@ -95,11 +96,12 @@ def _flat(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(position for group in groups for position in group)
 
 
-def _resolved(node: exp.Select, item: exp.Expr) -> exp.Expr:
-    """A number or an alias of the SELECT list stands for what it names."""
+def _resolved(node: exp.Select, item: exp.Expr, scope: Scope) -> exp.Expr:
+    """A number or an alias of the SELECT list stands for what it names. A column's name stands for the
+    column, also if it is an alias as well: the engines do so."""
     if isinstance(item, exp.Literal) and not item.is_string:
         return output_at(node, item)
-    if isinstance(item, exp.Column) and not item.table:
+    if isinstance(item, exp.Column) and not item.table and not scope.has(item.name):
         for output in node.expressions:
             named = isinstance(output, exp.Alias) and output.alias.lower() == item.name.lower()
             if named and output.find(exp.AggFunc) is None:
@@ -120,7 +122,7 @@ def output_at(node: exp.Select, item: exp.Expr) -> exp.Expr:
 
 def group_items(node: exp.Select, binder: Binder) -> list[Expression]:
     """The bound items of a plain GROUP BY."""
-    items, sets = grouping_sets(node)
+    items, sets = grouping_sets(node, binder.scope)
     if len(sets) != 1:
         raise refused(node.args["group"], "a sub-query has one grouping", "Use ROLLUP in the last SELECT")
     bound = [binder.bind(item) for item in items]

@@ -26,6 +26,10 @@ class Scope:
 
     sources: list[Source] = field(default_factory=list)
 
+    def has(self, name: str) -> bool:
+        """Whether a name is a column's."""
+        return any(name.lower() in (*one.columns, *one.undeclared) for one in self.sources)
+
     def find(self, column: exp.Column) -> Expression:
         """What a column of the question stands for."""
         for part in ("db", "catalog"):

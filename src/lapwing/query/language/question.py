@@ -132,7 +132,7 @@ class Plain:
 class Computed:
     """Arithmetic, comparison or logic on what was released: it costs nothing.
 
-    op: + - * / neg abs round sqrt least greatest coalesce case = <> < <= > >= and or not is_null
+    op: + - * / // neg abs round sqrt least greatest coalesce case = <> < <= > >= and or not is_null
     """
 
     op: str

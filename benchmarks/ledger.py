@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from lapwing.ledger import Ledger, Slices, Unit
 from lapwing.ledger.charging import Request, charge
 from lapwing.ledger.spending import Spending, Target
-from lapwing.ledger.stores.store import Posting, Transaction
+from lapwing.ledger.stores.transaction import Posting, Transaction
 from lapwing.privacy import LaplaceNoise, Relation
 from support import postgres
 
@@ -263,6 +263,57 @@ def verify(folder: Path) -> bool:
     )
 
 
+def opening(folder: Path, entries: int) -> bool:
+    """Processor time of opening, the first time in a process, with 100 blocks, after a crash."""
+    lengths = sorted({min(length, entries) for length in (10_000, 100_000, 1_000_000)})
+    taken: list[float] = []
+    for length in lengths:
+        path = folder / f"opening {length}.ledger"
+        with Ledger.create(path) as ledger:
+            open_account(ledger, "visits")
+            open_account(ledger, "months", 98)  # and a block of everyone in each
+            ledger.principal("analyst")
+            fill(ledger, length)
+        crashed(path)
+        taken.append(
+            in_own_process(open_once, path)[0]
+        )  # the first, which finds entries that are not sealed
+    detail = ", ".join(
+        f"{length:,}: {1000 * seconds:.0f} ms" for length, seconds in zip(lengths, taken, strict=True)
+    )
+    return report(
+        "opening, SQLite, 100 blocks: processor time in ms",
+        1000 * taken[-1],
+        "<= 50",
+        good=taken[-1] <= 0.05,
+        detail=f"at entries {detail}",
+    )
+
+
+def crashed(path: Path) -> None:
+    """A process that charges some more and dies without closing."""
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=_charge_and_die, args=(path,))
+    process.start()
+    process.join()
+
+
+def _charge_and_die(path: Path) -> None:
+    side = charging(Ledger.open(path), spending("visits"))
+    for k in range(200):
+        side(k)
+    os._exit(0)
+
+
+def open_once(path: Path) -> float:
+    """Seconds of the processor."""
+    start = time.process_time()
+    ledger = Ledger.open(path)
+    taken = time.process_time() - start
+    ledger.close()
+    return taken
+
+
 def read_and_hash(path: Path) -> float:
     """The least that any check must do."""
     connection = sqlite3.connect(path)
@@ -377,7 +428,7 @@ def main() -> int:
     """All figures, or some of them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--entries", type=int, default=1_000_000)
-    parser.add_argument("--only", default="charge,group,blocks,postgres,growth,verify")
+    parser.add_argument("--only", default="charge,group,blocks,postgres,growth,verify,opening")
     chosen = parser.parse_args()
     wanted = chosen.only.split(",")
     results: list[bool] = []
@@ -391,6 +442,7 @@ def main() -> int:
             "postgres": partial(postgres_clients, folder),
             "growth": partial(growth, folder, chosen.entries),
             "verify": partial(verify, folder),  # of the history that `growth` made
+            "opening": partial(opening, folder, chosen.entries),
         }
         for name, figure in figures.items():
             if name in wanted:

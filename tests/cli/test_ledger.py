@@ -384,11 +384,21 @@ def test_an_older_copy_is_noticed_and_recovered(file_home: Home, shell: Shell, t
 
 def test_an_edited_ledger_is_not_opened(used: Home, shell: Shell) -> None:
     content = Path(used.where).read_bytes()
-    Path(used.where).write_bytes(content.replace(b'"epsilon":"1"', b'"epsilon":"9"'))
+    Path(used.where).write_bytes(content.replace(b"survey", b"Survey"))
     for command in ("log", "verify"):
         done = shell("ledger", command, used.where)
         assert (done.code, done.out) == (1, "")
         assert "Traceback" not in done.error
+
+
+def test_an_edited_entry_is_found_by_verifying(used: Home, shell: Shell) -> None:
+    """Opening goes on from a signed state, and does not look at entries before it."""
+    content = Path(used.where).read_bytes()
+    Path(used.where).write_bytes(content.replace(b'"epsilon":"1"', b'"epsilon":"9"'))
+    done = shell("ledger", "verify", used.where)
+    assert done.code == 1
+    assert "entry" in done.out + done.error
+    assert "Traceback" not in done.error
 
 
 def test_bars_are_for_terminals(

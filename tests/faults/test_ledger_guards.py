@@ -20,7 +20,7 @@ DATABASE_SAYS_NO = (sqlite3.Error, psycopg.Error)
 def test_no_program_removes_a_row_or_edits_history(home: Home) -> None:
     tell_a_story(home)
     program = somebody_at(home)
-    for table in set(program.tables()) - {"schema_version"}:
+    for table in set(program.tables()) - {"schema_version", "states"}:  # signed, and replaced by newer ones
         for row in program.rows(table):
             with pytest.raises(DATABASE_SAYS_NO, match="only grow"):
                 program.delete(table, row["place"])

@@ -18,7 +18,7 @@ from lapwing.ledger.charging import Request
 from lapwing.ledger.entry import encode
 from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
 from lapwing.ledger.stores.sqlite import SqliteStore
-from lapwing.ledger.stores.store import DoesNotFit, KeyTaken, Posting
+from lapwing.ledger.stores.transaction import DoesNotFit, KeyTaken, Posting
 from support.ledgers import SQLITE, Home, open_sliced, spending
 
 

@@ -237,9 +237,12 @@ class Crime:
     home: Home
     attacker: Attacker
     ledger_id: str
+    with_state: bool = True  # otherwise he removes the signed state, so that everything is replayed
 
     def found(self) -> tuple[str, ...]:
         """What opening finds. It says so in plain words, without anything private."""
+        if not self.with_state:
+            self.attacker.edit("states", "DELETE FROM states")
         try:
             self.home.open().close()
         except Tampered as tampered:
@@ -273,14 +276,14 @@ class Crime:
 
 
 @contextmanager
-def committed(home: Home) -> Iterator[Crime]:
+def committed(home: Home, *, with_state: bool = True) -> Iterator[Crime]:
     """A sound ledger, closed, and somebody at work on it."""
     ledger = tell_a_story(home)
     assert ledger.verify().findings == ()
     ledger.close()
     attacker = somebody_at(home)
     attacker.disarm()
-    yield Crime(home, attacker, ledger.id)
+    yield Crime(home, attacker, ledger.id, with_state)
     attacker.leave()
 
 

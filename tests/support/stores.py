@@ -12,7 +12,7 @@ from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.stores.postgres import PostgresStore
 from lapwing.ledger.stores.schema import COSTS, MIGRATIONS, columns
-from lapwing.ledger.stores.store import Debit, Posting
+from lapwing.ledger.stores.transaction import Debit, Posting
 from support.postgres import sql
 
 CAP = 100

@@ -83,10 +83,14 @@ class ClinicLedger:
         self.reopen(copy_to=edited)
         again = ask_again()
         with closing(sqlite3.connect(edited)) as database:
-            guards = database.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-            for (guard,) in guards:  # they would refuse, and whoever can edit can remove them
+            guards = database.execute(
+                "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+            ).fetchall()
+            for guard, _ in guards:  # they would refuse, and whoever can edit can remove them
                 database.execute(f'DROP TRIGGER "{guard}"')
             database.execute("UPDATE budgets SET left_1 = left_1 + 1000000000")
+            for _, again_there in guards:  # or it would be found by that alone
+                database.execute(again_there)
             database.commit()
         report = self._ledger.verify()
         return Ending(

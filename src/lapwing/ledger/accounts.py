@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from lapwing.ledger.entry import Costs, Name
 from lapwing.ledger.stores.schema import COSTS, MOVED, OPEN, columns
-from lapwing.ledger.stores.store import Row
+from lapwing.ledger.stores.transaction import Row
 from lapwing.privacy import Loss, Relation, Repeated, Sum, Terms
 from lapwing.privacy.charge import price
 

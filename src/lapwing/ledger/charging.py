@@ -24,7 +24,7 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.refusal import refusal
 from lapwing.ledger.spending import Spending, Target
-from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Posting, Transaction
+from lapwing.ledger.stores.transaction import Debit, DoesNotFit, KeyTaken, Posting, Transaction
 
 TRIES = 20
 _UNSLICED = Slices.NONE  # to look up a member of an Enum is a call of Python, too

@@ -1,8 +1,10 @@
 """Is the ledger what it was? Everything in the database against its entries, and those against the anchors.
 
-Claim    a ledger that was edited, truncated or restored from an older copy is not opened.
+Claim    a ledger whose state was edited, or that was truncated or restored from an older copy, is not
+         opened. Edits to older entries, keys and answers are found by `verify`, and when they are read.
 Because  the entries' digests are the leaves of the sealed tree, whose newest head and the marks after
-         it are in the anchors; all other tables must say exactly what the entries say.
+         it are in the anchors; all other tables must say exactly what the entries say. Opening goes on
+         from the newest signed state (states.py); verifying begins at the first entry.
 Test     tests/faults/test_ledger_tampering.py
 """
 
@@ -17,7 +19,9 @@ from operator import sub
 
 from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import Findings
+from lapwing.ledger.accountant.outcomes import FAILED
 from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accountant.state import books_of
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import Raw, commitment
@@ -25,7 +29,9 @@ from lapwing.ledger.people import untagged
 from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
 from lapwing.ledger.proofs.tree import Tree
 from lapwing.ledger.stores.schema import columns
-from lapwing.ledger.stores.store import SEAL_COLUMNS, Catalogue, Row, Store, Transaction, seal_of
+from lapwing.ledger.stores.states import State, read_state
+from lapwing.ledger.stores.store import Catalogue, Store
+from lapwing.ledger.stores.transaction import SEAL_COLUMNS, Row, Transaction, seal_of
 
 AT_ONCE = 1 << 14
 Known = tuple[str, tuple[Mark | Head, ...]]
@@ -39,6 +45,7 @@ class Report:
     replay: Replay
     sealed: int  # entries under the last seal
     anchors: tuple[str, ...]
+    whole: State | None  # what all of history came to, if it began at the first entry
 
 
 def check(
@@ -49,38 +56,47 @@ def check(
     thorough: bool,
     people: bytes | None = None,
 ) -> Report:
-    """Check a whole ledger. `thorough` adds every seal's signature and every stored answer.
+    """Check a ledger from its newest signed state on; all of it where there is none, or if `thorough`.
 
-    With the key `people` it looks also at what is known of the people in data sets.
+    `thorough` adds every seal's signature and every stored answer. With the key `people` it looks also
+    at what is known of the people in data sets.
     """
     findings = Findings()
     # First the anchors, then the database: what was marked must be there, and more may have come.
     known = _read(anchors, findings)
-    replay, made = Replay(), store.catalogue_as_made()
+    made = store.catalogue_as_made()
     if made is None and thorough:
         findings.add("its tables cannot be compared with what they should be: grant CREATE on the database")
+    state, sealed, after = State(), 0, 0
+    not_signed: list[str] = []
 
-    def work(tx: Transaction) -> int:
+    def work(tx: Transaction) -> None:
+        nonlocal state, sealed, after
         if made is not None:
             _compare_catalogue(made, store.catalogue(tx), findings)
-        sealed = _history(tx, store, replay, findings, thorough=thorough)
+        signed = _signed_state(tx, public, not_signed)
+        if signed is not None and not thorough:
+            state, after = signed, signed.replay.last
+        sealed = _history(tx, store, state, findings, thorough=thorough)
         for where, lines in known:
-            _compare_anchor(tx, where, lines, replay, findings)
-        _compare_tables(tx, replay, findings)
+            _compare_anchor(tx, where, lines, state.replay, findings)
+        _compare_tables(tx, state.replay, findings, after)
         if thorough:
             _compare_answers(tx, findings)
+            _compare_state(tx, store, signed, state.replay, findings)
         if people is not None:
-            _compare_people(tx, replay, people, findings)
-        return sealed
+            _compare_people(tx, state.replay, people, findings)
 
     try:
-        sealed = store.read(work)
+        store.read(work)
     except (ValueError, TypeError, OverflowError) as error:  # an editor's values fit no form
         findings.add(f"some of it is not of the form that is written ({type(error).__name__})")
         sealed = 0
-    if replay.key != public:
-        findings.add("the ledger belongs to other keys")
-    return Report((*findings.all(), *replay.finish()), replay, sealed, tuple(where for where, _ in known))
+    replay = state.replay
+    for text in not_signed if replay.key == public else ["the ledger belongs to other keys"]:
+        findings.add(text)
+    found = (*findings.all(), *replay.finish())
+    return Report(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
 
 
 def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
@@ -95,12 +111,22 @@ def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
     return known
 
 
-def _history(tx: Transaction, store: Store, replay: Replay, findings: Findings, *, thorough: bool) -> int:
-    """Replay all entries, and grow the tree that the seals have signed."""
-    tree, previous = Tree(), NOTHING_BEFORE
-    seals = iter([seal_of(row) for row in tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals ORDER BY number")])  # noqa: S608
-    seal, number, sealed, last = next(seals, None), 0, 0, None
-    entries = store.history(tx)
+def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> State | None:
+    try:
+        return read_state(tx, public)
+    except Tampered as tampered:
+        not_signed.extend(tampered.found)
+        return None
+
+
+def _history(tx: Transaction, store: Store, state: State, findings: Findings, *, thorough: bool) -> int:
+    """Replay all entries after the state, and grow the tree that the seals have signed."""
+    replay, tree, last = state.replay, state.tree, state.seal
+    number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
+    later = f"SELECT {SEAL_COLUMNS} FROM seals WHERE number > ? ORDER BY number"  # noqa: S608
+    seals = iter([seal_of(row) for row in tx.rows(later, number)])
+    seal = next(seals, None)
+    entries = store.history(tx, replay.last)
     while some := list(islice(entries, AT_ONCE)):
         replay.feed(some)
         start = 0
@@ -111,7 +137,7 @@ def _history(tx: Transaction, store: Store, replay: Replay, findings: Findings, 
             _compare_seal(seal, tree, replay, findings, number=number, previous=previous)
             if thorough and not seal.is_signed_by(replay.key, bytes.fromhex(replay.ledger)):
                 findings.add(f"seal {seal.number} is not signed by this ledger")
-            start, previous, sealed, last, seal = end, seal.digest, seal.size, seal, next(seals, None)
+            start, previous, last, seal = end, seal.digest, seal, next(seals, None)
         tree.extend([digest for _, _, digest in some[start:]])
     if seal is not None:
         findings.add(f"entries up to number {seal.last} were sealed, but the last one is {replay.last}")
@@ -119,7 +145,7 @@ def _history(tx: Transaction, store: Store, replay: Replay, findings: Findings, 
         findings.add("nothing of it is sealed")
     if last is not None and not last.is_signed_by(replay.key, bytes.fromhex(replay.ledger)):
         findings.add("the last seal is not signed by this ledger")
-    return sealed
+    return last.size if last else 0
 
 
 def _position(some: list[Raw], last: int, start: int) -> int:
@@ -209,21 +235,35 @@ def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) ->
             findings.add(f"the {part}{of} is not as it was made")
 
 
+def _compare_state(
+    tx: Transaction, store: Store, signed: State | None, replay: Replay, findings: Findings
+) -> None:
+    """Whether going on from the signed state leads where all of history does."""
+    if signed is not None:
+        signed.replay.feed(store.history(tx, signed.replay.last))
+        if books_of(signed.replay) != books_of(replay):
+            findings.add("the signed state is not what the entries say")
+
+
 # The other tables follow from the entries
 
 
-def _compare_tables(tx: Transaction, replay: Replay, findings: Findings) -> None:
+def _compare_tables(tx: Transaction, replay: Replay, findings: Findings, after: int) -> None:
+    """All tables; or, if the books began after some entry, all that decide about charges to come."""
     _compare_blocks(tx, replay, findings)
     _compare("account", _accounts(replay), tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts"), findings)  # noqa: S608
     reserved = [
         (number, account, json.dumps(ranges), int(is_fixed), int(has_ended), steps, *total, *used)
         for number, account, ranges, is_fixed, has_ended, steps, total, used in replay.reservations
+        if not (after and has_ended)
     ]
     names = f"reservation, account, ranges, fixed, ended, steps, {columns('total')}, {columns('used')}"
-    _compare("reservation", reserved, tx.rows(f"SELECT {names} FROM reservations"), findings)  # noqa: S608
+    which = " WHERE ended = 0" if after else ""
+    _compare("reservation", reserved, tx.rows(f"SELECT {names} FROM reservations{which}"), findings)  # noqa: S608
     _compare_data(tx, replay, findings)
-    _compare_principals(tx, replay, findings)
-    _compare_keys(tx, replay, findings)
+    if not after:
+        _compare_principals(tx, replay, findings)
+    _compare_keys(tx, replay, findings, after)
 
 
 def _compare_blocks(tx: Transaction, replay: Replay, findings: Findings) -> None:
@@ -259,20 +299,27 @@ def _compare_principals(tx: Transaction, replay: Replay, findings: Findings) -> 
         findings.add(f"principal {name} is missing")
 
 
-def _compare_keys(tx: Transaction, replay: Replay, findings: Findings) -> None:
+def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: int) -> None:
     """The keys by which a request is found again, and which charges have an outcome."""
-    keys = tx.stream("SELECT seq, key FROM entries WHERE key IS NOT NULL ORDER BY seq")
+    keys = tx.stream(f"SELECT seq, key FROM entries WHERE seq > {after} AND key IS NOT NULL ORDER BY seq")  # noqa: S608
     for mine, row in zip_longest(replay.outcomes.keys(), keys):
         if mine is None or row is None or mine != (row[0], bytes(row[1])):
             number = min(found[0] for found in (mine, row) if found)
             findings.add(f"the key of entry {number} is not the one that it says")
             break
-    answers = tx.stream("SELECT charge, entry, bytes IS NULL FROM answers ORDER BY charge")
+    answers = tx.stream(
+        f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
+    )
     for given, row in zip_longest(replay.outcomes.given(), answers):
         if given is None or row is None or given != (row[0], row[1], bool(row[2])):
             number = min(found[0] for found in (given, row) if found)
             findings.add(f"the outcome of charge {number} is not as the entries say")
             break
+
+    sql = "SELECT entry, bytes IS NULL FROM answers WHERE charge = ?"
+    for entry, charge, outcome in replay.outcomes.of_earlier:
+        if tx.rows(sql, charge) != [(entry, outcome == FAILED)]:
+            findings.add(f"the outcome of charge {charge} is not as the entries say")
 
 
 def _accounts(replay: Replay) -> Iterator[Row]:

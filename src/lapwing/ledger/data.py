@@ -20,7 +20,7 @@ from lapwing.ledger.entry import Name, checked_label, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.people import Ids, Sketch, tagged, untagged
-from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.stores.transaction import Transaction
 
 NO_DIFFERENCE: tuple[str, ...] = ()
 _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from hashlib import sha256
 
 from lapwing.errors import Tampered
 from lapwing.ledger.entry import checked_label, digest_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
+from lapwing.ledger.stores.states import is_as_sealed
+from lapwing.ledger.stores.transaction import Row, Transaction
 
 
 class State(Enum):
@@ -61,29 +64,47 @@ def _is_alive(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
 
 
 def _look(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
-    """As it stands in the database: open, if nothing came of it yet."""
-    rows = ledger.store.read(
-        lambda tx: tx.rows(
-            "SELECT asked.seq, asked.body, asked.digest, done.body, answers.bytes FROM entries AS asked "
-            "LEFT JOIN answers ON answers.charge = asked.seq "
-            "LEFT JOIN entries AS done ON done.seq = answers.entry WHERE asked.key = ?",
-            hashed,
-        )
-    )
+    """As it stands in the database: open, if nothing came of it yet.
+
+    Opening does not look at older entries and answers, so whoever reads one does.
+    """
+    rows = ledger.store.read(partial(_rows, ledger, hashed))
     if not rows:
         return None
-    seq, body, digest, done, answer = rows[0]
+    seq, body, digest, done_at, done, done_digest, answer = rows[0]
     receipt = Receipt(ledger.id, seq, principal, bytes(body))
     if digest_of(bytes(body)) != bytes(digest) or receipt.record["key"] != hashed.hex():
         raise Tampered([f"entry {seq} was changed"])
-    if done is None:
+    if done_at is None:
         return Earlier(State.OPEN, receipt)
+    record = {} if done is None else json.loads(bytes(done))
+    stored = None if answer is None else sha256(answer).hexdigest()
+    if (
+        done is None
+        or digest_of(bytes(done)) != bytes(done_digest)
+        or (record["kind"], record["charge"], record.get("digest"))
+        != ("failed" if answer is None else "answer", seq, stored)
+    ):
+        raise Tampered([f"the answer to charge {seq} was changed"])
     if answer is None:
         return Earlier(State.ENDED, receipt)
-    stored = sha256(answer).hexdigest()
-    if json.loads(bytes(done)).get("digest") != stored:
-        raise Tampered([f"the answer to charge {seq} was changed"])
     return Earlier(State.ANSWERED, receipt._replace(answer=stored), bytes(answer))
+
+
+def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
+    rows = tx.rows(
+        "SELECT asked.seq, asked.body, asked.digest, answers.entry, done.body, done.digest, answers.bytes "
+        "FROM entries AS asked LEFT JOIN answers ON answers.charge = asked.seq "
+        "LEFT JOIN entries AS done ON done.seq = answers.entry WHERE asked.key = ?",
+        hashed,
+    )
+    for seq, _, _, done_at, *_ in rows:
+        for entry in (seq, done_at):
+            if entry is not None and not is_as_sealed(
+                tx, entry, ledger.keys.signing.public, bytes.fromhex(ledger.id)
+            ):
+                raise Tampered([f"entry {entry} is not the one that was sealed"])
+    return rows
 
 
 def has_ended(ledger: Ledger, position: int) -> bool:

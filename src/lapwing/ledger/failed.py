@@ -12,7 +12,7 @@ from typing import Any
 
 from lapwing.ledger.earlier import State, found_under
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.stores.transaction import Transaction
 
 _SEALED = "SELECT count(*) FROM seals WHERE last = ? AND digest = ?"
 _BEFORE = "SELECT last, digest FROM seals WHERE last < ? ORDER BY number DESC LIMIT 1"

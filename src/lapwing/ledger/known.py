@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accounts import (
     ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
@@ -20,8 +20,9 @@ from lapwing.ledger.accounts import (
     account_of,
     block_of,
 )
-from lapwing.ledger.entry import Name, Ranges, checked_label, ranges_of
-from lapwing.ledger.stores.store import Row, Store, Transaction
+from lapwing.ledger.entry import Name, Ranges, checked_label, commitment, ranges_of
+from lapwing.ledger.stores.store import Store
+from lapwing.ledger.stores.transaction import Row, Transaction
 from lapwing.privacy.once import Once
 
 FEW = 500
@@ -136,10 +137,13 @@ class Known(Once):
         return known
 
     def _find_principal(self, label: str) -> str:
-        query = "SELECT name FROM principals WHERE label = ?"
+        query = "SELECT name, salt FROM principals WHERE label = ?"
         rows = self.store.read(lambda tx: tx.rows(query, label))
         if rows:
-            return str(rows[0][0])
+            known, salt = rows[0]
+            if commitment(label, bytes(salt)) != known:  # opening does not look at principals
+                raise Tampered([f"principal {known} was renamed"])
+            return str(known)
         name = Name.new(label)
 
         def work(tx: Transaction) -> str:

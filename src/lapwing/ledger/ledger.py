@@ -1,7 +1,7 @@
 """The ledger: opening it, opening accounts and blocks, raising, looking. Spending is elsewhere.
 
 Claim    a budget is for life: no restart, rename, restore, date or refund gives any of it back.
-Because  entries only grow, every table is compared with them at opening, and the anchors outside the
+Because  entries only grow, all that decides is compared with them at opening, and the anchors outside the
          database know the latest of them; caps are fixed, and a raise is a signed second account whose
          (ε, δ) is added up in every statement.
 Test     tests/ledger/, tests/faults/test_ledger_tampering.py
@@ -26,7 +26,9 @@ from lapwing.ledger.known import Known
 from lapwing.ledger.opening import insert_blocks, new_account, raised_account
 from lapwing.ledger.running import Running
 from lapwing.ledger.stores.schema import MIGRATIONS
-from lapwing.ledger.stores.store import Store, Transaction, last_seal
+from lapwing.ledger.stores.states import State, keep_state
+from lapwing.ledger.stores.store import Store
+from lapwing.ledger.stores.transaction import Transaction, last_seal
 from lapwing.noise import random_bytes
 from lapwing.privacy import Relation, Terms
 
@@ -73,6 +75,7 @@ class Ledger(Known):
             }
             store.write(lambda tx: tx.append(encode(genesis)))
             store.seal()
+            _state_at_newest_seal(store, own, State())
         except BaseException:
             store.signing = None  # half a ledger is sealed nowhere
             store.close()
@@ -83,7 +86,10 @@ class Ledger(Known):
     def open(
         cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None
     ) -> Ledger:
-        """Open after checking everything against the entries and the anchors, or raise `Tampered`."""
+        """Open after checking signed state, later entries, tables and anchors, or raise `Tampered`.
+
+        Without a signed state everything is replayed. `verify` always does that.
+        """
         place = places.Place.of(where, keys=keys, anchor=anchor)
         own = LedgerKeys.load(place.keys)
         store = place.store(create=False)
@@ -95,11 +101,15 @@ class Ledger(Known):
             report = check(store, own.signing.public, known, thorough=False)
             if report.findings:
                 raise Tampered(report.findings)
+            if report.replay.ledger != ledger_id:  # its witnesses would be looked for elsewhere
+                raise Tampered(["the first entry is not that of this ledger"])
             store.attend(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
             newest = store.read(last_seal)
             if newest is not None and len(known) > len(witnesses):
                 store.anchored = newest.number
             store.seal()  # a crash may have left entries of which the witnesses do not know
+            if report.whole is not None:
+                _state_at_newest_seal(store, own, report.whole)
             return cls(store, own, ledger_id, report.replay.curator)
         except BaseException:
             store.close()
@@ -194,6 +204,17 @@ class Ledger(Known):
         account = self.store.write(lambda tx: raised_account(tx, self.family(tx, root), terms, curator))
         self.forget_blocks(root)
         return self.learn(account)
+
+
+def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: State) -> None:
+    """Begin to keep signed states, from what was replayed."""
+
+    def work(tx: Transaction) -> None:
+        seal = last_seal(tx)
+        if seal is not None:
+            keep_state(tx, seal, keys.signing, state)
+
+    store.write(work)
 
 
 def id_of(store: Store) -> str:

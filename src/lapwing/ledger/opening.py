@@ -19,7 +19,7 @@ from lapwing.ledger.accounts import (
 from lapwing.ledger.entry import Costs, Name, encode, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.stores.schema import COSTS, LOST, MOVED, OPEN, columns
-from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.stores.transaction import Transaction
 from lapwing.privacy import Charge, Relation, Terms
 
 _INSERT_BLOCK = "INSERT INTO blocks (block, account, root, name, label, salt) VALUES (?, ?, ?, ?, ?, ?)"
@@ -110,8 +110,9 @@ def raised_account(
 ) -> Account:
     """A further account of a family. All blocks move into it, and the old ones are closed for ever.
 
-    One account after the other, never both: what each of them admits is (ε, δ)-private on its own, so
-    together they are so for the sums, by composition one after the other.
+    New questions go to one account after the other, never to both: what each of them admits is (ε,
+    δ)-private on its own, so together they are so for the sums. What is under way at the raise is argued
+    in docs/arguments/ledger.md, d.
     """
     root = family[0]
     numbers = in_numbers([account.number for account in family])

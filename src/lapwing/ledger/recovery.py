@@ -21,7 +21,8 @@ from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.ledger import id_of
 from lapwing.ledger.places import Place
 from lapwing.ledger.stores.schema import COSTS, LOST, MIGRATIONS, OPEN
-from lapwing.ledger.stores.store import Store, Transaction, last_seal
+from lapwing.ledger.stores.store import Store
+from lapwing.ledger.stores.transaction import Transaction, last_seal
 
 
 def recover(

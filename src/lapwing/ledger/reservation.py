@@ -22,7 +22,7 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.spending import Spending, only_add_remove
 from lapwing.ledger.stores.schema import CEILING, COSTS, OPEN, columns, holds, left_after
-from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Row, Transaction
+from lapwing.ledger.stores.transaction import Debit, DoesNotFit, KeyTaken, Row, Transaction
 from lapwing.privacy import FixedRun, Loss, Relation
 from lapwing.privacy.describe import describe, parts
 

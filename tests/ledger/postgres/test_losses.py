@@ -20,7 +20,7 @@ import pytest
 from lapwing.errors import Unavailable
 from lapwing.ledger.stores import postgres
 from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.store import DoesNotFit, Transaction
+from lapwing.ledger.stores.transaction import DoesNotFit, Transaction
 from support.postgres import Server, Wire, fresh_url, schema_of, sql, until
 from support.stores import CAP, MemoryAnchor, entries, opened, posting, spent
 

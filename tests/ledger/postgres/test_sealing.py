@@ -14,7 +14,7 @@ from lapwing.errors import Unavailable
 from lapwing.ledger.proofs.tree import Tree
 from lapwing.ledger.stores import postgres_keeper
 from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.store import Transaction, last_seal
+from lapwing.ledger.stores.transaction import Transaction, last_seal
 from support.postgres import drawn, schema_of, sql, until, waiting
 from support.stores import (
     LEDGER_ID,

@@ -14,7 +14,7 @@ import pytest
 from lapwing.errors import LapwingError, SessionOver
 from lapwing.ledger.stores import postgres_keeper
 from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.store import last_seal
+from lapwing.ledger.stores.transaction import last_seal
 from support.postgres import sql, until
 from support.stores import (
     entries,

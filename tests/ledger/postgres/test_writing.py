@@ -15,7 +15,7 @@ import pytest
 from lapwing.errors import Unavailable
 from lapwing.ledger.stores import postgres_transaction
 from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.store import DoesNotFit, Transaction
+from lapwing.ledger.stores.transaction import DoesNotFit, Transaction
 from support.postgres import sql
 from support.stores import (
     CAP,

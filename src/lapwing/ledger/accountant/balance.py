@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -236,6 +237,38 @@ class Balances:
         for rows in many:
             for piece in self._pieces(rows):
                 self._held.add(piece, low, high)
+
+    # Keeping
+
+    def packed(self) -> dict[str, Any]:
+        """All blocks with their sums, after `flush`, as texts."""
+        columns = {
+            "numbers": (self.numbers, "<i8"),
+            "owners": (self.owners, "<i4"),
+            "states": (self.states, "u1"),
+        }
+        return {
+            **{name: rows.rows.astype(kind).tobytes().hex() for name, (rows, kind) in columns.items()},
+            "ids": self.ids.rows.tobytes().hex(),
+            "spent": self._spent.packed(),
+            "held": self._held and self._held.packed(),
+        }
+
+    def unpack(self, packed: dict[str, Any]) -> None:
+        """Take up what `packed` gave, where there are no blocks yet."""
+        numbers, owners, states, ids = (
+            np.frombuffer(bytes.fromhex(packed[name]), kind)
+            for name, kind in (("numbers", "<i8"), ("owners", "<i4"), ("states", "u1"), ("ids", "u1"))
+        )
+        for rows, values in (
+            (self.numbers, numbers), (self.owners, owners), (self.states, states),
+            (self.ids, ids.reshape(-1, 16)),
+        ):  # fmt: skip
+            rows.extend(values, len(numbers))
+        self._spent.unpack(packed["spent"], WIDTH)
+        if packed["held"]:
+            self._held = Sums(WIDTH)
+            self._held.unpack(packed["held"], WIDTH)
 
     # Looking
 

@@ -17,7 +17,8 @@ class Outcomes:
     """Every charge and reservation, with at most one outcome each.
 
     `pending_charges`, `pending_keys` (hex, or None) and `pending_outcomes` (entry, charge, outcome) are
-    filled from outside and worked off by `flush`.
+    filled from outside and worked off by `flush`. Of charges up to number `begin_after` nothing is known
+    but the outcomes that came later, which are kept in `of_earlier`.
     """
 
     def __init__(self, findings: Findings) -> None:
@@ -28,6 +29,8 @@ class Outcomes:
         self.pending_charges: list[int] = []
         self.pending_keys: list[bytes | None] = []
         self.pending_outcomes: list[tuple[int, int, int]] = []
+        self.begin_after = 0
+        self.of_earlier: list[tuple[int, int, int]] = []
 
     @property
     def count(self) -> int:
@@ -49,6 +52,10 @@ class Outcomes:
             self._owners.extend(numbers, len(numbers))
             charges.clear()
             keys.clear()
+        if self.begin_after:
+            later = [given for given in self.pending_outcomes if given[1] > self.begin_after]
+            self.of_earlier += [given for given in self.pending_outcomes if given[1] <= self.begin_after]
+            self.pending_outcomes[:] = later  # in place: others append to it
         if self.pending_outcomes:
             self._flush_outcomes()
             self.pending_outcomes.clear()
@@ -57,7 +64,9 @@ class Outcomes:
         given = np.array(self.pending_outcomes, np.int64)
         rows = self._find(given[:, 1])
         good = (rows >= 0) & (given[:, 1] < given[:, 0])
-        if good.all() and len(np.unique(rows)) == len(rows) and not self._outcomes.rows[rows].any():
+        ordered = np.sort(rows)  # np.unique imports masked arrays: longer than all the rest
+        is_once = bool((ordered[1:] != ordered[:-1]).all())
+        if good.all() and is_once and not self._outcomes.rows[rows].any():
             self._outcomes.rows[rows] = given[:, 2]
             self._entries.rows[rows] = given[:, 0]
             return
@@ -99,7 +108,7 @@ class Outcomes:
         """(first entry, other entry) of each key that stands in several, after `flush`."""
         keys = self._keys.rows
         ordered = np.sort(keys[:, 0])
-        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
         if not len(twice):
             return []
         seen: dict[bytes, int] = {}

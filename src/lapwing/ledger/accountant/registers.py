@@ -109,7 +109,11 @@ class Registers:
         else:
             return
         self._open(seq, opened, moved)
-        self.accounts[number] = opened
+        self.keep(opened)
+
+    def keep(self, opened: Opened) -> None:
+        """Know an account from now on."""
+        self.accounts[opened.number] = opened
         self.families.setdefault(opened.root, []).append(opened)
         self.everyones.add(opened.everyone)
         self.names.add(opened.name.encode())

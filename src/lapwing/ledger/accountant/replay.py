@@ -105,8 +105,7 @@ class Replay:
 
     def finish(self) -> tuple[str, ...]:
         """Everything that is wrong with what was read so far."""
-        self._flush()
-        self.reservations.bring_up_to_date()
+        self.bring_up_to_date()
         late = Findings(list(self._findings.texts), self._findings.count)
         if not self.ledger:
             late.add("the first entry does not say whose ledger it is")
@@ -116,12 +115,16 @@ class Replay:
             late.add(f"block {number} has the name of another block")
         return late.all()
 
+    def bring_up_to_date(self) -> None:
+        """Let sums, holds and outcomes show everything that was read."""
+        self._flush()
+        self.reservations.bring_up_to_date()
+
     # What a database must agree with
 
     def blocks(self) -> Iterator[BlockRow]:
         """Number, account, state, spent (at most cap + 1) and held of each block, by rising number."""
-        self._flush()
-        self.reservations.bring_up_to_date()
+        self.bring_up_to_date()
         return iter(self.balances)
 
     def spent_of(self, block: int) -> Costs:
@@ -150,8 +153,7 @@ class Replay:
         return self.outcomes.of(charge)
 
     def _row(self, block: int) -> int:
-        self._flush()
-        self.reservations.bring_up_to_date()
+        self.bring_up_to_date()
         row = self.balances.row(block)
         if row < 0:
             raise KeyError(block)

@@ -65,6 +65,16 @@ class Sums:
         self._low.rows[rows] = sums & MASK
         self._high.rows[rows] = sums >> LIMB
 
+    def packed(self) -> list[str]:
+        """All sums, as texts."""
+        return [self._low.rows.astype("<u4").tobytes().hex(), self._high.rows.astype("<i8").tobytes().hex()]
+
+    def unpack(self, packed: list[str], width: int) -> None:
+        """Append the rows that `packed` gave."""
+        for words, kind, text in zip((self._low, self._high), ("<u4", "<i8"), packed, strict=True):
+            rows = np.frombuffer(bytes.fromhex(text), kind).reshape(-1, width)
+            words.extend(rows, len(rows))
+
     def below(self, rows: Rows) -> Whole:
         """The sums as one word each; for those of 2^62 and more, some number not far below that."""
         value: Whole = (np.minimum(self._high.rows[rows], TOP) << LIMB) | self._low.rows[rows]

@@ -28,7 +28,7 @@ from pathlib import Path
 from lapwing.errors import Tampered, Unavailable
 from lapwing.ledger.anchors.lines import Anchor, Head, Mark, is_torn, newest, parse_lines, text_of
 
-COMPACT_ABOVE = 1 << 20
+COMPACT_ABOVE = 1 << 16  # bytes: whoever opens a ledger reads all of it
 
 _NO_FILE = -1
 _MODE = 0o666  # less the umask: what is in it is public, and who may write is the owner's choice

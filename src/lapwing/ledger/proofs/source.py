@@ -20,7 +20,7 @@ from lapwing.ledger.entry import Name, Raw
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.proofs.proof import prove as prove_from
 from lapwing.ledger.proofs.statement import write_statement
-from lapwing.ledger.stores.store import SEAL_COLUMNS, Transaction, last_seal, seal_of
+from lapwing.ledger.stores.transaction import SEAL_COLUMNS, Transaction, last_seal, seal_of
 
 Watch = Callable[[int, int], None]
 TOLD_EVERY = 1 << 12

@@ -15,13 +15,12 @@ Between client and server there must be no pooler that shares connections by tra
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 from lapwing.errors import BadParameter, LapwingError, Unavailable
 from lapwing.ledger.anchors import Mark
-from lapwing.ledger.entry import Raw
 from lapwing.ledger.proofs.seal import Seal
 from lapwing.ledger.stores.postgres_catalogue import catalogue, made_by
 from lapwing.ledger.stores.postgres_keeper import Keeper
@@ -30,17 +29,13 @@ from lapwing.ledger.stores.postgres_transaction import PostgresTransaction, Undo
 from lapwing.ledger.stores.schema import POSTGRES, POSTGRES_DOES_NOT_FIT
 from lapwing.ledger.stores.store import (
     Catalogue,
-    DoesNotFit,
-    KeyTaken,
-    Posting,
-    Row,
     Store,
-    Transaction,
     Watch,
-    last_seal,
+    keep_state_if_due,
     next_seal,
     nobody_watches,
 )
+from lapwing.ledger.stores.transaction import DoesNotFit, KeyTaken, Posting, Row, Transaction, last_seal
 
 T = TypeVar("T")
 
@@ -261,20 +256,18 @@ class PostgresStore(Store):
         except psycopg.Error as error:
             raise self._error(error) from None
 
-    def history(self, tx: Transaction) -> Iterator[Raw]:
-        return cast(Iterator[Raw], tx.stream("SELECT seq, body, digest FROM entries ORDER BY seq"))
-
     # Sealing
 
     def seal(self) -> Seal | None:
-        return self._seal(PATIENCE_ASKED)
+        return self._seal(PATIENCE_ASKED, stated=True)
 
-    def _seal(self, patience: Sequence[int]) -> Seal | None:
+    def _seal(self, patience: Sequence[int], *, stated: bool = False) -> Seal | None:
         left = list(patience)
 
         def work(tx: Transaction) -> Seal | None:
             last = last_seal(tx)
             if not tx.rows("SELECT 1 FROM entries WHERE seq > ? LIMIT 1", last.last if last else 0):
+                keep_state_if_due(tx, self, last, stated=stated)
                 return last
             tx.run(f"SET LOCAL lock_timeout = {left.pop(0) if left else patience[-1]}")
             try:
@@ -285,7 +278,7 @@ class PostgresStore(Store):
                 raise Unavailable(
                     f"the entries of {self.where} are in use and could not be sealed"
                 ) from None
-            return next_seal(tx, self)
+            return next_seal(tx, self, stated=stated)
 
         seal = self.write(work)
         self._anchor(seal)

@@ -10,7 +10,7 @@ from lapwing.ledger.anchors import Mark
 from lapwing.ledger.entry import digest_of
 from lapwing.ledger.stores.postgres_links import Link, new_number, psycopg
 from lapwing.ledger.stores.schema import COSTS, OPEN, holds
-from lapwing.ledger.stores.store import Debit, DoesNotFit, KeyTaken, Posting, Row, Transaction
+from lapwing.ledger.stores.transaction import Debit, DoesNotFit, KeyTaken, Posting, Row, Transaction
 
 
 def _charge_one() -> str:

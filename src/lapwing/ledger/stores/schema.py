@@ -270,7 +270,16 @@ def _first(d: Dialect) -> tuple[str, ...]:
     return (*_tables(d), *_indexes(), *_guards(d), *charge)
 
 
+def _with_states(d: Dialect) -> tuple[str, ...]:
+    """The books up to one seal, signed, to open from: one row at most, which each one replaces."""
+    return (
+        f"CREATE TABLE states (number {d.number} PRIMARY KEY, books {d.bytes} NOT NULL, "
+        f"state_signature {d.bytes} NOT NULL){d.strict}",
+        "CREATE INDEX reservations_open ON reservations (reservation) WHERE ended = 0",
+    )
+
+
 # One step per schema version, the first of which is FIRST: before the first release there was another.
 FIRST = 2
-MIGRATIONS: tuple[Callable[[Dialect], tuple[str, ...]], ...] = (_first,)
+MIGRATIONS: tuple[Callable[[Dialect], tuple[str, ...]], ...] = (_first, _with_states)
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY)"

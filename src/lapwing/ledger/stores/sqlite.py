@@ -18,25 +18,14 @@ from typing import Any, TypeVar, cast
 
 from lapwing.errors import Unavailable
 from lapwing.ledger.anchors import Anchor, FileAnchor, Mark
-from lapwing.ledger.entry import Raw, digest_of, numbers_in
+from lapwing.ledger.entry import digest_of, numbers_in
 from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.proofs.seal import Seal
 from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
 from lapwing.ledger.stores.lock_file import LockFile, OnePath
 from lapwing.ledger.stores.schema import COSTS, OPEN, SQLITE, holds, left_after
-from lapwing.ledger.stores.store import (
-    SEAL_EVERY,
-    Catalogue,
-    DoesNotFit,
-    KeyTaken,
-    Posting,
-    Row,
-    Store,
-    Transaction,
-    Watch,
-    next_seal,
-    nobody_watches,
-)
+from lapwing.ledger.stores.store import SEAL_EVERY, Catalogue, Store, Watch, next_seal, nobody_watches
+from lapwing.ledger.stores.transaction import DoesNotFit, KeyTaken, Posting, Row, Transaction
 
 T = TypeVar("T")
 _new = tuple.__new__  # of named tuples, without a call of Python
@@ -266,7 +255,7 @@ class SqliteStore(Store):
                         watch = self._watch if marks else nobody_watches
                         watch("written")
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
-                        seal = next_seal(_Transaction(writer), self) if crossed else None
+                        seal = next_seal(_Transaction(writer), self, stated=False) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
                         keep = self.ready(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
@@ -310,7 +299,7 @@ class SqliteStore(Store):
         run("RELEASE work")
 
     def seal(self) -> Seal | None:
-        seal = self.write(lambda tx: next_seal(tx, self))
+        seal = self.write(lambda tx: next_seal(tx, self, stated=True))
         with self._turn:
             self._lock.take_turn()
             try:
@@ -339,9 +328,6 @@ class SqliteStore(Store):
 
     def catalogue_as_made(self) -> Catalogue:
         return _made_by(self.statements)
-
-    def history(self, tx: Transaction) -> Iterator[Raw]:
-        return cast(Iterator[Raw], tx.stream("SELECT seq, body, digest FROM entries ORDER BY seq"))
 
     def close(self) -> None:
         if self._is_closed:

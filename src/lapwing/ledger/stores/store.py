@@ -10,91 +10,26 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar, cast
 
-from lapwing.errors import LapwingError, Unavailable
+from lapwing.errors import Unavailable
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.entry import Costs, Ranges, Raw, digest_of
+from lapwing.ledger.entry import Raw
 from lapwing.ledger.keys import SigningKey
 from lapwing.ledger.proofs.seal import Seal
 from lapwing.ledger.stores import schema
+from lapwing.ledger.stores.states import keep_state
+from lapwing.ledger.stores.transaction import SEAL_COLUMNS, Posting, Transaction, last_seal
 
 T = TypeVar("T")
-Row = tuple[Any, ...]
 Catalogue = dict[tuple[str, str], str]  # of a table ("" for none), and what hangs on it: how it is defined
 Watch = Callable[[str], None]  # is told each step of a commit
 SEAL_EVERY = 256
-SEAL_COLUMNS = "number, last, size, root, frontier, previous, digest, signature"
+STATE_EVERY = 1024  # entries; and with every seal that was asked for (at opening, closing, verifying)
 
 
 # Crash tests watch; nobody else does. Not a function of Python, since every charge calls it three times.
 nobody_watches: Watch = dict[str, None]().get
-
-
-class Debit(NamedTuple):
-    """The same costs on blocks of one account, each cost at most its cap + 1."""
-
-    account: int
-    ranges: Ranges
-    costs: Costs
-
-
-class Posting(NamedTuple):
-    """A charge, ready to be written: all its debits and its entry, or nothing."""
-
-    body: bytes
-    digest: bytes
-    key: bytes | None
-    debits: tuple[Debit, ...]
-
-    @classmethod
-    def of(cls, body: bytes, key: bytes | None, debits: tuple[Debit, ...]) -> Posting:
-        """A posting with its digest."""
-        return cls(body, digest_of(body), key, debits)
-
-
-class DoesNotFit(LapwingError):
-    """Some debit was not admitted, or its block is closed. Internal: callers see `OverBudget`."""
-
-
-class KeyTaken(LapwingError):
-    """There is an entry with this key. Internal: callers see its answer, or why there is none."""
-
-
-class Transaction(ABC):
-    """Statements that become durable together. Parameters are written `?`."""
-
-    @abstractmethod
-    def rows(self, sql: str, *parameters: Any) -> list[Row]:
-        """All rows of a query."""
-
-    @abstractmethod
-    def stream(self, sql: str) -> Iterator[Row]:
-        """The rows of a query, few at a time."""
-
-    @abstractmethod
-    def run(self, sql: str, *parameters: Any) -> int:
-        """Run a statement; the number of rows that it changed."""
-
-    @abstractmethod
-    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
-        """Run a statement once per row."""
-
-    @abstractmethod
-    def append(self, body: bytes, key: bytes | None = None) -> int:
-        """Append an entry; its number."""
-
-    @abstractmethod
-    def skip(self, last: int) -> None:
-        """Leave the numbers up to `last` unused: an anchor knows them as entries that are lost."""
-
-    @abstractmethod
-    def debit(self, posting: Posting) -> int:
-        """Debit and append; the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
-
-    @abstractmethod
-    def lock(self, blocks: Sequence[int]) -> None:
-        """Nobody else changes these blocks until the end."""
 
 
 class Store(ABC):
@@ -150,9 +85,10 @@ class Store(ABC):
     def charge(self, posting: Posting) -> int:
         """Debit and append, durably; the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
 
-    @abstractmethod
-    def history(self, tx: Transaction) -> Iterator[Raw]:
-        """All entries in order, streamed, as of the moment of `tx`."""
+    def history(self, tx: Transaction, after: int = 0) -> Iterator[Raw]:
+        """All entries after a number, in order, streamed, as of the moment of `tx`."""
+        sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
+        return cast(Iterator[Raw], tx.stream(sql))
 
     @abstractmethod
     def seal(self) -> Seal | None:
@@ -200,31 +136,31 @@ class Store(ABC):
         self.write(work)
 
 
-def next_seal(tx: Transaction, store: Store) -> Seal | None:
-    """The newest seal, after everything was sealed in a transaction that nobody else appends beside."""
-    last = last_seal(tx)
-    leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", last.last if last else 0)
-    if not leaves or store.signing is None:
-        return last
-    new = [(int(seq), bytes(digest)) for seq, digest in leaves]
-    seal = Seal.after(last, new, store.ledger_id, store.signing)
-    tx.run(
-        f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
-        seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
-        seal.signature,
-    )  # fmt: skip
+def next_seal(tx: Transaction, store: Store, *, stated: bool) -> Seal | None:
+    """The newest seal, after everything was sealed in a transaction that nobody else appends beside.
+
+    `stated` wants the signed state at that seal, too; otherwise there is one now and then.
+    """
+    seal = last_seal(tx)
+    leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", seal.last if seal else 0)
+    if store.signing is None:
+        return seal
+    if leaves:
+        new = [(int(seq), bytes(digest)) for seq, digest in leaves]
+        seal = Seal.after(seal, new, store.ledger_id, store.signing)
+        tx.run(
+            f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
+            seal.signature,
+        )  # fmt: skip
+    keep_state_if_due(tx, store, seal, stated=stated)
     return seal
 
 
-def last_seal(tx: Transaction) -> Seal | None:
-    """The newest seal."""
-    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals ORDER BY number DESC LIMIT 1")  # noqa: S608
-    return seal_of(rows[0]) if rows else None
-
-
-def seal_of(row: Row) -> Seal:
-    """A seal from its row."""
-    number, last, size, root, frontier, previous, digest, signature = row
-    return Seal(
-        number, last, size, bytes(root), bytes(frontier), bytes(previous), bytes(digest), bytes(signature)
-    )
+def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, stated: bool) -> None:
+    """Sign the state at the newest seal, if it is wanted or was not for long."""
+    sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
+    if seal is None or store.signing is None or not sizes:
+        return
+    if stated or seal.size - sizes[0][0] >= STATE_EVERY:
+        keep_state(tx, seal, store.signing)

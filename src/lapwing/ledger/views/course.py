@@ -19,7 +19,7 @@ from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, Account, account_of
 from lapwing.ledger.entry import Raw
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.stores.transaction import Transaction
 from lapwing.ledger.views.left import nearly
 from lapwing.ledger.views.log import name_of_block
 from lapwing.privacy import Terms

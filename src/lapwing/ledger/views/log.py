@@ -13,7 +13,7 @@ from lapwing.exact import whole
 from lapwing.ledger.accounts import EVERYONE, Slices, in_numbers
 from lapwing.ledger.entry import Ranges
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.stores.store import Row, Transaction
+from lapwing.ledger.stores.transaction import Row, Transaction
 from lapwing.ledger.views.price_words import in_words, pair_text
 
 SHOWN = 3  # so many blocks are named, the others counted

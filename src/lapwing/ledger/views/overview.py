@@ -25,7 +25,7 @@ from lapwing.ledger.accounts import (
 )
 from lapwing.ledger.entry import Costs
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.stores.store import Transaction
+from lapwing.ledger.stores.transaction import Transaction
 from lapwing.ledger.views.left import delta_left, exactly
 from lapwing.ledger.views.log import Line, declared
 

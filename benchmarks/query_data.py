@@ -14,6 +14,7 @@ import duckdb
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
+from lapwing.engines.limits import Limits
 from lapwing.query.dataset import Dataset
 from lapwing.query.dataset import open as open_dataset
 from lapwing.query.language.question import Question
@@ -182,7 +183,7 @@ def copy_side(source: Path, folder: Path) -> Side:
     path = folder / "plain-copy.duckdb"
 
     def side() -> None:
-        engine = DuckDbEngine.open(databases={"source": source}, writable=path, threads=THREADS)
+        engine = DuckDbEngine.open(databases={"source": source}, writable=path, limits=Limits(threads=THREADS))
         engine.execute(f"CREATE TABLE prepared.visits AS SELECT {', '.join(COLUMNS)} FROM source.visits")
         engine.close()
         handle = os.open(path, os.O_RDONLY)

@@ -13,6 +13,7 @@ import pytest
 from lapwing.engines.common import CommonSpelling
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed
+from lapwing.engines.limits import Limits
 from lapwing.engines.postgres import PostgresEngine
 from support.postgres import server
 from support.slowly import slow
@@ -113,7 +114,7 @@ class Asker:
 
 @pytest.fixture(scope="session")
 def _duckdb() -> Iterator[Engine]:
-    engine = DuckDbEngine.open(threads=2)
+    engine = DuckDbEngine.open(limits=Limits(threads=2))
     yield engine
     engine.close()
 

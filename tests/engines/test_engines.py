@@ -82,6 +82,7 @@ def test_what_takes_too_long_is_stopped(ask: Asker) -> None:
 
 
 def test_a_table_is_shipped_and_shipped_again(ask: Asker) -> None:
+    kinds = {pa.large_string(): pa.string()}  # with wide offsets or narrow ones
     for rows in (3, 1, 0):
         texts: list[str | None] = ['it\'s \\ "x"\n\t', None, ""][:rows]
         table = pa.table(
@@ -91,7 +92,7 @@ def test_a_table_is_shipped_and_shipped_again(ask: Asker) -> None:
         name = ask.spelling.name("shipped x")
         found = ask.engine.run(f"SELECT * FROM {name}")
         assert found.to_pylist() == table.to_pylist()
-        assert found.schema.types == table.schema.types
+        assert [kinds.get(kind, kind) for kind in found.schema.types] == table.schema.types
     assert list(ask.engine.columns(name)) == ["Key", "n"]
 
 

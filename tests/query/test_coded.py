@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from lapwing.errors import BadParameter
 from lapwing.query.bounded.keyed_hash import PRIME, Keys
 from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth
-from lapwing.query.policies.policy import Blocks, Policy, UnitBy
+from lapwing.query.policies.policy import Blocks, Column, Policy, UnitBy
 from support.private_tables import KEY, OTHER_KEY, coded_rows, policy_of, store, table_of, whole
 
 DAY = 86400
@@ -277,3 +277,19 @@ def test_names_of_a_source_are_found_whatever_their_capitals(tmp_path: Path) -> 
     file = store(tmp_path / "v.parquet", {"Who": [1], "CODE": [3]})
     policy = policy_of(tmp_path, table_of(file, {"code": CODE}))
     assert coded_rows(policy, "code") == [(1, 1, 3)]
+
+
+def test_a_text_is_read_up_to_the_letters_that_the_policy_names(tmp_path: Path) -> None:
+    path = store(tmp_path / "v.parquet", {"who": [1, 2], "note": ["ab\u00e9cd", None]})
+    table = table_of(path, {"note": Text()})
+    cut = replace(table, columns={"note": Column("note", Text(), longest=3)})
+    assert coded_rows(policy_of(tmp_path, table), "note") == [(1, 1, "ab\u00e9cd"), (2, 1, None)]
+    assert coded_rows(policy_of(tmp_path, cut), "note") == [(1, 1, "ab\u00e9"), (2, 1, None)]
+
+
+def test_a_text_that_is_cut_is_another_in_every_digest_and_one_that_is_not_is_as_before() -> None:
+    assert repr(Column("note", Text())) == "Column(name='note', kind=Text(), missing=None)"
+    assert Column("note", Text()).coding == (Text(), None)
+    cut = Column("note", Text(), longest=3)
+    assert cut.coding == (Text(), None, 3)
+    assert repr(cut) != repr(Column("note", Text()))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from random import Random
 
 import pytest
 
@@ -11,6 +13,7 @@ from lapwing.engines.postgres_spelling import PostgresSpelling
 from lapwing.engines.spark_spelling import SparkSpelling
 from lapwing.engines.spelling import Spelling
 from lapwing.query.binding.extent import ADDED, COPIES, MOST_COPIES, MOST_MADE
+from lapwing.query.binding.functions import is_like
 from lapwing.query.binding.refused import Refused
 from lapwing.query.bounded.render_expression import WRITTEN, Writer
 from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
@@ -79,11 +82,24 @@ def test_a_column_that_is_passed_on_counts_once() -> None:
 def test_many_groupings_of_many_quantiles_are_refused() -> None:
     quantiles = ", ".join(f"MEDIAN(stay + {n})" for n in range(190))
     keys = ", ".join(f"(ward, FLOOR(stay / {n}))" for n in range(2, 60))
-    inner = (
-        f"(SELECT ward, CASE WHEN {' AND '.join(['stay > 1'] * 90)} THEN stay END AS stay FROM visits) v"
-    )
+    inner = f"(SELECT ward, LEAST(stay, {', '.join(map(str, range(60, 150)))}) AS stay FROM visits) v"
     with pytest.raises(Refused, match="too many parts"):
         asked(f"SELECT {quantiles} FROM {inner} GROUP BY GROUPING SETS ({keys})")
+
+
+@pytest.mark.parametrize("form", ["{}", "NOT ({})"])
+def test_conditions_are_counted_over_all_sub_queries(form: str) -> None:
+    """Planners bring them together, and some then need the square of their number."""
+
+    def chained(each: int) -> str:
+        conditions = form.format((" OR " if "NOT" in form else " AND ").join(["stay <> 7"] * each))
+        ctes = [f"a0 AS (SELECT stay, {conditions} AS flag FROM visits)"]
+        ctes += [f"a{n} AS (SELECT * FROM a{n - 1} WHERE {conditions} AND flag)" for n in range(1, 6)]
+        return f"WITH {', '.join(ctes)} SELECT COUNT(*) FROM a5"
+
+    asked(chained(30))
+    with pytest.raises(Refused, match="conditions"):
+        asked(chained(60))
 
 
 def _call(op: Op) -> Apply:
@@ -117,3 +133,20 @@ def test_no_spelling_names_an_argument_or_adds_terms_more_often_than_is_counted(
         assert max(sql.count("@"), sql.count("#")) <= COPIES.get(op, 1), sql
         words = re.findall(r"[A-Za-z_]+\(|[-+*/%<>=]+|\bAND\b|\bOR\b|\bWHEN\b|\bdiv\b|\|\|", sql)
         assert len(words) <= 4 * ADDED.get(op, 1) + 4, sql
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_declared_values_are_matched_as_a_regular_expression_would(seed: int) -> None:
+    random = Random(seed)
+    for _ in range(500):
+        text = "".join(random.choices("ab%_\n", k=random.randint(0, 8)))
+        pattern = "".join(random.choices("ab%_%_", k=random.randint(0, 6)))
+        wanted = "".join({"%": ".*", "_": "."}.get(letter, letter) for letter in pattern)
+        assert is_like(text, pattern) is bool(re.fullmatch(wanted, text, re.DOTALL))
+
+
+def test_a_hostile_pattern_is_matched_in_time_of_text_times_pattern() -> None:
+    """A regular expression would try 10^20 ways."""
+    begun = time.perf_counter()
+    assert not is_like("a" * 1000, "%a" * 200 + "%b")
+    assert time.perf_counter() - begun < 1

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.duckdb_spelling import DuckDbSpelling
+from lapwing.engines.limits import Limits
 from lapwing.query.binding import build
 from lapwing.query.binding.refused import Refused
 from lapwing.query.bounded.render_expression import LONGEST, WRITTEN, Writer
@@ -181,7 +182,7 @@ parted = st.builds(
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:
-    opened = DuckDbEngine.open(threads=1)
+    opened = DuckDbEngine.open(limits=Limits(threads=1))
     yield opened
     opened.close()
 

@@ -5,6 +5,7 @@ for rows that pass a predicate.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 
 LONG = "x" * 1000
 
@@ -69,3 +70,55 @@ GROWING: dict[str, Callable[[str], str]] = {
     ),
     "a pattern": lambda p: f"SELECT COUNT(*) FROM visits WHERE {p} AND name LIKE '{'%a' * 5000}'",
 }  # fmt: skip
+
+
+def grown(random: Random, predicate: str) -> str:
+    """A question that makes texts and numbers of others, level upon level, for the rows that pass."""
+    level = f"SELECT who, name AS n, stay AS x, admitted AS d FROM visits WHERE {predicate}"
+    ctes = [f"a0 AS ({level})"]
+    for number in range(1, random.randint(2, 6)):
+        text, count = _text(random, 3), _count(random, 3)
+        below = f"a{number - 1}"
+        chance = random.random()
+        if chance < 0.3:
+            grouped = f"SELECT who, {text} AS n, MAX(x) AS x, MIN(d) AS d FROM {below} GROUP BY who, {text}"
+            ctes.append(f"a{number} AS ({grouped})")
+        elif chance < 0.4:
+            side = f"SELECT who, {text} AS n, {count} AS x, d FROM {below}"
+            ctes.append(f"a{number} AS ({side} UNION ALL SELECT who, n, x, d FROM {below})")
+        else:
+            where = random.choice(("", f" WHERE {text} <> 'a'", " WHERE x > 1 AND n IS NOT NULL"))
+            ctes.append(f"a{number} AS (SELECT who, {text} AS n, {count} AS x, d FROM {below}{where})")
+    counted = ("COUNT(DISTINCT n)", "SUM(CLAMP(x, 0, 99))", "SUM(CLAMP(LENGTH(n), 0, 9))")
+    end = random.choice((*counted, "n, COUNT(*)", "MEDIAN(x)"))
+    group = " GROUP BY n" if end.startswith("n,") else ""
+    return f"WITH {', '.join(ctes)} SELECT {end} FROM a{len(ctes) - 1}{group}"
+
+
+def _text(random: Random, depth: int) -> str:
+    if depth == 0 or random.random() < 0.2:
+        return random.choice(("n", "n", f"'{'xyé' * random.choice((1, 1, 9, 100, 400))}'"))
+
+    def below() -> str:
+        return _text(random, depth - 1)
+
+    forms = (
+        f"CONCAT({', '.join(below() for _ in range(random.choice((1, 2, 3, 8))))})",
+        f"({below()} || {below()})",
+        f"CASE WHEN x > {random.randint(0, 60)} THEN {below()} ELSE {below()} END",
+        f"COALESCE(NULLIF({below()}, 'a'), {below()})",
+        f"{random.choice(('LOWER', 'UPPER', 'TRIM'))}({below()})",
+        f"SUBSTRING({below()}, {random.randint(1, 9)}, {random.choice((1, 50, 500, 99999))})",
+        f"NULLIF({below()}, {below()})",
+    )
+    return random.choice(forms)
+
+
+def _count(random: Random, depth: int) -> str:
+    if depth == 0 or random.random() < 0.3:
+        return random.choice(("x", "3", "CLAMP(LENGTH(n), 0, 99)", "EXTRACT(doy FROM d)"))
+    form = random.choice(
+        ("GREATEST({a}, {b})", "CLAMP({a} * {b}, 0, 99)", "CASE WHEN n LIKE '%a_b%' THEN {a} ELSE {b} END",
+         "FLOOR({a} / 3)", "({a} % 7)", "CLAMP({a} + {b}, -9, 99)", "COALESCE({a}, {b})")
+    )  # fmt: skip
+    return form.format(a=_count(random, depth - 1), b=_count(random, depth - 1))

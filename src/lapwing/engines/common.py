@@ -17,7 +17,8 @@ from lapwing.engines.spelling import Spelling
 PRIME = (1 << 31) - 1
 NUMBER = "[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,2})?"
 NUMBER_LENGTH = 200  # 200 digits and an exponent of two are far from where floats end
-TEXT_BYTES = 1 << 20
+TEXT_BYTES = 1 << 20  # of a source's text that are read
+HEX_BYTES = TEXT_BYTES // 2 + 1  # one more than can be read as hexadecimal text
 _LOWER = "abcdefghijklmnopqrstuvwxyz"
 _MOST_PLACES = 1 << 30
 _TRUE, _FALSE = ("true", "t", "yes", "1"), ("false", "f", "no", "0")
@@ -126,7 +127,11 @@ class CommonSpelling(Spelling):
         return f"length({sql})"
 
     def concat(self, args: Sequence[str]) -> str:
-        return f"({' || '.join(args)})"
+        """By halves: engines limit how deep an expression is, and copy what they have so far each time."""
+        if len(args) <= 2:
+            return f"({' || '.join(args)})"
+        middle = len(args) // 2
+        return f"({self.concat(args[:middle])} || {self.concat(args[middle:])})"
 
     # Time
 
@@ -145,6 +150,7 @@ class CommonSpelling(Spelling):
         if shape.family is not Family.TEXT:
             return self.cast("NULL", self.big_type)
         text = self.trim(self.source_text(column))
+        too_long = self._is_too_long(column)
 
         def piece(start: int, length: int, of: str = text) -> str:
             return self.cast(self.substring(of, start, length), self.int_type)
@@ -160,7 +166,7 @@ class CommonSpelling(Spelling):
         minutes = f"({piece(2, 2, zone)} * 60 + {piece(4, 2, zone)})"
         sign = f"CASE WHEN {self.substring(zone, 1, 1)} = '-' THEN -60 ELSE 60 END"
         offset = f"CASE WHEN {self.matches(text, ISO_WITH_ZONE)} THEN {minutes} * {sign} ELSE 0 END"
-        return f"CASE WHEN {self.matches(text, ISO)} THEN {local} - {offset} END"
+        return f"CASE WHEN {too_long} THEN NULL WHEN {self.matches(text, ISO)} THEN {local} - {offset} END"
 
     # Numbers of the source
 
@@ -182,8 +188,8 @@ class CommonSpelling(Spelling):
             case Family.TEXT:
                 text = self.trim(self.source_text(column))
                 steps = self.float_steps(self.cast(text, self.float_type), step, first, last)
-                fits = f"{self.length(text)} <= {NUMBER_LENGTH}"
-                found = f"CASE WHEN {fits} AND {self.matches(text, NUMBER)} THEN {steps} END"
+                too_long = f"{self._is_too_long(column)} OR {self.length(text)} > {NUMBER_LENGTH}"
+                found = f"CASE WHEN {too_long} THEN NULL WHEN {self.matches(text, NUMBER)} THEN {steps} END"
             case _:
                 found = "NULL"
         return self.cast(found, result)
@@ -281,7 +287,8 @@ class CommonSpelling(Spelling):
             case Family.TEXT:
                 text = self.compared_text(self.lower(self.trim(self.source_text(column))))
                 yes, no = (", ".join(self.text(word) for word in words) for words in (_TRUE, _FALSE))
-                return f"CASE WHEN {text} IN ({yes}) THEN TRUE WHEN {text} IN ({no}) THEN FALSE END"
+                known = f"WHEN {text} IN ({yes}) THEN TRUE WHEN {text} IN ({no}) THEN FALSE"
+                return f"CASE WHEN {self._is_too_long(column)} THEN NULL {known} END"
             case _:
                 return self.cast("NULL", "boolean")
 
@@ -317,6 +324,11 @@ class CommonSpelling(Spelling):
     def without_zeros(self, sql: str) -> str:
         """A decimal with a point, without zeros at its end, and without the point if nothing is behind."""
         return f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {sql}))"
+
+    def _is_too_long(self, column: str) -> str:
+        """Whether a text of the source says nothing but a text: some functions fail on hundreds of millions
+        of letters."""
+        return f"{self.byte_length}({self.source_text(column)}) > {TEXT_BYTES}"
 
     def _cut(self, text: str) -> str:
         cut = f"substring({text}, 1, {TEXT_BYTES // 4})"

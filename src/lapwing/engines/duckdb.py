@@ -24,6 +24,7 @@ from lapwing.engines.engine import (
     failing_alike,
     private_folder,
 )
+from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.errors import BadParameter
 
 WRITABLE = "prepared"  # the name under which the database that may be written is known
@@ -71,14 +72,14 @@ class DuckDbEngine(Engine):
     @classmethod
     def open(
         cls, files: Iterable[str | Path] = (), databases: Mapping[str, str | Path] | None = None, *,
-        writable: str | Path | None = None, threads: int | None = None, memory_limit: str | None = None,
+        writable: str | Path | None = None, limits: Limits = DEFAULTS,
     ) -> Self:  # fmt: skip
         """Open for files, folders and patterns of files, and for databases, each known by a name.
 
         `writable` is a database that is made if need be, known as `prepared`. Files are those that are
         there now.
         """
-        if threads is not None and threads < 1:
+        if limits.threads is not None and limits.threads < 1:
             raise BadParameter("threads", "must be at least 1")
         found = {str(one): _files_of(str(one)) for one in files}
         text, name = DuckDbSpelling().text, DuckDbSpelling().name
@@ -86,11 +87,14 @@ class DuckDbEngine(Engine):
         connection: duckdb.DuckDBPyConnection | None = None
         try:
             with failing_alike():
-                config: dict[str, Any] = {**_CLOSED, "temp_directory": spills}
-                if threads is not None:
-                    config["threads"] = threads
-                if memory_limit is not None:
-                    config["memory_limit"] = memory_limit
+                config: dict[str, Any] = {
+                    **_CLOSED,
+                    "temp_directory": spills,
+                    "max_temp_directory_size": f"{limits.temporary_in(spills)}B",
+                    "memory_limit": f"{limits.memory_here()}B",
+                }
+                if limits.threads is not None:
+                    config["threads"] = limits.threads
                 connection = duckdb.connect(":memory:", config=config)
                 for alias, path in (databases or {}).items():
                     connection.execute(f"ATTACH {text(str(path))} AS {name(alias)} (READ_ONLY)")
@@ -102,6 +106,7 @@ class DuckDbEngine(Engine):
                 for setting in (
                     *([_BY_ROWS_ALONE] if found else []),
                     "TimeZone = 'UTC'",
+                    "arrow_large_buffer_size = true",  # else texts of 2 GB in a batch are an error
                     "enable_progress_bar = true",  # counts, and does not print
                     "enable_progress_bar_print = false",
                     "progress_bar_time = 0",

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import csv
 
 from lapwing.engines.engine import Engine, EngineFailed, Progress, failing_alike
+from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.engines.postgres_spelling import PostgresSpelling
 from lapwing.errors import BadParameter, MissingExtra
 
@@ -28,6 +29,7 @@ except ImportError:
     raise MissingExtra("postgres", "Data in PostgreSQL") from None
 
 OLDEST_SERVER = 14
+_SHARES = 32  # of the memory, one for each sort or hash table
 LOCK_SECONDS = 10
 _DEFAULTS: dict[str, Any] = {
     "connect_timeout": 10,
@@ -56,6 +58,8 @@ _TYPES: dict[int, pa.DataType] = {
 }  # fmt: skip
 _NUMERIC = 1700
 _SHIPPED = {pa.bool_(): "boolean", pa.float32(): "real", pa.float64(): "double precision"}
+_SET = "SELECT set_config(%s, %s, false)"
+_LEAST_WORK, _MOST_WORK = 4 << 20, (1 << 31) - 1024  # bytes
 _READ = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE = "BEGIN ISOLATION LEVEL REPEATABLE READ READ WRITE"
 
@@ -73,13 +77,24 @@ class _Column:
         return _TYPES.get(self.type, pa.string())
 
 
+def _limited_by(limits: Limits) -> dict[str, str]:
+    """A sort or hash table has its own share of the memory, in each of the processes."""
+    found = {}
+    if limits.memory is not None:
+        work = min(max(limits.memory // _SHARES, _LEAST_WORK), _MOST_WORK)
+        found["work_mem"] = f"{work // 1024}kB"
+    if limits.threads is not None:
+        found["max_parallel_workers_per_gather"] = str(limits.threads - 1)
+    return found
+
+
 class PostgresEngine(Engine):
     """One connection. With `writable`, `execute` may write, in transactions of its own."""
 
     name = "postgres"
     spelling: PostgresSpelling
 
-    def __init__(self, url: str, *, writable: bool = False) -> None:
+    def __init__(self, url: str, *, writable: bool = False, limits: Limits = DEFAULTS) -> None:
         self.spelling = PostgresSpelling()
         self._writable = writable
         self._inlined: dict[str, str] = {}  # tables that were shipped to a server that keeps none
@@ -91,8 +106,13 @@ class PostgresEngine(Engine):
             self._connection = psycopg.connect(autocommit=True, **{**_DEFAULTS, **parameters})
         try:
             with failing_alike():
-                for name, value in _SETTINGS.items():
-                    self._connection.execute("SELECT set_config(%s, %s, false)", (name, value))
+                for name, value in (_SETTINGS | _limited_by(limits)).items():
+                    self._connection.execute(_SET, (name, value))
+                if limits.temporary is not None:
+                    with suppress(
+                        psycopg.errors.InsufficientPrivilege
+                    ):  # then the server's own limit holds
+                        self._connection.execute(_SET, ("temp_file_limit", f"{limits.temporary // 1024}kB"))
                 version, encoding = self._one("SELECT current_setting('server_version_num')::int / 10000,"
                                               " current_setting('server_encoding')")  # fmt: skip
             if version < OLDEST_SERVER:
@@ -253,7 +273,9 @@ def _table_of(content: bytes, columns: list[_Column]) -> pa.Table:
     if not content:
         return _tidy(pa.schema(types.items()).empty_table(), columns)
     options: dict[str, Any] = {
-        "read_options": csv.ReadOptions(column_names=keys, use_threads=False),
+        "read_options": csv.ReadOptions(  # a row longer than two blocks is an error
+            column_names=keys, use_threads=False, block_size=min(max(len(content), 1 << 20), 1 << 30)
+        ),
         "parse_options": csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
         "convert_options": csv.ConvertOptions(  # only what is not in quotes is NULL
             column_types=types,

@@ -10,7 +10,7 @@ import re
 from fractions import Fraction
 
 from lapwing.engines.calendar import DAYS_AT_MOST, SECONDS_OF_DAY
-from lapwing.engines.common import PRIME, CommonSpelling
+from lapwing.engines.common import HEX_BYTES, PRIME, CommonSpelling
 from lapwing.engines.shape import Family, Shape, whole_shape
 
 _FAMILIES = {
@@ -128,7 +128,7 @@ class PostgresSpelling(CommonSpelling):
                 infinite = "'Infinity', '-Infinity', 'NaN'"
                 return f"CASE WHEN {column} NOT IN ({infinite}) THEN CAST(trim_scale({column}) AS text) END"
             case Family.BYTES:
-                return f"encode({column}, 'hex')"
+                return f"encode(substring({column}, 1, {HEX_BYTES}), 'hex')"
             case Family.ZONED:
                 return f"CAST({column} AT TIME ZONE 'UTC' AS text)"
             case _:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from lapwing.engines.engine import Engine, EngineFailed, Progress, beside, failing_alike, private_folder
 from lapwing.engines.java import java_found
+from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.engines.spark_spelling import SparkSpelling
 from lapwing.errors import BadParameter, MissingExtra
 
@@ -32,7 +33,7 @@ except ImportError:
 # PySpark prints what the engine says of an error, and that may show data.
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
-HERE = "local[2]"
+THREADS = 2
 _STARTING = threading.Lock()
 _OURS: set[Engine] = set()  # the open ones in a Spark that was made here
 ROWS_AT_ONCE = 1 << 16
@@ -56,6 +57,8 @@ _SETTINGS = {
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.execution.arrow.useLargeVarTypes": "true",  # else texts of 2 GB in a batch are an error
+    "spark.sql.broadcastTimeout": "86400",  # seconds: the question's own time ends first
 }
 _REFUSED = ("reflect", "java_method", "try_reflect")  # any static method of any class
 _QUIET = """rootLogger.level = off
@@ -67,6 +70,10 @@ logger.start.level = off
 """
 
 
+def _here(limits: Limits) -> str:
+    return f"local[{limits.threads or THREADS}]"
+
+
 class SparkEngine(Engine):
     """A session of its own. The Spark that it is in is made if there is none, and then stopped with the
     last session in it. With `writable`, `execute` may write."""
@@ -74,7 +81,7 @@ class SparkEngine(Engine):
     name = "spark"
     spelling: SparkSpelling
 
-    def __init__(self, master: str = "", *, writable: bool = False) -> None:
+    def __init__(self, master: str = "", *, writable: bool = False, limits: Limits = DEFAULTS) -> None:
         self.spelling = SparkSpelling()
         self._writable = writable
         self._names = itertools.count(1)
@@ -86,9 +93,8 @@ class SparkEngine(Engine):
                     is_running = SparkContext._active_spark_context is not None
                     running = SparkSession.getActiveSession()  # of this thread
                     if running is None:
-                        running = (
-                            SparkSession.builder.getOrCreate() if is_running else self._started(master)
-                        )
+                        here = SparkSession.builder
+                        running = here.getOrCreate() if is_running else self._started(master, limits)
                     self._session = running.newSession()
                     if _OURS or not is_running:
                         _OURS.add(self)
@@ -99,15 +105,18 @@ class SparkEngine(Engine):
             self._remove()
             raise
 
-    def _started(self, master: str) -> SparkSession:
+    def _started(self, master: str, limits: Limits) -> SparkSession:
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
-        master = master or HERE
+        master = master or _here(limits)
         builder = SparkSession.builder.master(master)
         settings = {**_STATIC, "spark.sql.warehouse.dir": str(self._folder / "warehouse")}
         settings["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile=file:{quiet}"
         if master.startswith("local"):
             settings |= _HERE
+        if limits.memory is not None:
+            memory = f"{limits.memory >> 20}m"
+            settings |= {"spark.driver.memory": memory, "spark.driver.maxResultSize": memory}
         for name, value in settings.items():
             builder = builder.config(name, value)
         with java_found(self._folder):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lapwing.engines.calendar import DAYS_AT_MOST, SECONDS_OF_DAY
-from lapwing.engines.common import PRIME, CommonSpelling
+from lapwing.engines.common import HEX_BYTES, PRIME, CommonSpelling
 from lapwing.engines.shape import Family, Shape, decimal_shape, whole_shape
 
 _FAMILIES = {
@@ -116,6 +116,6 @@ class SparkSpelling(CommonSpelling):
                     f"CASE WHEN {column} = 0 THEN '0' ELSE regexp_replace({text}, '^(-?)[.]', '$10.') END"
                 )
             case Family.BYTES:
-                return f"lower(hex({column}))"
+                return f"lower(hex(substring({column}, 1, {HEX_BYTES})))"
             case _:
                 return f"CAST({column} AS STRING)"

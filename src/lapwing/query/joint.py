@@ -130,7 +130,7 @@ class JointQuestion:
         tables = sorted(
             (
                 scan.table,
-                sorted((c.name, c.kind, c.missing) for c in own.columns.values() if c.name in used),
+                sorted((c.name, *c.coding) for c in own.columns.values() if c.name in used),
             )
             for scan in scans_of(question.source)
             if (own := policy.tables[scan.table])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.engines.limits import Limits
 from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
 from lapwing.query.policies.blocks import period_of
 from lapwing.query.policies.file import nice_below
@@ -200,3 +201,20 @@ def test_a_time_without_an_offset_is_utc() -> None:
     assert isinstance(moment, Moment)
     assert moment.value(moment.first) == datetime(2024, 5, 1, 10, tzinfo=UTC)
     assert moment.value(moment.last) == datetime(2024, 5, 1, 11, tzinfo=UTC)
+
+
+def test_the_engine_has_limits_of_its_own_or_those_of_the_file(folder: Path) -> None:
+    assert loaded(GOOD).limits == Limits()
+    said = loaded(GOOD + "[engine]\nmemory = 4000\ntemporary = 1\nthreads = 3\n").limits
+    assert said == Limits(memory=4 * 10**9, temporary=10**6, threads=3)
+    [mistake] = mistakes(GOOD + "[engine]\nmemory = 1\n")
+    assert "engine.memory: must lie between 500" in mistake
+
+
+def test_a_text_may_have_a_greatest_length(folder: Path) -> None:
+    column = '[tables.visits.columns.a]\ntype = "text"\nlongest = 200\n'
+    assert loaded(GOOD + column).tables["visits"].columns["a"].longest == 200
+    [mistake] = mistakes(GOOD + column.replace("text", "bool"))
+    assert 'longest: belongs to type = "text" only' in mistake
+    [mistake] = mistakes(GOOD + column.replace("200", "0"))
+    assert "longest: must lie between 1 and 262,144" in mistake

@@ -6,15 +6,15 @@ Claim    whatever the rows are, no text that is computed for a row has more than
 Because  each operation's extent follows from those of its arguments, a column has that of what it stands
          for, and what would be larger is refused. Terms are counted, not written: counting takes one step
          for each part of the question.
-Test     tests/query/test_extent.py, tests/faults/test_query_resources.py
+Test     tests/query/test_extent.py, tests/faults/test_query_resources.py; docs/arguments/totality.md
 
 Texts of a row are cut when they are read (lapwing.engines.common.TEXT_BYTES), so all lengths are real.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 
 from lapwing.query.binding.refused import Refused
 from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
@@ -31,16 +31,18 @@ from lapwing.query.language.relation import (
     UnionAll,
 )
 
-MOST_TERMS = 50_000  # of one statement: an engine plans them in seconds
-MOST_TERMS_IN_ALL = 200_000  # of all statements of a question
+MOST_TERMS = 25_000  # of one statement: an engine plans them in seconds
+MOST_TERMS_IN_ALL = 100_000  # of all statements of a question
 MOST_MADE = 2_000  # bytes of public text in one that is computed
 MOST_COPIES = 16  # texts of the row in one that is computed
 MOST_MADE_IN_ALL = 50_000  # over all texts that a statement computes for a row
-MOST_COPIES_IN_ALL = 1_000
+MOST_COPIES_IN_ALL = 300
+MOST_CONDITIONS = 500  # joined by AND in all WHERE of a statement: planners compare each with each
 MOST_COLUMNS = 1_000  # of one relation
 LONGEST_PATTERN = 1_000  # letters of LIKE: engines go down the stack with them
 _TERM = 16  # letters of a constant that count as one term
-_LISTED = 4  # values of a list that count as one term
+_ALTERNATIVES = 10  # members of OR that count as one condition
+_LISTED = 10  # values of a list that count as one term
 
 # How often a spelling, or a planner that rewrites it, names the arguments of an operation, and how many
 # terms it adds. All others name each argument once and add one.
@@ -57,18 +59,22 @@ _CHOOSES = (Op.CASE, Op.COALESCE, Op.NULL_IF)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What an expression can come to. `made` and `copies` are of its own text, the last two of all texts
-    that are computed on the way."""
+    """What an expression, or several, can come to.
+
+    `made` and `copies` are of its own text, those in all of every text that is computed on the way.
+    `conditions` are the members of AND, and a tenth of those of OR, in it; of a relation, in its filters.
+    """
 
     terms: int = 1
     made: int = 0
     copies: int = 0
     made_in_all: int = 0
     copies_in_all: int = 0
+    conditions: int = 0
 
     def times(self, count: int) -> Extent:
         """All that is computed, so many times."""
-        return Extent(self.terms * count, 0, 0, self.made_in_all * count, self.copies_in_all * count)
+        return _together([self] * count)
 
 
 Extents = Mapping[str, Extent]
@@ -85,7 +91,7 @@ def require_small(question: Question) -> None:
         sums = [keys.output(one.expression) for one in question.sums if one.expression is not None]
         spectra = [[keys.output(one.expression).times(2)] for one in question.spectra]
         for asked in [sums, *spectra]:
-            statement = [source, *grouped, *asked]
+            statement = [source, *_unfiltered([*grouped, *asked])]
             _require_small(statement)
             whole += _together(statement).terms
     if whole > MOST_TERMS_IN_ALL:
@@ -97,7 +103,7 @@ def require_small_rows(relation: Relation) -> None:
     _require_small([_relation(relation)[1]])
 
 
-def _require_small(parts: Iterable[Extent]) -> None:
+def _require_small(parts: Sequence[Extent]) -> None:
     whole = _together(parts)
     if whole.terms > MOST_TERMS:
         raise Refused(
@@ -106,15 +112,20 @@ def _require_small(parts: Iterable[Extent]) -> None:
         )
     if whole.made_in_all > MOST_MADE_IN_ALL or whole.copies_in_all > MOST_COPIES_IN_ALL:
         raise Refused("the question computes too many texts", "Compute fewer or shorter ones")
+    if whole.conditions > MOST_CONDITIONS:
+        raise Refused(
+            f"there are more than {MOST_CONDITIONS} conditions in WHERE, JOIN and HAVING",
+            "Use IN for lists of values",
+        )
 
 
-def _together(parts: Iterable[Extent]) -> Extent:
-    terms = made = copies = 0
-    for part in parts:
-        terms, made, copies = (
-            terms + part.terms, made + part.made_in_all, copies + part.copies_in_all,
-        )  # fmt: skip
-    return Extent(terms, 0, 0, made, copies)
+def _together(parts: Sequence[Extent]) -> Extent:
+    return Extent(
+        terms=sum(part.terms for part in parts),
+        made_in_all=sum(part.made_in_all for part in parts),
+        copies_in_all=sum(part.copies_in_all for part in parts),
+        conditions=sum(part.conditions for part in parts),
+    )
 
 
 class _Reckoner:
@@ -152,23 +163,31 @@ class _Reckoner:
     def _apply(self, call: Apply) -> Extent:
         args = [self.of(arg) for arg in call.args]
         below = _together(args).times(COPIES.get(call.op, 1))
-        terms = below.terms + ADDED.get(call.op, 1) + _listed(call.parameter)
         if call.op is Op.LIKE and len(str(call.parameter)) > LONGEST_PATTERN:
             raise Refused(f"a pattern has more than {LONGEST_PATTERN:,} letters", "Use a shorter one")
-        found = Extent(terms, 0, 0, below.made_in_all, below.copies_in_all)
+        found = replace(
+            below,
+            terms=below.terms + ADDED.get(call.op, 1) + _listed(call.parameter),
+            conditions=_conditions(call.op, below.conditions, len(args)),
+        )
         if isinstance(call.kind, Text):
             own = _text_of(call, args)
             _require_short(own)
             return _with_own(found, own)
         # A text that is read, and not made into another, is work all the same.
-        read = sum(arg.copies for arg in args)
-        return Extent(terms, 0, 0, found.made_in_all, found.copies_in_all + read)
+        return replace(found, copies_in_all=found.copies_in_all + sum(arg.copies for arg in args))
+
+
+def _conditions(op: Op, below: int, members: int) -> int:
+    """Those of OR are few to a planner, unless they are negated: then they are joined by AND."""
+    if op is Op.NOT:
+        return below * _ALTERNATIVES
+    return below + {Op.AND: members, Op.OR: -(-members // _ALTERNATIVES)}.get(op, 0)
 
 
 def _with_own(found: Extent, own: Extent) -> Extent:
-    return Extent(
-        found.terms, own.made, own.copies, found.made_in_all + own.made, found.copies_in_all + own.copies
-    )
+    made, copies = found.made_in_all + own.made, found.copies_in_all + own.copies
+    return replace(found, made=own.made, copies=own.copies, made_in_all=made, copies_in_all=copies)
 
 
 def _text_of(call: Apply, args: list[Extent]) -> Extent:
@@ -209,41 +228,49 @@ def _relation(relation: Relation) -> tuple[dict[str, Extent], Extent]:  # noqa: 
     match relation:
         case Scan(columns=columns, where=where):
             known = {name: Extent(copies=isinstance(kind, Text)) for name, kind in columns}
-            return known, _NOTHING if where is None else _Reckoner(known).of(where)
+            return known, _NOTHING if where is None else _condition(known, where)
         case PublicScan(columns=columns):
             return {name: Extent(copies=isinstance(kind, Text)) for name, kind in columns}, _NOTHING
         case Filter(source, predicate):
             below, whole = _relation(source)
-            return below, _together([whole, _Reckoner(below).of(predicate)])
+            return below, _together([whole, _condition(below, predicate)])
         case Project(source, outputs):
             below, whole = _relation(source)
             reckoner = _Reckoner(below)
             found = {name: reckoner.output(expression) for name, expression in outputs}
             computed = [found[name] for name, one in outputs if not isinstance(one, Reference)]
-            return found, _together([whole, *computed])
+            return found, _together([whole, *_unfiltered(computed)])
         case PerUnit(source, keys, aggregates):
             below, whole = _relation(source)
             reckoner = _Reckoner(below)
             grouped = {name: reckoner.output(key) for name, key in keys}
             made = [reckoner.output(one).times(2) for _, _, one, _ in aggregates if one is not None]
             found = grouped | {name: Extent() for name, _, _, _ in aggregates}
-            return found, _together([whole, *grouped.values(), *made])
-        case Join(left, right):
+            return found, _together([whole, *_unfiltered([*grouped.values(), *made])])
+        case Join(left, right, on):
             (mine, first), (other, second) = _relation(left), _relation(right)
-            return mine | other, _together([first, second])
+            return mine | other, _together([first, second, Extent(len(on), conditions=len(on))])
         case UnionAll(sources):
             sides = [_relation(source) for source in sources]
-            places = [[found[name] for name, _ in source.columns]
-                      for source, (found, _) in zip(sources, sides, strict=True)]  # fmt: skip
+            places = [
+                [found[name] for name, _ in source.columns]
+                for source, (found, _) in zip(sources, sides, strict=True)
+            ]
             names = [name for name, _ in relation.columns]
-            return dict(zip(names, map(_widest, *places), strict=True)), _together(
-                [whole for _, whole in sides]
-            )
+            united = dict(zip(names, map(_widest, *places), strict=True))
+            return united, _together([whole for _, whole in sides])
+
+
+def _condition(columns: Extents, predicate: Expression) -> Extent:
+    found = _Reckoner(columns).of(predicate)
+    return replace(found, conditions=max(found.conditions, 1))
+
+
+def _unfiltered(parts: Sequence[Extent]) -> list[Extent]:
+    """What is computed for rows that stay."""
+    return [replace(part, conditions=0) for part in parts]
 
 
 def _widest(*sides: Extent) -> Extent:
     """What a column of a union can come to: each side by itself."""
-    return Extent(
-        max(one.terms for one in sides), max(one.made for one in sides), max(one.copies for one in sides),
-        max(one.made_in_all for one in sides), max(one.copies_in_all for one in sides),
-    )  # fmt: skip
+    return Extent(*(max(values) for values in zip(*map(astuple, sides), strict=True)))

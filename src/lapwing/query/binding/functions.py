@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -208,13 +207,31 @@ def _matched(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
     fold: Callable[[str], str] = ascii_lower if isinstance(node, exp.ILike) else str
     text = fold(text)
     if isinstance(value.kind, Choice):
-        wanted = re.compile("".join({"%": ".*", "_": "."}.get(c, re.escape(c)) for c in text), re.DOTALL)
         spend(len(value.kind.values))
-        codes = tuple(i for i, one in enumerate(value.kind.values) if wanted.fullmatch(fold(str(one))))
+        codes = tuple(i for i, one in enumerate(value.kind.values) if is_like(fold(str(one)), text))
         return apply(Op.IN, value, parameter=codes)
     if isinstance(node, exp.ILike):
         return apply(Op.LIKE, apply(Op.LOWER, as_text(value), kind=Text()), parameter=text)
     return apply(Op.LIKE, as_text(value), parameter=text)
+
+
+def is_like(text: str, pattern: str) -> bool:
+    """Whether a text matches: in time of text times pattern, since only the last % is ever gone back to."""
+    at = place = 0
+    back: tuple[int, int] | None = None  # in the pattern behind the last %, and in the text
+    while at < len(text):
+        letter = pattern[place : place + 1]
+        if letter == "%":
+            place += 1
+            back = place, at
+        elif letter in ("_", text[at]) and letter:
+            at, place = at + 1, place + 1
+        elif back is not None:
+            place, at = back[0], back[1] + 1
+            back = place, at
+        else:
+            return False
+    return not pattern[place:].strip("%")
 
 
 def _starts_with(bind: Bind, node: exp.StartsWith) -> Expression:

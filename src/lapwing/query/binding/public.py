@@ -16,6 +16,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from lapwing.engines.common import TEXT_BYTES
 from lapwing.errors import BadParameter
 from lapwing.query.binding.build import LARGEST
 from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Person, Text, Truth
@@ -119,7 +120,8 @@ def code_of(value: object, kind: Kind) -> int | str | None:  # noqa: PLR0911 (a 
         case Choice(values):
             return _position(values).get(_key(value))
         case Text():
-            return str(value)
+            text = str(value)
+            return text if len(text.encode()) <= TEXT_BYTES else text[: TEXT_BYTES // 4]  # as private ones
         case Truth():
             return int(value) if isinstance(value, bool | int) and value in (0, 1) else None
         case Number(step, first, last):

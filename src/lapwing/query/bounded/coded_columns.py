@@ -131,7 +131,8 @@ class Source:
             case Truth():
                 return spelling.truth(sql, kind)
             case Text():
-                return spelling.plain_text(sql, kind)
+                text = spelling.plain_text(sql, kind)
+                return text if column.longest is None else spelling.substring(text, 1, column.longest)
             case Person():
                 raise AssertionError("the unit has no code")
 

@@ -28,7 +28,7 @@ _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
     """Bounded tables of generated people."""
-    engine = DuckDbEngine.open()
+    engine = DuckDbEngine.open(limits=policy.limits)
     scans = {}
     for table in private_tables(policy):
         name = f"lapwing_fake_{table.name}"

@@ -25,6 +25,7 @@ from typing import Any
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine
+from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.errors import Unavailable
 from lapwing.query.bounded.ids import Ids
 from lapwing.query.bounded.sources import private_tables, spelling_of
@@ -73,9 +74,9 @@ class Prepared:
         """The DuckDB file, or the folder."""
         return self.folder / self.place
 
-    def open(self, *, threads: int | None = None) -> DuckDbEngine:
+    def open(self, limits: Limits = DEFAULTS) -> DuckDbEngine:
         """An engine that can read the copy and nothing else. (A server is opened as the source is.)"""
-        return DuckDbEngine.open(databases={"prepared": self.file}, threads=threads)
+        return DuckDbEngine.open(databases={"prepared": self.file}, limits=limits)
 
     def scans(self, engine: Engine) -> dict[str, str]:
         """FROM items of the bounded tables, for `render`."""
@@ -130,7 +131,7 @@ def digest_of(policy: Policy, key: bytes) -> str:
     tables = [
         (
             table.name, table.source, table.unit, table.primary_key, table.rows_per_unit,
-            [(column.name, column.kind, column.missing) for column in table.columns.values()],
+            [(column.name, *column.coding) for column in table.columns.values()],
         )
         for table in sorted(private_tables(policy), key=lambda table: table.name)
     ]  # fmt: skip

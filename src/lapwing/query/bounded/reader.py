@@ -34,6 +34,7 @@ from lapwing.query.bounded.render import Statements, render, render_rows, where_
 from lapwing.query.bounded.sources import (
     FILES,
     Opened,
+    limits_of,
     open_server,
     open_sources,
     private_tables,
@@ -178,7 +179,9 @@ class Reader:
 
 
 def _opened(policy: Policy, copy: Prepared, *, threads: int | None = None) -> Engine:
-    return copy.open(threads=threads) if copy.engine == "duckdb" else open_sources(policy).engine
+    if copy.engine == "duckdb":
+        return copy.open(limits_of(policy, threads))
+    return open_sources(policy, threads=threads).engine
 
 
 def _has_sums(question: Question, grouping: int) -> bool:
@@ -203,19 +206,19 @@ def read_public(policy: Policy) -> dict[str, PublicTable]:
     for table in policy.tables.values():
         if table.is_public:
             kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
-            found[table.name] = PublicTable.of(table.name, _rows(table), kinds)
+            found[table.name] = PublicTable.of(table.name, _rows(policy, table), kinds)
     return found
 
 
-def _rows(table: Table) -> pa.Table:
+def _rows(policy: Policy, table: Table) -> pa.Table:
     source = table.source
     if source.engine != "duckdb":
-        opened = open_server([table], writes=False)
+        opened = open_server([table], policy.limits, writes=False)
         with_engine, relation = opened.engine, opened.relations[table.name]
     else:
         files = [source.location] if source.form in FILES else []
         databases = {} if files else {"public": source.location}
-        local = DuckDbEngine.open(files, databases)
+        local = DuckDbEngine.open(files, databases, limits=policy.limits)
         location = source.location if files else "public"
         with_engine, relation = local, local.relation_of(source.form, location, source.table)
     try:

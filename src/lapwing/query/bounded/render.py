@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from lapwing.engines.spelling import Spelling
+from lapwing.query.binding.refused import Refused
 from lapwing.query.bounded.names import bounded_name, rows_name, shipped_name
-from lapwing.query.bounded.render_expression import Writer, among, reach_of
+from lapwing.query.bounded.render_expression import LONGEST, Writer, among, reach_of
 from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
 from lapwing.query.language.kinds import Kind, Person, Text, Truth
 from lapwing.query.language.question import Question, Sum
@@ -56,9 +57,9 @@ def render(question: Question, scans: Mapping[str, str], spelling: Spelling, *, 
     """The statements of a question. `scans` are FROM items, without an alias, of bounded tables."""
     renderer = _Renderer(scans, spelling, by_row=by_row)
     return Statements(
-        tuple(renderer.sums(question, keys) for keys in question.sets),
+        tuple(_short(renderer.sums(question, keys)) for keys in question.sets),
         tuple(
-            tuple(renderer.spectrum(question, keys, spectrum.expression) for keys in question.sets)
+            tuple(_short(renderer.spectrum(question, keys, spectrum.expression)) for keys in question.sets)
             for spectrum in question.spectra
         ),
     )
@@ -67,7 +68,13 @@ def render(question: Question, scans: Mapping[str, str], spelling: Spelling, *, 
 def render_rows(relation: Relation, scans: Mapping[str, str], spelling: Spelling, *, by_row: bool) -> str:
     """The rows of a private relation: units as u, columns as c0, c1, …, and with `by_row` blocks as b."""
     own = _Renderer(scans, spelling, by_row=by_row, aliases=count())
-    return own._flat(own._select(relation, frozenset(name for name, _ in relation.columns)))
+    return _short(own._flat(own._select(relation, frozenset(name for name, _ in relation.columns))))
+
+
+def _short(sql: str) -> str:
+    if len(sql) > LONGEST:
+        raise Refused("the question is too long once it is written out", "Ask a shorter one")
+    return sql
 
 
 def where_of(scan: Scan, alias: str, spelling: Spelling) -> str:

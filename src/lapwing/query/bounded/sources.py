@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.duckdb_spelling import DuckDbSpelling
 from lapwing.engines.engine import Engine
+from lapwing.engines.limits import Limits
 from lapwing.engines.spelling import Spelling
 from lapwing.query.policies.policy import Policy, Table
 
@@ -41,7 +42,7 @@ def open_sources(
     """
     tables = private_tables(policy)
     if any(table.source.engine != "duckdb" for table in tables):
-        return open_server(tables, writes=writes)
+        return open_server(tables, limits_of(policy, threads), writes=writes)
     databases: dict[str, str | Path] = {} if before is None else {"before": before}
     names: dict[str, str] = {}
     for table in tables:
@@ -50,7 +51,8 @@ def open_sources(
     databases.update({name: location for location, name in names.items()})
     files = [table.source.location for table in tables if table.source.form in FILES]
     more = batches or {}
-    engine = DuckDbEngine.open([*files, *more], databases, writable=writable, threads=threads)
+    limits = limits_of(policy, threads)
+    engine = DuckDbEngine.open([*files, *more], databases, writable=writable, limits=limits)
     try:
         relations = {}
         for table in tables:
@@ -67,17 +69,22 @@ def open_sources(
         raise
 
 
-def open_server(tables: list[Table], *, writes: bool) -> Opened:
+def limits_of(policy: Policy, threads: int | None = None) -> Limits:
+    """What an engine may use; who asks may say how many threads."""
+    return policy.limits if threads is None else replace(policy.limits, threads=threads)
+
+
+def open_server(tables: list[Table], limits: Limits, *, writes: bool) -> Opened:
     """Tables of a server, all in one place."""
     source = tables[0].source
     if source.engine == "postgres":
         from lapwing.engines.postgres import PostgresEngine  # noqa: PLC0415 (an extra)
 
-        engine = PostgresEngine(source.location, writable=writes)
+        engine = PostgresEngine(source.location, writable=writes, limits=limits)
         return Opened(engine, {table.name: engine.relation_of(table.source.table) for table in tables})
     from lapwing.engines.spark import SparkEngine  # noqa: PLC0415 (an extra)
 
-    spark = SparkEngine(source.location, writable=writes)
+    spark = SparkEngine(source.location, writable=writes, limits=limits)
     try:
         named = {table.name: spark.relation_of(table.source.form, table.source.table) for table in tables}
     except BaseException:

@@ -26,9 +26,7 @@ def rule_of(policy: Policy) -> str:
     if not rows:
         return f"{blocks.cohorts} cohorts of units"
     # Rows that are their own units are told apart by their codes: with others they would move.
-    coded = sorted(
-        (t.name, sorted((c.name, repr((c.kind, c.missing))) for c in t.columns.values())) for t in rows
-    )
+    coded = sorted((t.name, sorted((c.name, repr(c.coding)) for c in t.columns.values())) for t in rows)
     return f"{blocks.cohorts} cohorts of rows, coded as {sha256(repr(coded).encode()).hexdigest()[:16]}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from fractions import Fraction
 
+from lapwing.engines.common import TEXT_BYTES
 from lapwing.errors import BadParameter
 from lapwing.mechanisms.values import Grid
 from lapwing.query.language.kinds import SECONDS, Choice, Kind, Moment, Number, Text, Truth
@@ -12,7 +13,7 @@ from lapwing.query.policies.policy import Column
 from lapwing.toml.section import Section, either, kind_of
 from lapwing.toml.text import Key, Mistakes
 
-COLUMN = ("values", "low", "high", "step", "type", "hidden", "missing")
+COLUMN = ("values", "low", "high", "step", "type", "hidden", "missing", "longest")
 VALUES_AT_MOST = 1_000_000
 LETTERS_AT_MOST = 10_000
 EPOCH = date(1970, 1, 1)
@@ -52,7 +53,10 @@ def column_of(mistakes: Mistakes, key: Key, found: object) -> Column | None:
         section.wrong("step", "belongs to low and high only. Remove it")
     kind = _kind(section, forms[0])
     missing = _missing(section, kind) if kind is not None and section.has("missing") else None
-    return None if kind is None or hidden else Column(key[-1], kind, missing)
+    longest = section.whole("longest", least=1, most=TEXT_BYTES // 4)
+    if section.has("longest") and not isinstance(kind, Text):
+        section.wrong("longest", 'belongs to type = "text" only. Remove it')
+    return None if kind is None or hidden else Column(key[-1], kind, missing, longest)
 
 
 def _kind(section: Section, form: str) -> Kind | None:

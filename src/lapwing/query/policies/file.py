@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from lapwing.engines.limits import DEFAULTS, MEGABYTE, Limits
 from lapwing.errors import BadFile, BadParameter
 from lapwing.exact import round_down
 from lapwing.ledger.entry import checked_label
@@ -42,10 +43,12 @@ __all__ = ["BadFile", "load"]
 ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
 LEDGER = "lapwing.ledger"  # the budget follows the data, also if a policy is copied or renamed
 IDS = ("exact", "folded")
+ENGINE = ("timeout", "failures", "spark_master", "memory", "temporary", "threads")
 PROTECTS = ("person", "row", PERSON_PERIOD)
 QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
 TIMEOUT, DAY = 600, 86_400  # seconds
 FAILURES, MOST_FAILURES = 3, 100
+LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
 
 
 def load(path: str | Path) -> Policy:
@@ -58,12 +61,12 @@ def load(path: str | Path) -> Policy:
     dataset = _dataset(root)
     budget = _budget(root)
     quotas = _quotas(root, budget)
-    timeout, failures, spark_master = _engine(root)
+    engine = _engine(root)
     ledger = _ledger(root, path)
     protects = dataset.protects if dataset else None
     if not root.has("tables"):
         root.missing("tables", "[tables.visits] with source, unit and rows_per_unit")
-    tables = tables_of(root, Around(path.parent, protects, spark_master))
+    tables = tables_of(root, Around(path.parent, protects, engine.spark_master))
     if root.has("tables"):
         check_tables(mistakes, tables, named=root.tables("tables"))
     blocks = blocks_of(root, protects, tables)
@@ -84,11 +87,12 @@ def load(path: str | Path) -> Policy:
         quotas=quotas,
         protects=dataset.protects,
         population=dataset.population,
-        timeout=timeout,
-        failures=failures,
+        timeout=engine.timeout,
+        failures=engine.failures,
         ledger_keys=ledger.keys,
         ledger_anchor=ledger.anchor,
         folds_ids=dataset.folds_ids,
+        limits=engine.limits,
     )
 
 
@@ -184,14 +188,30 @@ def _quotas(root: Section, budget: _Budget | None) -> dict[str, tuple[Fraction, 
     return quotas
 
 
-def _engine(root: Section) -> tuple[int, int, str]:
-    section = root.below("engine", ("timeout", "failures", "spark_master"))
+@dataclass(frozen=True, slots=True)
+class _Engine:
+    timeout: int = TIMEOUT
+    failures: int = FAILURES
+    spark_master: str = ""
+    limits: Limits = DEFAULTS
+
+
+def _engine(root: Section) -> _Engine:
+    section = root.below("engine", ENGINE)
     if section is None:
-        return TIMEOUT, FAILURES, ""
-    return (
+        return _Engine()
+    memory = section.whole("memory", least=LEAST_MEMORY, most=MOST_MEGABYTES)
+    temporary = section.whole("temporary", least=1, most=MOST_MEGABYTES)
+    limits = Limits(
+        None if memory is None else memory * MEGABYTE,
+        None if temporary is None else temporary * MEGABYTE,
+        section.whole("threads", least=1, most=MOST_THREADS),
+    )
+    return _Engine(
         section.whole("timeout", least=1, most=DAY) or TIMEOUT,
         section.whole("failures", least=1, most=MOST_FAILURES) or FAILURES,
         section.text("spark_master") or "",
+        limits,
     )
 
 

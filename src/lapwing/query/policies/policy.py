@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.query.language.kinds import Kind
 
 
@@ -41,6 +42,17 @@ class Column:
     name: str
     kind: Kind
     missing: int | None = None  # a code
+    longest: int | None = None  # letters of a text that are read
+
+    @property
+    def coding(self) -> tuple[object, ...]:
+        """All that decides codes. Digests are made of it: of columns that are not cut, those of before."""
+        return (self.kind, self.missing, *(() if self.longest is None else (self.longest,)))
+
+    def __repr__(self) -> str:
+        """Digests are made of this, too."""
+        cut = "" if self.longest is None else f", longest={self.longest!r}"
+        return f"Column(name={self.name!r}, kind={self.kind!r}, missing={self.missing!r}{cut})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,3 +121,4 @@ class Policy:
     ledger_keys: str = ""  # where the ledger's keys and anchor lie, if not beside it
     ledger_anchor: str = ""
     folds_ids: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one
+    limits: Limits = DEFAULTS  # of what an engine may use

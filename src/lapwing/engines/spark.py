@@ -55,6 +55,8 @@ _SETTINGS = {
     "spark.sql.variable.substitute": "false",  # ${...} in a text is a text
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.caseSensitive": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # else old dates in old files are errors
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",  # else texts of 2 GB in a batch are an error

@@ -47,6 +47,9 @@ class SparkSpelling(CommonSpelling):
     def cast(self, sql: str, type_name: str) -> str:
         return f"try_cast({sql} AS {type_name})"
 
+    def source_text(self, column: str) -> str:
+        return f"try_validate_utf8({super().source_text(column)})"  # files may hold anything
+
     def divide(self, sql: str, by: int) -> str:
         return f"({sql} div {by})"
 

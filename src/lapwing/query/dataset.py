@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lapwing.engines.engine import Progress
+from lapwing.engines.engine import EngineFailed, Progress
 from lapwing.errors import BadParameter
 from lapwing.exact import Number
 from lapwing.ledger import DataSet, Ledger
@@ -39,7 +39,7 @@ from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
 from lapwing.query.binding.parse import normal_form, text_of
 from lapwing.query.binding.public import PublicTable
-from lapwing.query.bounded import prepared, registered
+from lapwing.query.bounded import prepared, readable, registered
 from lapwing.query.bounded.arrivals import is_by_arrival, known_people
 from lapwing.query.bounded.fake import fake_reader
 from lapwing.query.bounded.prepare import prepare
@@ -254,10 +254,13 @@ class Dataset:
         today = today or datetime.now(UTC).date()  # one day for both: who arrives is in an open block
         custody.open_arrivals(self.ledger, self.policy, today)
         self._readers.close()
-        prepare(
-            self.policy, row_key(self.ledger), known=lambda: known_people(self.ledger, self.policy),
-            then=self._registered, progress=progress, today=today, threads=self._threads,
-        )  # fmt: skip
+        try:
+            prepare(
+                self.policy, row_key(self.ledger), known=lambda: known_people(self.ledger, self.policy),
+                then=self._registered, progress=progress, today=today, threads=self._threads,
+            )  # fmt: skip
+        except EngineFailed as error:  # the curator, and nobody else, is told where
+            raise readable.unreadable(self.policy, threads=self._threads) or error from None
 
     def register(self, *, again: bool = True) -> int:
         """Tell the ledger who is in the data now: one version more, or (not `again`) the first."""
@@ -266,13 +269,25 @@ class Dataset:
         registered.make_folder(self.policy)
         with prepared.alone(prepared.folder_of(self.policy)):
             known = None if again else custody.find_data(self.ledger, self.policy)
-            return self._registered(None) if known is None else known.version  # by another, while we waited
+            try:
+                return self._registered(None) if known is None else known.version  # while we waited
+            except EngineFailed:
+                raise readable.refusal() from None
 
     def _registered(self, copy: prepared.Prepared | None) -> int:
         files = prepared.files_of(self.policy) if copy is None else copy.files
         version = custody.new_version(self.ledger, self.policy, unit_ids(self.policy, copy)).version
         registered.remember(self.policy, version, files)
         return version
+
+    def require_readable(self, version: int) -> None:
+        """Refuse, before a charge, a source without a copy in which some value cannot be read."""
+        key = row_key(self.ledger)
+        digest = prepared.digest_of(self.policy, key)
+        if registered.was_read(self.policy, version, digest) or prepared.current(self.policy, key):
+            return
+        readable.require_readable(self.policy, threads=self._threads)
+        registered.note_read(self.policy, version, digest)
 
     def version(self) -> int:
         """The version that will be asked."""

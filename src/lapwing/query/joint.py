@@ -163,6 +163,7 @@ class JointQuestion:
         rows may be about people who were not charged. What is wrong with the source is told here."""
         version = self.dataset.version()
         require_few(self.dataset)
+        self.dataset.require_readable(version)
         with self.dataset.reading(self.question) as reader:
             reader.require_plan(self.question)
         return version

@@ -62,6 +62,7 @@ class Releasing:
         if same and not fresh:
             return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
         # What is wrong with source or question is told before a charge; a stored answer needs neither.
+        dataset.require_readable(asked.version)
         with dataset.reading(plan.question) as reader:
             reader.require_plan(plan.question)
         try:

@@ -206,6 +206,7 @@ def version_of(dataset: Dataset, question: RowQuestion) -> int:
     """Which data there is now, for the request. What is wrong with source or question is told here."""
     version = dataset.version()
     require_few(dataset)
+    dataset.require_readable(version)
     with dataset.reading() as reader:
         reader.require_plan_of_rows(question.relation)
     return version

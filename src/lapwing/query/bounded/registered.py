@@ -22,6 +22,7 @@ from lapwing.query.policies.policy import Policy
 
 FILE = "registered.json"
 LOOKED = "looked.json"
+READ = "read.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,24 @@ def look_at(policy: Policy, *positions: int) -> None:
     """Let questions that failed be asked again."""
     with alone(folder_of(policy)):  # or one of two who look at once would be forgotten
         replace_file(folder_of(policy) / LOOKED, json.dumps(sorted(looked_at(policy) | {*positions})))
+
+
+def was_read(policy: Policy, version: int, digest: str) -> bool:
+    """Whether all rows of a version could be read, coded as the policy (by its digest) says."""
+    return digest in _read(policy, version)
+
+
+def note_read(policy: Policy, version: int, digest: str) -> None:
+    """Note that they could."""
+    replace_file(folder_of(policy) / READ, json.dumps([version, [*_read(policy, version), digest]]))
+
+
+def _read(policy: Policy, version: int) -> list[str]:
+    try:
+        of, digests = json.loads((folder_of(policy) / READ).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, TypeError):
+        return []
+    return list(digests) if of == version else []
 
 
 def make_folder(policy: Policy) -> None:

@@ -183,7 +183,9 @@ def copy_side(source: Path, folder: Path) -> Side:
     path = folder / "plain-copy.duckdb"
 
     def side() -> None:
-        engine = DuckDbEngine.open(databases={"source": source}, writable=path, limits=Limits(threads=THREADS))
+        engine = DuckDbEngine.open(
+            databases={"source": source}, writable=path, limits=Limits(threads=THREADS)
+        )
         engine.execute(f"CREATE TABLE prepared.visits AS SELECT {', '.join(COLUMNS)} FROM source.visits")
         engine.close()
         handle = os.open(path, os.O_RDONLY)

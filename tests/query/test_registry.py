@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import stat
@@ -20,6 +21,7 @@ from lapwing.query.policies.file import load
 from lapwing.query.policies.policy import Source
 from lapwing.query.policies.source import names_of
 from query.conftest import POLICY, write_visits
+from support.askers import ask
 from support.shell import Shell
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -162,6 +164,21 @@ def test_a_copied_file_elsewhere_is_another_source(spent: Path) -> None:
     folder.mkdir()
     shutil.copy(spent.with_name("visits.parquet"), folder)
     asked(in_a_folder(spent, "visits.parquet"))
+
+
+def test_processes_that_ask_first_make_one_ledger(opened: Open, tmp_path: Path) -> None:
+    policy, spawn = opened().policy.path, multiprocessing.get_context("spawn")
+    out = spawn.Queue()
+    asking = [spawn.Process(target=ask, args=(policy, COUNT, "10", out)) for _ in range(3)]
+    for process in asking:
+        process.start()
+    answers = {out.get(timeout=120) for _ in asking} - {None}
+    for process in asking:
+        process.join()
+    assert [process.exitcode for process in asking] == [0, 0, 0]
+    assert len(answers) == 1
+    with pytest.raises(OverBudget):
+        asked(tmp_path / "visits.toml")
 
 
 def test_two_data_sets_of_a_folder_have_a_budget_each(spent: Path) -> None:

@@ -72,3 +72,12 @@ def test_a_ledger_from_before_the_first_release_is_not_touched(home: Home) -> No
     program.leave()
     with pytest.raises(Unavailable, match="before the first release"):
         home.open()
+
+
+def test_a_version_that_was_edited_is_not_opened(home: Home) -> None:
+    home.create().close()
+    program = somebody_at(home)
+    program.run(f"UPDATE schema_version SET version = 1 WHERE version = {FIRST}")
+    program.leave()
+    with pytest.raises(Unavailable, match="which versions"):
+        home.open()

@@ -151,6 +151,16 @@ def test_a_ledger_without_a_state_is_replayed_once(home: Home, read: list[int]) 
     assert read == []
 
 
+def test_books_of_another_form_are_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr(books_module, "FORMAT", 2)
+        tell_a_story(home).close()
+    with home.open() as ledger:
+        assert ledger.verify().findings == ()
+    assert state_of(home) == newest_seal(home)
+    home.open().close()
+
+
 def test_states_are_written_now_and_then_while_a_ledger_is_open(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:

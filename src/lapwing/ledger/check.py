@@ -34,6 +34,7 @@ from lapwing.ledger.stores.store import Catalogue, Store
 from lapwing.ledger.stores.transaction import SEAL_COLUMNS, Row, Transaction, seal_of
 
 AT_ONCE = 1 << 14
+BELOW_ALL = -(1 << 62)  # a seal that an editor numbered 0 is read, too
 Known = tuple[str, tuple[Mark | Head, ...]]
 
 
@@ -124,7 +125,7 @@ def _history(tx: Transaction, store: Store, state: State, findings: Findings, *,
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
     later = f"SELECT {SEAL_COLUMNS} FROM seals WHERE number > ? ORDER BY number"  # noqa: S608
-    seals = iter([seal_of(row) for row in tx.rows(later, number)])
+    seals = iter([seal_of(row) for row in tx.rows(later, number if last else BELOW_ALL)])
     seal = next(seals, None)
     entries = store.history(tx, replay.last)
     while some := list(islice(entries, AT_ONCE)):

@@ -18,6 +18,10 @@ FORMAT = 1
 LARGEST = 2000  # blocks, or reservations: writing many with every seal would cost more than replaying them
 
 
+class OtherForm(Exception):
+    """The books were written by another version: everything is replayed instead. Internal."""
+
+
 def books_of(replay: Replay) -> bytes | None:
     """The books after all entries that a replay has read; None if they are too large to be kept."""
     replay.bring_up_to_date()
@@ -60,7 +64,7 @@ def replay_from(books: bytes) -> Replay:
     """A replay that goes on after the entries of these books. They must be known to be ours."""
     said = json.loads(books)
     if said["format"] != FORMAT:
-        raise ValueError("books of another form")
+        raise OtherForm
     replay = Replay()
     balances, registers = replay.balances, replay.registers
     replay.ledger = registers.ledger = said["ledger"]

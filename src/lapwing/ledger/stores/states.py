@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accountant.state import books_of, replay_from
+from lapwing.ledger.accountant.state import OtherForm, books_of, replay_from
 from lapwing.ledger.keys import SigningKey, good_signature
 from lapwing.ledger.proofs.seal import Seal
 from lapwing.ledger.proofs.tree import Tree
@@ -36,7 +36,10 @@ def _message(seal: Seal, books: bytes) -> bytes:
 
 
 def read_state(tx: Transaction, public: bytes) -> State | None:
-    """The newest signed state, or None if there is none. Raises `Tampered` if it is not what was signed."""
+    """The newest signed state, or None if there is none of this form.
+
+    Raises `Tampered` if it is not what was signed.
+    """
     rows = tx.rows(
         f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
     )
@@ -51,6 +54,8 @@ def read_state(tx: Transaction, public: bytes) -> State | None:
         state = State(replay_from(books), Tree.restore(seal.size, seal.frontier), seal)
     except BadParameter:
         raise wrong from None
+    except OtherForm:
+        return None
     if (
         not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
         or state.tree.root != seal.root

@@ -122,12 +122,19 @@ class Store(ABC):
 
         def work(tx: Transaction) -> None:
             tx.run(schema.VERSION_TABLE)
-            found = int(tx.rows("SELECT coalesce(max(version), 0) FROM schema_version")[0][0])
+            versions = [
+                int(row[0]) for row in tx.rows("SELECT version FROM schema_version ORDER BY version")
+            ]
+            found = versions[-1] if versions else 0
             if 0 < found < schema.FIRST:
                 raise Unavailable(f"{self.where} was written before the first release; use what wrote it")
             done = max(found - schema.FIRST + 1, 0)
             if done > len(steps):
                 raise Unavailable(f"{self.where} was written by a newer Lapwing; install that one")
+            if versions != list(range(schema.FIRST, schema.FIRST + done)):
+                raise Unavailable(
+                    f"{self.where} does not say which versions wrote it: put a copy back that does"
+                )
             for number, step in enumerate(steps[done:], schema.FIRST + done):
                 for statement in step:
                     tx.run(statement)

@@ -268,6 +268,28 @@ def test_tables_of_one_database_file_are_several_sources(tmp_path: Path) -> None
     assert not names_of(one) & names_of(replace(one, table="u"))
 
 
+def test_capitals_of_a_table_give_no_other_name(tmp_path: Path) -> None:
+    """Where the engine does not tell them apart."""
+    (tmp_path / "a.duckdb").write_bytes(b"")
+    one = Source("duckdb", str(tmp_path / "a.duckdb"), "visits", "duckdb")
+    spark = Source("spark", "local[2]", "visits", "spark")
+    server = Source("postgres", "postgresql://h/c", "visits", "postgres")
+    for table in ("Visits", "VISITS"):
+        assert names_of(one) == names_of(replace(one, table=table))
+        assert names_of(spark) == names_of(replace(spark, table=f"default.{table}"))
+        assert names_of(server) != names_of(replace(server, table=table))
+
+
+def test_files_that_spark_reads_have_one_name(tmp_path: Path) -> None:
+    """However they are addressed, and whichever cluster reads them."""
+    (tmp_path / "a.parquet").write_bytes(b"")
+    here = Source("spark", "local[2]", str(tmp_path / "a.parquet"), "spark-parquet")
+    assert len(names_of(here)) == 2
+    assert names_of(here) == names_of(replace(here, table=f"file://{here.table}"))
+    far = replace(here, table="s3://clinic/a.parquet")
+    assert names_of(far) == names_of(replace(far, location="spark://there:7077")) != set()
+
+
 def test_what_was_noted_and_then_failed_is_not_noted() -> None:
     with suppress(ZeroDivisionError), registry() as known:
         known.note(["a"], ledger="1", place="there")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -70,9 +71,12 @@ def names_of(source: Source) -> set[str]:
 
     A file has two: its path without links, and its inode with its time of change, which a file of another
     name keeps, and a later file in the same inode does not have. A server has its address, without users.
+    DuckDB and Spark do not tell capitals apart in the names of tables.
     """
+    if source.form == "spark-parquet" and source.table.startswith("file:///"):
+        source = replace(source, table=source.table.removeprefix("file://"))
     paths = [path for path in files_in(source) if not (source.form == "duckdb" and path.endswith(".wal"))]
-    table = f"#{_full(source.table, 'main')}" if source.form == "duckdb" else ""
+    table = f"#{_full(source.table.lower(), 'main')}" if source.form == "duckdb" else ""
     names = set()
     for path in paths:
         about = os.stat(path)
@@ -82,8 +86,10 @@ def names_of(source: Source) -> set[str]:
         }
     if source.form == "postgres":
         names.add(f"postgres:{_server(source.location)}#{_full(source.table, 'public')}")
-    elif source.form == "spark" or (source.form == "spark-parquet" and "://" in source.table):
-        names.add(f"{source.form}:{source.location}#{source.table}")
+    elif source.form == "spark":
+        names.add(f"spark:{source.location}#{_full(source.table.lower(), 'default')}")
+    elif source.form == "spark-parquet" and "://" in source.table:
+        names.add(f"spark-parquet:{source.table}")  # whichever cluster reads it
     return names
 
 

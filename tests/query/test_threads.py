@@ -155,3 +155,21 @@ def test_every_engine_is_asked_by_threads(engine: str, tmp_path: Path) -> None:
         asked = [join.format(100 + number) for number in range(AT_ONCE + 2)]
         found = in_threads([partial(dataset.ask, sql, epsilon="0.1") for sql in asked])
         assert [one.is_replay for one in found] == [False] * len(asked)
+
+
+def test_closing_waits_for_bounds_that_are_paid_for(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, exact, begun = opened(), Reader.exact, threading.Event()
+
+    def slow(*given: Any) -> Any:
+        begun.set()
+        time.sleep(0.5)
+        return exact(*given)
+
+    def close() -> None:
+        begun.wait()
+        dataset.close()
+
+    monkeypatch.setattr(Reader, "exact", slow)
+    found, _ = in_threads([lambda: dataset.search_bounds("visits", "stay", epsilon=1, step=1), close])
+    assert not isinstance(found, Exception), found
+    assert spent(dataset) == 1

@@ -160,15 +160,16 @@ class Dataset:
         """Bounds of a column that the policy does not declare, bought like any other answer."""
         policy = searched_policy(self.policy, table, column, step)
         other = Dataset(policy, analyst=self.analyst, threads=self._threads, record=self.record)
-        other._ledger = self.ledger
-        try:
-            wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
-            question = bounds_question(policy, table, column)
-            plan = other._planned(question, f"bounds of {table}.{column} in steps of {step}", wish)
-            answer = plan.release()
-        finally:
-            other._ledger = None
-            other.close()
+        with self._keeping_open():
+            other._ledger = self.ledger
+            try:
+                wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+                question = bounds_question(policy, table, column)
+                plan = other._planned(question, f"bounds of {table}.{column} in steps of {step}", wish)
+                answer = plan.release()
+            finally:
+                other._ledger = None
+                other.close()
         low, high = read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind)
         return low, high, answer
 
@@ -340,10 +341,16 @@ class Dataset:
 
     def release(self, plan: Plan, *, fresh: bool) -> Answer:
         """Charge, compute, add noise, store, return."""
+        with self._keeping_open():
+            return Releasing(self, plan).release(fresh=fresh)
+
+    @contextmanager
+    def _keeping_open(self) -> Iterator[None]:
+        """Closing waits for whoever is within: what is paid for must be stored."""
         with self._ended:
             self._releases += 1
         try:
-            return Releasing(self, plan).release(fresh=fresh)
+            yield
         finally:
             with self._ended:
                 self._releases -= 1

@@ -155,7 +155,7 @@ def test_what_is_kept_of_the_history_is_only_to_save_time(
     assert failures(dataset.ledger, known)[0] == found
     assert Failures.from_json(known.to_json()) == known
     failed.append(fail(dataset, below(2)))
-    for content in (before, "", "[1, 2]", "{}", before.replace('", [', '", 7, [', 1)):
+    for content in (before, "", "[1, 2]", "{}", '[9, "x", []]', before.replace('", [', '", 7, [', 1)):
         kept.write_text(content)
         with pytest.raises(AllHeld) as held:
             dataset.ask(below(3), epsilon="0.1")

@@ -50,7 +50,7 @@ class Failures:
         """What was kept. Raises ValueError, TypeError or IndexError if it was something else."""
         last, digest, failed = kept
         found = (Failed(int(place), str(by), tuple(map(int, accounts))) for place, by, accounts in failed)
-        return cls(int(last), str(digest), tuple(found))
+        return cls(int(last), bytes.fromhex(digest).hex(), tuple(found))
 
 
 def failures(ledger: Ledger, kept: Failures) -> tuple[list[Failed], Failures]:

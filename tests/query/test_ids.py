@@ -127,6 +127,43 @@ def test_floats_are_refused_before_anything_is_charged(engine: str, tmp_path: Pa
         assert all(not any(block.spent) for block in dataset.ledger.blocks("clinic"))
 
 
+def in_database(folder: Path, kind: str, values: Sequence[str]) -> Source:
+    folder.mkdir(exist_ok=True)
+    with duckdb.connect(str(folder / "v.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE v (who {kind}, code INTEGER)")
+        for n, value in enumerate(values):
+            connection.execute(f"INSERT INTO v VALUES ({value}, {LOW if n % 2 else HIGH})")
+    return Source("duckdb", str(folder / "v.duckdb"), "v", "duckdb")
+
+
+@pytest.mark.parametrize(
+    ("collation", "ids"),
+    [
+        ("NOCASE", ["'Ab'", "'aB'"]),
+        ("NOACCENT", ["'e'", "'\u00e9'"]),
+        ("NFC", ["'\u00e9'", "'e\u0301'"]),
+    ],
+)
+def test_a_collation_of_the_column_makes_nobody_one(
+    tmp_path: Path, collation: str, ids: Sequence[str]
+) -> None:
+    """As DuckDB can declare it, and keeps it in copies."""
+    policy = policy_at(in_database(tmp_path, f"VARCHAR COLLATE {collation}", ids), tmp_path)
+    assert asked(policy) == [LOW + HIGH, 2]
+    prepare(policy, KEY)
+    assert asked(policy) == [LOW + HIGH, 2]
+
+
+def test_types_whose_texts_do_not_tell_values_apart_are_refused(tmp_path: Path) -> None:
+    """In Spark, ['a', 'b'] and ['a, b'] are one text; in DuckDB, 1 and '1' of a union are."""
+    union = "UNION(n INTEGER, s VARCHAR)"
+    for kind, values in ((union, [f"1::{union}", f"'1'::{union}"]), ("VARCHAR[]", ["['a']"])):
+        policy = policy_at(in_database(tmp_path / kind[:3], kind, values), tmp_path / kind[:3])
+        with pytest.raises(BadParameter, match="is of a nested type"):
+            asked(policy)
+    assert asked(policy_at(in_database(tmp_path / "bit", "BIT", ["'01'", "'1'"]), tmp_path / "bit"))[1] == 2
+
+
 def test_texts_of_a_million_bytes_are_nobodys(tmp_path: Path) -> None:
     """They would be cut, and two of them be one."""
     store(tmp_path / "v.parquet", {"who": ["x" * (1 << 20), "x" * (1 << 20) + "y", "z"], "code": [1, 2, 3]})
@@ -251,6 +288,39 @@ def test_whole_numbers_keep_their_blocks_and_rows_stand_once(tmp_path: Path) -> 
     assert arrived(prepare(policy, KEY, today=date(2026, 6, 5))) == {2: january, 3: may}
 
 
+def test_decimals_are_found_again_by_the_ledger_and_keep_their_blocks(tmp_path: Path) -> None:
+    """The ledger is told the rounded ones: everybody seemed lost, and nothing could be prepared again."""
+    ids = [Decimal(n) for n in ("1.2", "1.4", "2")]
+    ledger = str(tmp_path / "all.ledger")
+    policy = with_ids(tmp_path / "a", ids, pa.decimal128(10, 1), blocks=BY_ARRIVAL, ledger=ledger)
+    with Dataset(policy, analyst="ann") as dataset:
+        for month in (1, 2):
+            dataset.prepare(today=date(2026, month, 5))
+        with_ids(tmp_path / "a", ["1.2", "1.4", "2"], pa.string())
+        for month in (3, 4):
+            dataset.prepare(today=date(2026, month, 5))
+    copy = last(policy)
+    assert copy is not None
+    assert arrived(copy) == dict.fromkeys(["1.2", "1.4", "2"], 12 * 56)
+
+
+def test_decimals_cannot_be_folded(tmp_path: Path) -> None:
+    """They would be found again by the rounded one, whose block is another person's or new."""
+    policy = with_ids(tmp_path / "a", [Decimal("1.2")], pa.decimal128(10, 1), folds_ids=True)
+    with pytest.raises(BadParameter, match=r'dataset\.ids: "folded" is for texts'):
+        asked(policy)
+    with pytest.raises(BadParameter, match=r"dataset\.ids"):
+        prepare(policy, KEY)
+
+
+def test_texts_that_become_decimals_keep_the_block_of_their_folded_id(tmp_path: Path) -> None:
+    policy = with_ids(tmp_path / "a", ["1.2", "1.5", "2"], pa.string(), blocks=BY_ARRIVAL)
+    prepare(replace(policy, folds_ids=True), KEY, today=date(2026, 1, 5))
+    with_ids(tmp_path / "a", [Decimal(n) for n in ("1.2", "1.5", "2")], pa.decimal128(10, 1))
+    made = prepare(policy, KEY, today=date(2026, 5, 5))
+    assert arrived(made) == dict.fromkeys(["1.2", "1.5", "2"], 12 * 56)
+
+
 def test_the_answer_says_which_ids_are_meant(tmp_path: Path) -> None:
     people = Hospital({"a": [], "b": []}, {})
     policy = policy_for(people, "duckdb", tmp_path)
@@ -262,3 +332,15 @@ def test_the_answer_says_which_ids_are_meant(tmp_path: Path) -> None:
         exact.ask(sql, epsilon="0.1")
         assert not folded.ask(sql, epsilon="0.1").is_replay
         assert exact.ask(sql, epsilon="0.1").is_replay
+
+
+def test_people_of_a_copy_with_a_collation_keep_their_blocks(tmp_path: Path) -> None:
+    """As the first version made it of such a column."""
+    ids = ["'Ab'", "'aB'"]
+    source = in_database(tmp_path, "VARCHAR COLLATE NOCASE", ids)
+    policy = policy_at(source, tmp_path, blocks=BY_ARRIVAL)
+    made = as_before(policy, drop=True)
+    with duckdb.connect(str(made.file)) as connection:
+        connection.execute(f"ALTER TABLE {ARRIVALS} ALTER lapwing_unit TYPE VARCHAR COLLATE NOCASE")
+    again = prepare(policy, KEY, today=date(2026, 5, 5))
+    assert arrived(again) == {"Ab": 12 * 56, "aB": 12 * 56}

@@ -51,6 +51,10 @@ class DuckDbSpelling(CommonSpelling):
     def cast(self, sql: str, type_name: str) -> str:
         return f"TRY_CAST({sql} AS {type_name})"
 
+    def source_text(self, column: str) -> str:
+        # A column of a database file may be declared with a collation, which copies would keep.
+        return f'({self.cast(column, self.text_type)} COLLATE "C")'
+
     def divide(self, sql: str, by: int) -> str:
         return f"({sql} // {by})"
 

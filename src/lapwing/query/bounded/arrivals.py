@@ -23,6 +23,7 @@ from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger import Ledger
 from lapwing.ledger import data as data_sets
 from lapwing.ledger.people import Ids
+from lapwing.query.bounded.ids import Ids as UnitIds
 from lapwing.query.bounded.prepared import Prepared
 from lapwing.query.language.relation import UNIT
 from lapwing.query.policies.policy import Policy
@@ -77,15 +78,21 @@ def require_kept(
     if before.follows is not None and before.follows < known.version - 1:
         raise lost(policy)
     try:
-        has_everybody = known.has_everybody(_ids(engine, relation))
+        has_everybody = known.has_everybody(_ids(engine, relation, before))
     except EngineFailed:
         raise lost(policy) from None
     if not has_everybody:
         raise lost(policy)
 
 
-def _ids(engine: Engine, relation: str) -> Iterator[Any]:
-    for batch in engine.stream(f"SELECT {UNIT} FROM {relation}"):  # noqa: S608 (names of ours)
+def _ids(engine: Engine, relation: str, copy: Prepared) -> Iterator[Any]:
+    """Everybody in it, by all names under which the ledger may have been told of them: of decimals, which
+    may have become texts since, it was told the rounded ones."""
+    units = [UNIT]
+    if not copy.has_whole_units:
+        units.append(UnitIds(engine.spelling, whole=False, decimals=True).folded(UNIT))
+    statement = " UNION ALL ".join(f"SELECT {unit} AS u FROM {relation}" for unit in units)  # noqa: S608
+    for batch in engine.stream(statement):
         column = batch.column(0)
         if pa.types.is_integer(column.type):
             yield column.to_numpy(zero_copy_only=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -38,6 +39,7 @@ WHOLE = frozenset(
     ]
 )
 WIDEST = 1 << 62  # of a unit that is a whole number
+_NESTED = re.compile(r"(struct|map|union|variant)\b|.*[\[<]")
 FEW = 8  # values that a CASE finds faster than a join does
 
 
@@ -76,12 +78,23 @@ class Source:
 
     def require_exact(self, name: str) -> None:
         """Refuse a column of people whose type cannot tell them apart."""
-        if self.spelling.shape(self.column(name)[1]).family is Family.FLOAT:
+        kind = self.column(name)[1]
+        if self.folds and self.is_decimal(name):  # which the ledger and cohorts fold by rounding
             raise BadParameter(
-                f"tables.{self.where}.unit",
-                f"{name!r} is of a floating-point type, in which different ids may be equal. "
-                "Store ids as whole numbers or as texts",
+                "dataset.ids",
+                f'"folded" is for texts, and {name!r} of {self.where} has decimals. Leave it out',
             )
+        family = self.spelling.shape(kind).family
+        why = (
+            "of a floating-point type, in which different ids may be equal"
+            if family is Family.FLOAT
+            else ""
+        )
+        if family is Family.OTHER and _NESTED.match(kind.lower()):
+            why = "of a nested type, in which different ids may be written alike"
+        if why:
+            advice = "Store ids as whole numbers or as texts"
+            raise BadParameter(f"tables.{self.where}.unit", f"{name!r} is {why}. {advice}")
 
     def unit(self, name: str, *, whole: bool) -> str:
         """A column that tells people apart, exactly."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from lapwing.engines.engine import Engine, EngineFailed, Progress
@@ -230,13 +230,18 @@ def _arrivals(ask: _Asked, opened: Opened, known: tuple[str, Prepared] | None, *
         unit = spelling.plain_text(UNIT, "bigint")
     elif whole and not before.has_whole_units:
         unit = spelling.parse_whole(UNIT)
+    elif not whole:
+        unit = spelling.plain_text(UNIT, spelling.text_type)  # whatever collation an old copy has
     if not before.folds:
         folded = FOLDED
     elif whole and before.has_whole_units:
         folded = now
     rows = f"SELECT DISTINCT {unit} AS {UNIT}, {BLOCK}, {folded} AS {FOLDED} FROM {relation}"  # noqa: S608
     old = f"SELECT * FROM ({rows}) AS k WHERE {UNIT} IS NOT NULL AND {FOLDED}"  # noqa: S608
-    found = f"SELECT {UNIT}, {tables[0].ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
+    ids = tables[0].ids
+    if before.noted_folds:  # by a policy: decimals, which the first versions rounded, were no ids in it
+        ids = replace(ids, decimals=False)
+    found = f"SELECT {UNIT}, {ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
     return (
         f"SELECT coalesce(n.{UNIT}, e.{UNIT}) AS {UNIT}, {now} AS {FOLDED}, "  # noqa: S608
         f"coalesce(e.{BLOCK}, f.{BLOCK}, {period}) AS {BLOCK} FROM ({found}) AS n "

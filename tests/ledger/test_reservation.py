@@ -6,9 +6,10 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.gate import Gate, Target, Work
 from lapwing.ledger import Ledger
+from lapwing.ledger.failed import Failures, failures
 from lapwing.privacy import FixedRun, GaussianNoise, Loss, Pure, Repeated
 from support.ledgers import Home, open_account, open_sliced, release, spending
 
@@ -258,3 +259,25 @@ def test_steps_that_fit_only_when_rounded_once_are_refused_and_not_asked_for_eve
         Gate(ledger, principal="trainer").reserve(spending(Repeated(Pure(Fraction(1, 3)), 3)))
     assert (refused.value.asked, refused.value.left) == ("ε 1.000000001", "ε 1 of 1")
     release(ledger, Repeated(Pure(Fraction(1, 3)), 3))
+
+
+def test_reserved_work_that_fails_long_after_its_process_ended_is_counted(home: Home) -> None:
+    ledger = home.create()
+    open_account(ledger)
+    number = Gate(ledger, principal="trainer").reserve(spending(Repeated(STEP, 2))).number
+    ledger.close()
+    ledger = home.open()
+    found, kept = failures(ledger, Failures())
+    assert not found
+    assert kept.last >= number
+    work = Gate(ledger, principal="trainer").resume(number)
+    work.step(STEP)
+
+    def failing() -> bytes:
+        raise ValueError
+
+    with pytest.raises(WorkEnded):
+        work.finish(failing)
+    ledger.close()
+    found, _ = failures(home.open(), Failures.from_json(kept.to_json()))
+    assert [one.position for one in found] == [number]

@@ -137,7 +137,20 @@ def test_rows_under_another_name_have_the_same_budget(opened: Open, tmp_path: Pa
         dataset.ask(COUNT, epsilon=6)
     with (
         Dataset(load(by_rows(tmp_path, "again")), analyst="ann") as dataset,
-        pytest.raises(BadParameter, match="is needed"),
+        pytest.raises(BadParameter, match='these rows spend from the account "admissions"'),
+    ):
+        dataset.ask(COUNT, epsilon=6)
+
+
+def test_rows_of_a_renamed_file_are_about_what_they_were_about(opened: Open, tmp_path: Path) -> None:
+    """Another name and another population in the same ledger: the registry knows the file."""
+    opened()
+    with Dataset(load(by_rows(tmp_path, "visits", population="admissions")), analyst="ann") as dataset:
+        dataset.ask(COUNT, epsilon=6)
+    (tmp_path / "visits.parquet").rename(tmp_path / "again.parquet")
+    with (
+        Dataset(load(by_rows(tmp_path, "again", population="others")), analyst="ann") as dataset,
+        pytest.raises(BadParameter, match='population: these rows spend from the account "admissions"'),
     ):
         dataset.ask(COUNT, epsilon=6)
 

@@ -19,7 +19,8 @@ _BEFORE = "SELECT last, digest FROM seals WHERE last < ? ORDER BY number DESC LI
 _UNANSWERED = (
     "SELECT asked.seq, asked.key, asked.body, answers.charge FROM entries AS asked "
     "LEFT JOIN answers ON answers.charge = asked.seq "
-    "WHERE asked.seq > ? AND asked.key IS NOT NULL AND answers.bytes IS NULL ORDER BY asked.seq"
+    "WHERE (asked.seq > ? OR asked.seq IN ({})) AND asked.key IS NOT NULL AND answers.bytes IS NULL "
+    "ORDER BY asked.seq"
 )
 _NEVER = (1 << 62) - 1
 
@@ -35,22 +36,27 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """All failed charges up to a seal, of which nothing is open any more."""
+    """All failed charges up to a seal, of which nothing is open any more.
+
+    `undecided` are reservations up to it that ended without an answer and can be gone on with.
+    """
 
     last: int = 0
     digest: str = ""
     failed: tuple[Failed, ...] = ()
+    undecided: tuple[int, ...] = ()
 
     def to_json(self) -> list[Any]:
         """To be kept."""
-        return [self.last, self.digest, [[one.position, one.by, one.accounts] for one in self.failed]]
+        failed = [[one.position, one.by, one.accounts] for one in self.failed]
+        return [self.last, self.digest, failed, self.undecided]
 
     @classmethod
     def from_json(cls, kept: Any) -> Failures:
         """What was kept. Raises ValueError, TypeError or IndexError if it was something else."""
-        last, digest, failed = kept
+        last, digest, failed, undecided = kept
         found = (Failed(int(place), str(by), tuple(map(int, accounts))) for place, by, accounts in failed)
-        return cls(int(last), bytes.fromhex(digest).hex(), tuple(found))
+        return cls(int(last), bytes.fromhex(digest).hex(), tuple(found), tuple(map(int, undecided)))
 
 
 def failures(ledger: Ledger, kept: Failures) -> tuple[list[Failed], Failures]:
@@ -59,10 +65,11 @@ def failures(ledger: Ledger, kept: Failures) -> tuple[list[Failed], Failures]:
     def look(tx: Transaction) -> tuple[Failures, list[tuple[Any, ...]]]:
         stands = kept.last and tx.rows(_SEALED, kept.last, bytes.fromhex(kept.digest))[0][0]
         start = kept if stands else Failures()
-        return start, [tuple(row) for row in tx.rows(_UNANSWERED, start.last)]
+        again = ", ".join(map(str, start.undecided)) or "-1"
+        return start, [tuple(row) for row in tx.rows(_UNANSWERED.format(again), start.last)]
 
     start, rows = ledger.store.read(look)
-    found, first_open = list(start.failed), _NEVER
+    found, undecided, first_open = list(start.failed), [], _NEVER
     for position, key, body, failed in rows:
         earlier = found_under(ledger, bytes(key), "")
         if earlier is None or earlier.state is State.ANSWERED:
@@ -73,12 +80,17 @@ def failures(ledger: Ledger, kept: Failures) -> tuple[list[Failed], Failures]:
         elif record["kind"] == "charge" or failed is not None:  # a reservation can be gone on with
             accounts = {ledger.numbered(number).root for number, *_ in record["debits"]}
             found.append(Failed(position, record["by"], tuple(sorted(accounts))))
-    return found, _up_to_a_seal(ledger, found, first_open) or start
+        else:
+            undecided.append(position)
+    return found, _up_to_a_seal(ledger, found, undecided, first_open) or start
 
 
-def _up_to_a_seal(ledger: Ledger, found: list[Failed], first_open: int) -> Failures | None:
+def _up_to_a_seal(
+    ledger: Ledger, found: list[Failed], undecided: list[int], first_open: int
+) -> Failures | None:
     seals = ledger.store.read(lambda tx: tx.rows(_BEFORE, first_open))
     if not seals:
         return None
     last, digest = int(seals[0][0]), bytes(seals[0][1]).hex()
-    return Failures(last, digest, tuple(one for one in found if one.position <= last))
+    failed = tuple(one for one in found if one.position <= last)
+    return Failures(last, digest, failed, tuple(place for place in undecided if place <= last))

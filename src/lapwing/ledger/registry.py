@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -27,6 +27,7 @@ PATIENCE = 60  # seconds that others may take to make a ledger
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS ledgers (ledger TEXT PRIMARY KEY, place TEXT NOT NULL) STRICT",
     "CREATE TABLE IF NOT EXISTS sources (source TEXT PRIMARY KEY, ledger TEXT NOT NULL) STRICT",
+    "CREATE TABLE IF NOT EXISTS accounts (source TEXT PRIMARY KEY, account TEXT NOT NULL) STRICT",
 )
 
 
@@ -39,7 +40,7 @@ class Registry:
         for statement in _TABLES:
             self.run(statement)
 
-    def run(self, sql: str, *values: str) -> list[tuple[str, str]]:
+    def run(self, sql: str, *values: str) -> list[tuple[str, ...]]:
         """Run a statement of ours. All rows."""
         with translated(
             f"the registry {self._path}", if_locked="Another process makes a ledger: try again"
@@ -49,14 +50,21 @@ class Registry:
     def ledgers_of(self, sources: Iterable[str]) -> dict[str, str]:
         """The ledgers that know one of these sources: where each was last, by its id."""
         of_one = "SELECT ledger, place FROM sources JOIN ledgers USING (ledger) WHERE source = ?"
-        return dict(row for source in sources for row in self.run(of_one, source))
+        return {ledger: place for source in sources for ledger, place in self.run(of_one, source)}
 
-    def note(self, sources: Iterable[str], *, ledger: str, place: str) -> None:
-        """Note what a ledger knows, and where it is now."""
+    def accounts_of(self, sources: Iterable[str]) -> set[str]:
+        """Return the accounts that were noted for one of these sources."""
+        of_one = "SELECT account FROM accounts WHERE source = ?"
+        return {row[0] for source in sources for row in self.run(of_one, source)}
+
+    def note(self, sources: Sequence[str], *, ledger: str, place: str, account: str = "") -> None:
+        """Note what a ledger knows and where it is now; and the account, where rows have no ids."""
         moved = "ON CONFLICT (ledger) DO UPDATE SET place = excluded.place WHERE place <> excluded.place"
         self.run(f"INSERT INTO ledgers (ledger, place) VALUES (?, ?) {moved}", ledger, place)  # noqa: S608
         for source in sources:
             self.run("INSERT OR IGNORE INTO sources (source, ledger) VALUES (?, ?)", source, ledger)
+            if account:
+                self.run("INSERT OR IGNORE INTO accounts (source, account) VALUES (?, ?)", source, account)
 
     def forget_gone(self, files: Iterable[Path]) -> None:
         """Forget paths whose ledger is gone: for invented data, which may begin anew."""
@@ -68,6 +76,7 @@ class Registry:
             for source, place in self.run(known, name, name, name):
                 if is_gone(place):
                     self.run("DELETE FROM sources WHERE source = ?", source)
+                    self.run("DELETE FROM accounts WHERE source = ?", source)
 
 
 def file_name(path: str | Path) -> str:

@@ -75,14 +75,14 @@ def open_ledger(policy: Policy, tell: Tell) -> Ledger:
             _require_own(known, policy)
             _require_population(policy)
             ledger = Ledger.create(where, keys=keys, anchor=anchor)
-            known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger))
+            _note(known, policy, ledger)
             tell(Place.of(where, keys=keys, anchor=anchor).news)
     ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
     try:
         with registry() as known:
             _require_own(known, policy, ledger.id)
             _require_accounts(ledger, policy, tell)
-            known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger))
+            _note(known, policy, ledger)
     except BaseException:
         ledger.close()
         raise
@@ -94,8 +94,20 @@ def _sources(policy: Policy) -> list[str]:
     return sorted({name for source in private for name in names_of(source)})
 
 
+def _note(known: Registry, policy: Policy, ledger: Ledger) -> None:
+    account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
+    known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger), account=account)
+
+
 def _require_own(known: Registry, policy: Policy, ledger: str = "") -> None:
-    """A source has one ledger for life."""
+    """A source has one ledger for life, and one account where its rows are protected one by one."""
+    others = known.accounts_of(_sources(policy)) - {account_label(policy)}
+    if policy.protects == "row" and others:
+        raise BadParameter(
+            "dataset.population",
+            f'these rows spend from the account "{min(others)}" already, for life. Write '
+            f'population = "{min(others)}" into the policy',
+        )
     for other, place in known.ledgers_of(_sources(policy)).items():
         if other == ledger:
             continue
@@ -108,7 +120,8 @@ def _require_own(known: Registry, policy: Policy, ledger: str = "") -> None:
         raise BadParameter(
             "ledger",
             f"these data spend from {place}, for life, and that is missing. Put it back from a backup, "
-            "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state",
+            "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state. If other "
+            "data lie there now, see the table in docs/guides/ledger.md",
         )
 
 
@@ -211,7 +224,7 @@ def new_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
     """Register the data, or count one version more: after every preparation and every append."""
     with registry() as known:  # files may have come
         _require_own(known, policy, ledger.id)
-        known.note(_sources(policy), ledger=ledger.id, place=place_of(ledger))
+        _note(known, policy, ledger)
     if find_data(ledger, policy) is not None:
         return append(ledger, policy.name, units=units)
     return register(

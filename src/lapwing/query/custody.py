@@ -120,8 +120,8 @@ def _require_own(known: Registry, policy: Policy, ledger: str = "") -> None:
         raise BadParameter(
             "ledger",
             f"these data spend from {place}, for life, and that is missing. Put it back from a backup, "
-            "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state. If other "
-            "data lie there now, see the table in docs/guides/ledger.md",
+            "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state. If "
+            "other data lie there now, see the table in docs/guides/ledger.md",
         )
 
 

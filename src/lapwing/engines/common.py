@@ -326,8 +326,10 @@ class CommonSpelling(Spelling):
         return f"trim(TRAILING '.' FROM trim(TRAILING '0' FROM {sql}))"
 
     def _is_too_long(self, column: str) -> str:
-        """Whether a text of the source says nothing but a text: some functions fail on hundreds of millions
-        of letters."""
+        """SQL that tells whether a text of the source is too long to be read as a number, time or truth.
+
+        Some functions fail on hundreds of millions of letters.
+        """
         return f"{self.byte_length}({self.source_text(column)}) > {TEXT_BYTES}"
 
     def _cut(self, text: str) -> str:

@@ -22,11 +22,11 @@ class Limits:
     threads: int | None = None
 
     def memory_here(self) -> int:
-        """What an engine within this process may use."""
+        """Return the bytes of memory that an engine within this process may use."""
         return self.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5
 
     def temporary_in(self, folder: str) -> int:
-        """What it may write into a folder."""
+        """Return the bytes that it may write into a folder."""
         return self.temporary or shutil.disk_usage(folder).free // 2
 
 

@@ -102,7 +102,7 @@ class Spelling(ABC):
 
     @abstractmethod
     def matches(self, sql: str, pattern: str) -> str:
-        """Whether the whole text matches a regular expression of the plainest kind."""
+        """Tell whether the whole text matches a regular expression of the plainest kind."""
 
     @abstractmethod
     def parse_whole(self, sql: str) -> str:

@@ -70,7 +70,7 @@ class Account:
 
     @property
     def news(self) -> str:
-        """What people must be told of a new account."""
+        """The notice of a new account, for people."""
         epsilon, delta = float(self.terms.epsilon), float(self.terms.delta)
         return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
 

@@ -239,7 +239,7 @@ def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) ->
 def _compare_state(
     tx: Transaction, store: Store, signed: State | None, replay: Replay, findings: Findings
 ) -> None:
-    """Whether going on from the signed state leads where all of history does."""
+    """Tell whether going on from the signed state leads where all of history does."""
     if signed is not None:
         signed.replay.feed(store.history(tx, signed.replay.last))
         if books_of(signed.replay) != books_of(replay):

@@ -47,13 +47,13 @@ class Failures:
     undecided: tuple[int, ...] = ()
 
     def to_json(self) -> list[Any]:
-        """To be kept."""
+        """Return a value for JSON."""
         failed = [[one.position, one.by, one.accounts] for one in self.failed]
         return [self.last, self.digest, failed, self.undecided]
 
     @classmethod
     def from_json(cls, kept: Any) -> Failures:
-        """What was kept. Raises ValueError, TypeError or IndexError if it was something else."""
+        """Read what `to_json` gave. Raises ValueError, TypeError or IndexError if it is something else."""
         last, digest, failed, undecided = kept
         found = (Failed(int(place), str(by), tuple(map(int, accounts))) for place, by, accounts in failed)
         return cls(int(last), bytes.fromhex(digest).hex(), tuple(found), tuple(map(int, undecided)))

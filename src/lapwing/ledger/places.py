@@ -62,7 +62,7 @@ class Place:
 
     @property
     def news(self) -> str:
-        """What people must be told of a new ledger."""
+        """The notice of a new ledger, for people."""
         return (
             f"New ledger {self.database}, for life. The curator's key is in {self.curator}: move it away."
         )

@@ -128,7 +128,7 @@ def _fewer_blocks(fixed: list[_Room], chosen: list[_Room], largest: int) -> str:
     rows = [np.array([places[block.label] for block in room.blocks]) for room in chosen]
 
     def alone(epsilon: int) -> NDArray[np.bool_]:
-        """Whether each label admits a pure ε in all accounts that have it."""
+        """Tell whether each label admits a pure ε in all accounts that have it."""
         admits = np.full(len(labels), all(room.fits_pure(epsilon).all() for room in fixed))
         for room, mine in zip(chosen, rows, strict=True):
             np.logical_and.at(admits, mine, room.fits_pure(epsilon))

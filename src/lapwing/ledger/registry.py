@@ -85,13 +85,13 @@ def file_name(path: str | Path) -> str:
 
 
 def place_of(ledger: Ledger) -> str:
-    """Where a ledger lies, without links and passwords."""
+    """Return the place of a ledger, without links and passwords."""
     where = str(ledger.store.where)
     return where if is_postgres(where) else os.path.realpath(where)
 
 
 def is_gone(place: str) -> bool:
-    """Whether a ledger is not where it was. Of one in a server nothing can be seen from here."""
+    """Tell whether a ledger is not where it was. Of one in a server nothing can be seen from here."""
     return not is_postgres(place) and not Path(place).exists()
 
 

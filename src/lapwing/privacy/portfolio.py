@@ -189,7 +189,7 @@ class Terms:
         return OverBudget(asked, f"ε {pure} of {float(self.epsilon):.6g}", now)
 
     def _share_that_fits(self, spent: tuple[int, ...], charge: Charge) -> int:
-        """How many thousandths of the charge's costs some filter has left."""
+        """Return the share of the charge's costs that some filter has left, in thousandths."""
 
         def thousandths(k: int) -> int:
             return max(self.caps[k] - spent[k], 0) * 1000 // max(charge.costs[k], 1)

@@ -167,7 +167,7 @@ class Rehearsal:
             yield kept, _either(rows, x, new_x), _either(rows, y, new_y), present
 
     def _kinds(self, kinds: int, sizes: tuple[float, ...]) -> int:
-        """How many kinds of places there are: so many, those within a tile, or each place its own."""
+        """Find the number of kinds of places: `kinds`, those within a tile, or one for each place."""
         for size in sizes:
             x, y = self.form.rows(self._rows)
             if x.is_floating_point():
@@ -186,8 +186,10 @@ class Rehearsal:
             return []  # such units would be left out
 
     def _are_alike(self, kinds: int, usual: list[Tensor], x: Tensor, y: Tensor, *, is_usual: bool) -> bool:
-        """Whether units keep their floats when they change places within their kind: every place is tried,
-        in two turns, and in each turn some units stay."""
+        """Tell whether units keep their floats when they change places within their kind.
+
+        Every place is tried, in two turns, and in each turn some units stay.
+        """
         places, of_unit = (torch.arange(n, device=x.device) for n in (self.units, self.unit_rows))
         order = torch.randperm(self.units, device=x.device)
         for turn in range(2):

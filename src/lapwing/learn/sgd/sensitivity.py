@@ -101,11 +101,11 @@ class Sensitivity:
         return -(-units // self.page)
 
     def is_single(self, units: int, pages: int) -> bool:
-        """Whether so many units in so many pages, full or not, are summed in single precision."""
+        """Tell whether so many units in so many pages, full or not, are summed in single precision."""
         return units <= self.single_up_to and pages <= self._pages(self.single_up_to)
 
     def is_many(self, units: int, pages: int) -> bool:
-        """Whether they are summed with more care than double precision."""
+        """Tell whether they are summed with more care than double precision."""
         return units > DOUBLE_UP_TO or pages > self._pages(DOUBLE_UP_TO)
 
     @property

@@ -70,7 +70,7 @@ def _byte(session: int) -> bytes:
 
 
 def _is_locked(file: int, first: int, count: int) -> bool:
-    """Whether somebody else holds a lock on some of these bytes."""
+    """Tell whether somebody else holds a lock on some of these bytes."""
     if not count:  # which would mean all bytes to the end
         return False
     answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _bytes(first, count, fcntl.F_WRLCK))

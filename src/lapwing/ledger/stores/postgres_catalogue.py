@@ -45,13 +45,13 @@ _made: dict[tuple[int, tuple[str, ...]], Catalogue] = {}  # by the server's vers
 
 
 def catalogue(link: Link) -> Catalogue:
-    """What there is in the connection's first schema."""
+    """Describe everything in the connection's first schema."""
     rows = cast(list[tuple[str, str, str]], link.run(_ALL).fetchall())
     return {(table, part): definition for table, part, definition in rows}
 
 
 def made_by(link: Link, statements: tuple[str, ...]) -> Catalogue:
-    """What these statements make, in a transaction that its owner undoes."""
+    """Describe what these statements make, in a transaction that its owner undoes."""
     asked = link.connection.info.server_version, statements
     if asked not in _made:
         name = f"lapwing_empty_{new_number()}"

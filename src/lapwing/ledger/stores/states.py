@@ -97,7 +97,7 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: State | 
 
 
 def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -> bool:
-    """Whether an entry is the one that some seal signed; one that is not sealed yet passes.
+    """Tell whether an entry is the one that some seal signed; one that is not sealed yet passes.
 
     Seals are few hundred entries apart: their leaves and what the seal before left give the signed root.
     """

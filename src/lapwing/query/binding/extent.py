@@ -267,10 +267,10 @@ def _condition(columns: Extents, predicate: Expression) -> Extent:
 
 
 def _unfiltered(parts: Sequence[Extent]) -> list[Extent]:
-    """What is computed for rows that stay."""
+    """Return the extent of all that is computed for rows that stay."""
     return [replace(part, conditions=0) for part in parts]
 
 
 def _widest(*sides: Extent) -> Extent:
-    """What a column of a union can come to: each side by itself."""
+    """Return the greatest extent of a union's column over its sides."""
     return Extent(*(max(values) for values in zip(*map(astuple, sides), strict=True)))

@@ -216,7 +216,10 @@ def _matched(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
 
 
 def is_like(text: str, pattern: str) -> bool:
-    """Whether a text matches: in time of text times pattern, since only the last % is ever gone back to."""
+    """Tell whether a text matches a pattern of LIKE.
+
+    It takes time of text times pattern, since only the last % is ever gone back to.
+    """
     at = place = 0
     back: tuple[int, int] | None = None  # in the pattern behind the last %, and in the text
     while at < len(text):

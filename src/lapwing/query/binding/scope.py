@@ -27,7 +27,7 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Whether a name is a column's."""
+        """Tell whether a name is a column's."""
         return any(name.lower() in (*one.columns, *one.undeclared) for one in self.sources)
 
     def find(self, column: exp.Column) -> Expression:

@@ -251,7 +251,7 @@ class Bounded:
 
 
 def folded_literal(policy: Policy) -> str:
-    """What `FOLDED` is of units as the policy spells them now."""
+    """Return the value of `FOLDED` for units as the policy spells them now."""
     return "TRUE" if policy.folds_ids else "FALSE"
 
 

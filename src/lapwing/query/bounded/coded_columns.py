@@ -64,14 +64,14 @@ class Source:
         return f"{self.alias}.{self.spelling.name(found)}", self.types[found]
 
     def is_whole(self, name: str) -> bool:
-        """Whether a column can be a unit as a whole number: all of its type fit into 8 bytes."""
+        """Tell whether a column can be a unit as a whole number: all of its type fit into 8 bytes."""
         kind = self.column(name)[1]
         shape = self.spelling.shape(kind)
         fits = shape.family is Family.DECIMAL and shape.scale == 0 and 0 < shape.last <= WIDEST
         return fits or _plain(kind) in WHOLE
 
     def is_decimal(self, name: str) -> bool:
-        """Whether a column is of decimals that are no such whole numbers."""
+        """Tell whether a column is of decimals that are no such whole numbers."""
         return self.spelling.shape(self.column(name)[1]).family is Family.DECIMAL and not self.is_whole(
             name
         )
@@ -107,8 +107,10 @@ class Source:
         return spelling.lower(spelling.trim(text)) if self.folds else text
 
     def is_known(self, name: str) -> str:
-        """Whether a unit is somebody: not NULL, and not spaces alone. Engines compute conditions apart:
-        this leaves out what is slow."""
+        """SQL that tells whether a unit is somebody: not NULL, and not spaces alone.
+
+        Engines compute conditions apart: this leaves out what is slow.
+        """
         sql, kind = self.column(name)
         if self.is_whole(name):
             return f"{self._whole(sql, kind)} IS NOT NULL"

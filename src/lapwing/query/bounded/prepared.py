@@ -60,13 +60,15 @@ class Prepared:
 
     @property
     def folds(self) -> bool:
-        """Whether ids that differ in spaces around and in ASCII capitals only are one in it."""
+        """Tell whether ids that differ in spaces around and in ASCII capitals only are one in it."""
         return self.noted_folds is not False
 
     @property
     def repeats_rows(self) -> bool:
-        """Whether rows stand in it several times: as often as the unit has rows, where units of one table
-        were joined to their arrivals by the first version."""
+        """Whether rows stand in it several times.
+
+        The first version joined units of one table to their arrivals as often as the unit has rows.
+        """
         return self.noted_folds is None and self.has_arrivals and len(self.types) == 1
 
     @property
@@ -156,7 +158,7 @@ def last(policy: Policy) -> Prepared | None:
 
 
 def tells_apart(policy: Policy, copy: Prepared) -> bool:
-    """Whether a copy tells people apart, and their rows, as we do now. Whole numbers cannot be folded."""
+    """Tell whether a copy tells people and rows apart as we do now. Whole numbers cannot be folded."""
     if copy.repeats_rows:
         return False
     if copy.folds == policy.folds_ids:

@@ -67,7 +67,7 @@ def is_current(policy: Policy, version: int) -> bool:
 
 
 def is_behind(policy: Policy, version: int) -> bool:
-    """Whether the note is older than the ledger: one is being written now, or its writer is gone."""
+    """Tell whether the note is older than the ledger: one is being written now, or its writer is gone."""
     found = registered(policy)
     return folder_of(policy).exists() and (found is None or found.version < version)
 
@@ -93,7 +93,7 @@ def look_at(policy: Policy, *positions: int) -> None:
 
 
 def was_read(policy: Policy, version: int, digest: str) -> bool:
-    """Whether all rows of a version could be read, coded as the policy (by its digest) says."""
+    """Tell whether all rows of a version could be read, coded as the policy (by its digest) says."""
     return digest in _read(policy, version)
 
 

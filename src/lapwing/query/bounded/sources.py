@@ -70,7 +70,7 @@ def open_sources(
 
 
 def limits_of(policy: Policy, threads: int | None = None) -> Limits:
-    """What an engine may use; who asks may say how many threads."""
+    """Return the engine's limits from the policy; the caller may set the threads."""
     return policy.limits if threads is None else replace(policy.limits, threads=threads)
 
 

@@ -150,3 +150,12 @@ def test_a_hostile_pattern_is_matched_in_time_of_text_times_pattern() -> None:
     begun = time.perf_counter()
     assert not is_like("a" * 1000, "%a" * 200 + "%b")
     assert time.perf_counter() - begun < 1
+
+
+def test_negations_do_not_add_up() -> None:
+    """A planner removes them in pairs: what is joined within counts once."""
+    asked("SELECT COUNT(*) AS n FROM visits WHERE " + "NOT (" * 20 + "stay NOT BETWEEN 2 AND 5" + ")" * 20)
+    many = " OR ".join(["stay <> 7"] * 600)
+    asked(f"SELECT COUNT(*) AS n FROM visits WHERE NOT (NOT ({many}))")
+    with pytest.raises(Refused, match="conditions"):
+        asked(f"SELECT COUNT(*) AS n FROM visits WHERE NOT (NOT (NOT ({many})))")

@@ -63,6 +63,7 @@ class Extent:
 
     `made` and `copies` are of its own text, those in all of every text that is computed on the way.
     `conditions` are the members of AND, and a tenth of those of OR, in it; of a relation, in its filters.
+    `if_negated` are those that NOT makes of it: a planner writes NOT of OR as AND.
     """
 
     terms: int = 1
@@ -71,6 +72,7 @@ class Extent:
     made_in_all: int = 0
     copies_in_all: int = 0
     conditions: int = 0
+    if_negated: int = 0
 
     def times(self, count: int) -> Extent:
         """All that is computed, so many times."""
@@ -125,6 +127,7 @@ def _together(parts: Sequence[Extent]) -> Extent:
         made_in_all=sum(part.made_in_all for part in parts),
         copies_in_all=sum(part.copies_in_all for part in parts),
         conditions=sum(part.conditions for part in parts),
+        if_negated=sum(part.if_negated for part in parts),
     )
 
 
@@ -165,11 +168,8 @@ class _Reckoner:
         below = _together(args).times(COPIES.get(call.op, 1))
         if call.op is Op.LIKE and len(str(call.parameter)) > LONGEST_PATTERN:
             raise Refused(f"a pattern has more than {LONGEST_PATTERN:,} letters", "Use a shorter one")
-        found = replace(
-            below,
-            terms=below.terms + ADDED.get(call.op, 1) + _listed(call.parameter),
-            conditions=_conditions(call.op, below.conditions, len(args)),
-        )
+        terms = below.terms + ADDED.get(call.op, 1) + _listed(call.parameter)
+        found = _joined(call.op, replace(below, terms=terms), len(args))
         if isinstance(call.kind, Text):
             own = _text_of(call, args)
             _require_short(own)
@@ -178,11 +178,20 @@ class _Reckoner:
         return replace(found, copies_in_all=found.copies_in_all + sum(arg.copies for arg in args))
 
 
-def _conditions(op: Op, below: int, members: int) -> int:
-    """Those of OR are few to a planner, unless they are negated: then they are joined by AND."""
-    if op is Op.NOT:
-        return below * _ALTERNATIVES
-    return below + {Op.AND: members, Op.OR: -(-members // _ALTERNATIVES)}.get(op, 0)
+def _joined(op: Op, found: Extent, members: int) -> Extent:
+    """Count the conditions that an operation joins. Alternatives are few to a planner."""
+    all_hold, one_holds = found.conditions, found.if_negated
+    few = -(-members // _ALTERNATIVES)
+    match op:
+        case Op.AND:
+            pair = all_hold + members, one_holds + few
+        case Op.OR:
+            pair = all_hold + few, one_holds + members
+        case Op.NOT:
+            pair = one_holds, all_hold
+        case _:  # a comparison with a truth may be written as NOT
+            pair = max(all_hold, one_holds), max(all_hold, one_holds)
+    return replace(found, conditions=pair[0], if_negated=pair[1])
 
 
 def _with_own(found: Extent, own: Extent) -> Extent:
@@ -268,7 +277,7 @@ def _condition(columns: Extents, predicate: Expression) -> Extent:
 
 def _unfiltered(parts: Sequence[Extent]) -> list[Extent]:
     """Return the extent of all that is computed for rows that stay."""
-    return [replace(part, conditions=0) for part in parts]
+    return [replace(part, conditions=0, if_negated=0) for part in parts]
 
 
 def _widest(*sides: Extent) -> Extent:

@@ -149,8 +149,11 @@ class Releasing:
         return unnamed + answers, key
 
     def _stored(self, gate: Gate, asked: Asked, data: int) -> tuple[list[Before], str]:
-        """Those of one chain of keys. The data set was not always noted: what may be another's is not told,
-        and what failed or runs stops whoever it may be of."""
+        """Find the stored answers of one shape, and the next free key.
+
+        Older entries do not name their data set. Their answer is used only if no other data set can have
+        made it; one that failed or is under way stops every data set that may have asked it.
+        """
         shape = hashlib.sha256(asked.shape.encode()).hexdigest()
         answers: list[Before] = []
         for repeat in range(MOST_REPEATS):

@@ -59,7 +59,7 @@ _CHOOSES = (Op.CASE, Op.COALESCE, Op.NULL_IF)
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What an expression, or several, can come to.
+    """The greatest size of an expression, or of several together.
 
     `made` and `copies` are of its own text, those in all of every text that is computed on the way.
     `conditions` are the members of AND, and a tenth of those of OR, in it; of a relation, in its filters.

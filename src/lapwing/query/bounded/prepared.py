@@ -65,7 +65,7 @@ class Prepared:
 
     @property
     def repeats_rows(self) -> bool:
-        """Whether rows stand in it several times.
+        """True if the copy holds rows several times.
 
         The first version joined units of one table to their arrivals as often as the unit has rows.
         """

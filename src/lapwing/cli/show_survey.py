@@ -36,7 +36,7 @@ def show_plan(plan: Plan) -> None:
         indented(out, plan.asks)
         sure = f"{float(plan.confidence):g}"
         heading(out, f"Expected error with {plan.n:,} respondents, at most, with {sure} confidence each")
-        columns = ["question", "protocol", "ε", "of", "population", "those asked"]
+        columns = ["question", "protocol", "ε", "of", "population", "these respondents"]
         if plan.margin is not None:
             columns.append(f"respondents for ± {float(plan.margin):g}")
         shown = table(*columns, right=(2, 4, 5, 6))

@@ -125,6 +125,21 @@ def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin:
         assert law[covered(low, high, held / everybody)].sum() >= float(level.confidence) - 1e-12
 
 
+@pytest.mark.parametrize(("everybody", "n"), [(2, 1), (10, 5), (60, 30), (240, 30), (2400, 300)])
+@pytest.mark.parametrize("coin", coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
+def test_for_all_respondents_the_interval_has_the_drawing_in_it(coin: Coin, everybody: int, n: int) -> None:
+    """Exact, at 95 %, by the law of the count where n of everybody were drawn to be asked."""
+    counts = np.arange(n + 1)
+    low, high = coin.for_respondents(counts, n, LEVEL, total=everybody)
+    laws = np.array([full_law(n, held, coin) for held in range(n + 1)])
+    for held in sorted({round(share * everybody) for share in np.linspace(0, 1, 41)}):
+        law = hypergeom.pmf(counts, everybody, held, n) @ laws
+        assert law[covered(low, high, held / everybody)].sum() >= 0.945
+        shares = coin.share(counts, n)
+        error = float(coin.noise_variance(held / everybody, n, total=everybody))
+        assert law @ (shares - held / everybody) ** 2 == pytest.approx(error)
+
+
 def test_a_share_is_unbiased_and_two_coins_are_twice_the_mean_less_a_half() -> None:
     coin = Coin(0.75, 0.25)
     assert coin.share(np.arange(11), 10) == pytest.approx([2 * count / 10 - 0.5 for count in range(11)])

@@ -110,7 +110,7 @@ def test_intervals_of_ratios_hold_by_exact_computation(n: int, mean: float, sile
             counts = [low, high, n - low - high]
             sums = Sums(1)
             sums.add(scores_of(duchi, np.repeat(np.arange(3), counts)))
-            found = sums.interval(0, level, limits, noise_only=False)
+            found = sums.interval(0, level, limits)
             if found.low <= mean <= found.high:
                 covered += float(law.pmf(counts))
     assert covered >= 0.94

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 
-from lapwing.survey.estimating.intervals import Level
+from lapwing.survey.estimating.intervals import Level, Moments
 from lapwing.survey.estimating.sums import Limits, Scores, Sums
 
 TRUTH, LIE = 0.7, 0.15  # three options: yes, no, none
@@ -76,6 +76,24 @@ def test_the_variance_for_a_population_is_unbiased() -> None:
     assert expected == pytest.approx([true[0, 0], true[1, 1], true[0, 1]])
 
 
+def test_the_variance_for_those_who_were_drawn_is_unbiased() -> None:
+    """All ways to draw two of four respondents, and all that they may send."""
+    answers, n = [0, 1, 1, 2], 2
+    first, second, expected = np.zeros(2), np.zeros((2, 2)), np.zeros(3)
+    for drawn in combinations(answers, n):
+        for reports in product(range(3), repeat=n):
+            p = np.prod([TRUTH if r == a else LIE for r, a in zip(reports, drawn, strict=True)]) / 6
+            noise = Moments(*moments(list(reports), noise_only=True))
+            whole = Moments(*moments(list(reports), noise_only=False))
+            found = noise.mixed(whole, 1 - n / len(answers))
+            mean = np.array([found.top, found.bottom])
+            first += p * mean
+            second += p * np.outer(mean, mean)
+            expected += p * np.array([found.var_top, found.var_bottom, found.cov])
+    true = second - np.outer(first, first)
+    assert expected == pytest.approx([true[0, 0], true[1, 1], true[0, 1]])
+
+
 def test_blocks_add_up() -> None:
     reports = [0, 1, 2, 1, 1, 0, 2, 2]
     whole, parts = Sums(1), Sums(1)
@@ -89,7 +107,7 @@ def test_blocks_add_up() -> None:
 def test_one_report_says_nothing() -> None:
     sums = Sums(1)
     sums.add(scores_of([0]))
-    interval = sums.interval(0, Level.of("0.9"), Limits(0.0, 2.0, 1.0, 1.0), noise_only=False)
+    interval = sums.interval(0, Level.of("0.9"), Limits(0.0, 2.0, 1.0, 1.0))
     assert (interval.low, interval.high) == (0.0, 2.0)
 
 

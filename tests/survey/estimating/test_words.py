@@ -97,7 +97,7 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
     wrong, runs = 0, 400
     for _ in range(runs):
         words = generator.choice(every, size=600, replace=True)
-        found = word_tables(randomizer, randomizer.sample(words), LEVEL, Liars(0.0))[0]
+        found = word_tables(randomizer, randomizer.sample(words), LEVEL, Liars(0.0), len(words))[0]
         written = {spelled(int(word), 3) for word in words}
         wrong += any(one.label not in written for one in found.estimates)
     assert between(wrong, runs)[0] <= 0.05, f"{wrong} of {runs}"
@@ -130,7 +130,9 @@ def test_all_intervals_that_are_shown_hold_together(
     for _ in range(runs):
         words = generator.choice(every, size=n)
         here = {label: float((words == Word.number(label + end)).mean()) for label in shares}
-        found = word_tables(randomizer, randomizer.sample(words), LEVEL, Liars(0.0))[0].estimates
+        found = word_tables(randomizer, randomizer.sample(words), LEVEL, Liars(0.0), len(words))[
+            0
+        ].estimates
         for place, (kind, truth) in enumerate((("population", shares), ("respondents", here))):
             ends = [(truth.get(one.label, 0.0), getattr(one, kind)) for one in found]
             missed[place] += any(not end.low <= share <= end.high for share, end in ends)
@@ -155,7 +157,7 @@ def test_candidates_come_from_earlier_levels_only(monkeypatch: pytest.MonkeyPatc
 def test_no_reports_of_the_last_level_show_nothing() -> None:
     randomizer = Prefixes.for_epsilon(3, letters=4)
     rows = randomizer.sample(np.full(50, Word.number("bird")))
-    assert word_tables(randomizer, rows[rows[:, 0] == 0], LEVEL, Liars(0.0)) == ()
+    assert word_tables(randomizer, rows[rows[:, 0] == 0], LEVEL, Liars(0.0), len(rows)) == ()
     only_last = rows[rows[:, 0] == len(randomizer.levels) - 1]
-    words, _ = word_tables(randomizer, only_last, LEVEL, Liars(0.0))
+    words, _ = word_tables(randomizer, only_last, LEVEL, Liars(0.0), len(only_last))
     assert words.estimates == ()

@@ -40,7 +40,8 @@ class Collector(Protocol):
 
     def add(self, messages: Messages) -> None: ...
 
-    def tables(self, level: Level, liars: Liars) -> tuple[Table, ...]: ...
+    def tables(self, level: Level, liars: Liars, total: int) -> tuple[Table, ...]:
+        """`total`: of all respondents, of whom some were asked this."""
 
 
 def collector(part: Part) -> Collector:
@@ -87,20 +88,24 @@ class ShareCollector:
         for functions, sums in self._functions:
             sums.add(functions.scores(self._oracle, messages))
 
-    def tables(self, level: Level, liars: Liars) -> tuple[Table, ...]:
+    def tables(self, level: Level, liars: Liars, total: int) -> tuple[Table, ...]:
         coding, found = self._question.coding, []
         if isinstance(coding, OneOf) or (isinstance(coding, Several) and not coding.as_set):
-            found.append(self._shares(self._question.labels, self._counts, level, liars))
+            found.append(self._shares(self._question.labels, self._counts, level, liars, total))
         elif isinstance(coding, Ranked) and coding.no_answer:
-            found.append(self._shares((NO_ANSWER,), self._counts[-1:], level, liars))
-        found += [function_table(self._oracle, f, sums, level, liars) for f, sums in self._functions]
+            found.append(self._shares((NO_ANSWER,), self._counts[-1:], level, liars, total))
+        found += [
+            function_table(self._oracle, f, sums, level, liars, total=total) for f, sums in self._functions
+        ]
         return tuple(found)
 
-    def _shares(self, labels: tuple[str, ...], counts: Counts, level: Level, liars: Liars) -> Table:
+    def _shares(
+        self, labels: tuple[str, ...], counts: Counts, level: Level, liars: Liars, total: int
+    ) -> Table:
         coin = coin_of(self._oracle)
         whole = isinstance(self._question.coding, OneOf)
-        found = Counted(counts, self._n, coin).estimates(labels, level, liars.share(coin), whole=whole)
-        return Table("share", "share", found)
+        counted = Counted(counts, self._n, coin, total)
+        return Table("share", "share", counted.estimates(labels, level, liars.share(coin), whole=whole))
 
 
 def _is_set(part: Part) -> bool:
@@ -114,6 +119,7 @@ def function_table(
     level: Level,
     liars: Liars,
     *,
+    total: int,
     weight: Point | None = None,
     of_all: bool = False,
 ) -> Table:
@@ -135,8 +141,8 @@ def function_table(
                 label,
                 value,
                 min(max(value, functions.low), functions.high),
-                sums.interval(column, level, limits, noise_only=True),
-                sums.interval(column, level, limits, noise_only=False),
+                sums.interval(column, level, limits, total=total),
+                sums.interval(column, level, limits),
                 (down, up),
             )
         )
@@ -176,11 +182,11 @@ class NumberCollector:
         if self._randomizer.none:
             self._silent.add(silent_scores(self._randomizer, messages))
 
-    def tables(self, level: Level, liars: Liars) -> tuple[Table, ...]:
-        mean = mean_table(self._randomizer, self._mean, self._scale, level, liars)
+    def tables(self, level: Level, liars: Liars, total: int) -> tuple[Table, ...]:
+        mean = mean_table(self._randomizer, self._mean, self._scale, level, liars, total=total)
         if not self._randomizer.none:
             return (mean,)
-        return mean, silent_table(self._randomizer, self._silent, level, liars)
+        return mean, silent_table(self._randomizer, self._silent, level, liars, total=total)
 
 
 class WaveCollector(NumberCollector):
@@ -197,8 +203,8 @@ class WaveCollector(NumberCollector):
         if len(self._counts):
             self._counts += np.bincount(messages, minlength=len(self._counts))
 
-    def tables(self, level: Level, liars: Liars) -> tuple[Table, ...]:
-        found = super().tables(level, liars)
+    def tables(self, level: Level, liars: Liars, total: int) -> tuple[Table, ...]:
+        found = super().tables(level, liars, total)
         return (
             (*found, *wave_tables(self._window, self._counts, self._coding, level))
             if len(self._counts)
@@ -216,5 +222,5 @@ class WordCollector:
     def add(self, messages: Messages) -> None:
         self._messages.append(messages.copy())
 
-    def tables(self, level: Level, liars: Liars) -> tuple[Table, ...]:
-        return word_tables(self._randomizer, np.concatenate(self._messages), level, liars)
+    def tables(self, level: Level, liars: Liars, total: int) -> tuple[Table, ...]:
+        return word_tables(self._randomizer, np.concatenate(self._messages), level, liars, total)

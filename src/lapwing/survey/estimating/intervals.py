@@ -92,11 +92,12 @@ class Coin:
         found: Floats = (np.asarray(counts, dtype=np.float64) / n - self.outside) / self.gap
         return found
 
-    def noise_variance(self, share: ArrayLike, n: int) -> Floats:
-        """Of the share among these n respondents, whatever they answered."""
+    def noise_variance(self, share: ArrayLike, n: int, *, total: int | None = None) -> Floats:
+        """Of the share among all `total` respondents (else these n), whatever they answered."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         p, q = self.inside, self.outside
-        found: Floats = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * self.gap**2)
+        coins = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * self.gap**2)
+        found: Floats = coins + _undrawn(n, total) * f * (1 - f) / n
         return found
 
     def variance(self, share: ArrayLike, n: int) -> Floats:
@@ -106,18 +107,23 @@ class Coin:
         found: Floats = seen * (1 - seen) / (n * self.gap**2)
         return found
 
-    def for_respondents(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
-        """Of the share among these n respondents.
+    def for_respondents(
+        self, counts: ArrayLike, n: int, level: Level, *, total: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """Of the share among all `total` respondents, of whom n were drawn; else among these n.
 
-        With m who hold it, the count has mean n q + m (p - q) and variance m p(1-p) + (n - m) q(1-q).
-        Exact ones are never wider than the population's.
+        With m of n who hold it, the count has mean n q + m (p - q) and variance m p(1-p) + (n - m) q(1-q).
+        Where n were drawn from more, m is hypergeometric. Exact ones are never wider than the population's.
         """
-        p, q = self.inside, self.outside
+        p, q, more = self.inside, self.outside, _undrawn(n, total)
         if level.exact:
-            wide, near = self._clopper(counts, n, level), self._chernoff(counts, n, level)
+            wide = self._clopper(counts, n, level)
+            if more:
+                return wide
+            near = self._chernoff(counts, n, level)
             return np.maximum(wide[0], near[0]), np.minimum(wide[1], near[1])
-        slope = p * (1 - p) - q * (1 - q)
-        return self._solved(counts, n, level, linear=slope, square=0.0)
+        slope = p * (1 - p) - q * (1 - q) + more * self.gap**2
+        return self._solved(counts, n, level, linear=slope, square=-more * self.gap**2)
 
     def for_population(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
         """Of the share in the population: the count is binomial with chance q + share (p - q)."""
@@ -176,6 +182,11 @@ class Coin:
         return ends[0], ends[1]
 
 
+def _undrawn(n: int, total: int | None) -> float:
+    """How much of a drawing's variance is left where n of `total` were drawn without putting back."""
+    return 0.0 if total is None or total <= n else (total - n) / (total - 1)
+
+
 class _Counts(Protocol):
     @property
     def inside(self) -> Fraction: ...
@@ -208,6 +219,11 @@ class Moments:
             and -spare <= self.var_bottom <= bottom + spare
             and abs(self.cov) <= math.sqrt(self.var_top * max(self.var_bottom, 0.0)) + spare
         )
+
+    def mixed(self, whole: Moments, part: float) -> Moments:
+        """The variances with this part of what the whole's have more."""
+        pairs = ((self.var_top, whole.var_top), (self.var_bottom, whole.var_bottom), (self.cov, whole.cov))
+        return Moments(self.top, self.bottom, *(mine + part * (all_ - mine) for mine, all_ in pairs))
 
     def wider(self, top: float, bottom: float) -> Moments:
         """With so much more variance."""

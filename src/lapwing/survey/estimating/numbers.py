@@ -115,6 +115,7 @@ def mean_table(
     level: Level,
     liars: Liars,
     *,
+    total: int,
     weight: Point = (1.0, 1.0),
 ) -> Table:
     """The mean of those who answered; `weight` is the least and greatest score of being in the group."""
@@ -124,7 +125,7 @@ def mean_table(
     sent = [(s * w, d * w) for s, d in corners_of(randomizer) for w in weight]
     down, up = liars.ratio((now.top, now.bottom), sent, true)
     limits = Limits(0.0, 1.0, *(max(side) - min(side) for side in zip(*sent, strict=True)))
-    found = [_scaled(sums.interval(0, level, limits, noise_only=only), scale) for only in (True, False)]
+    found = [_scaled(sums.interval(0, level, limits, total=of), scale) for of in (total, None)]
     estimate = Estimate(
         "mean",
         scale.value(value),
@@ -140,12 +141,12 @@ def _scaled(interval: Interval, scale: Scale) -> Interval:
     return Interval(scale.value(interval.low), scale.value(interval.high), interval.error * scale.range)
 
 
-def silent_table(randomizer: Number, sums: Sums, level: Level, liars: Liars) -> Table:
+def silent_table(randomizer: Number, sums: Sums, level: Level, liars: Liars, *, total: int) -> Table:
     """The share of no answer."""
     value = sums.moments(0).value
     silent = [1 - answered for _, answered in corners_of(randomizer)]
     limits = Limits(0.0, 1.0, max(silent) - min(silent), 0.0)
-    found = [sums.interval(0, level, limits, noise_only=only) for only in (True, False)]
+    found = [sums.interval(0, level, limits, total=of) for of in (total, None)]
     lies = liars.mean((min(silent), max(silent)), (0.0, 1.0))
     estimate = Estimate(NO_ANSWER, value, min(max(value, 0.0), 1.0), found[0], found[1], lies)
     return Table("share", "share", (estimate,))

@@ -41,11 +41,11 @@ def estimate(
 ) -> Estimates:
     """What the reports say about every question.
 
-    Each number has an interval for these respondents (the coins alone) and one for the population from
-    which they were drawn at random. `by` names a question: all others are estimated within each of its
-    answers. `cross` names pairs of questions. Both need that every respondent was asked all of them.
-    `liars` is the fraction of respondents who may send anything: how far they can push is told beside
-    each number.
+    Each number has an interval for these respondents (the coins, and which of them were asked) and one for
+    the population from which they were drawn at random. `by` names a question: all others are estimated
+    within each of its answers. `cross` names pairs of questions. Both need that every respondent was asked
+    all of them. `liars` is the fraction of respondents who may send anything: how far they can push is told
+    beside each number.
     """
     level = Level.of(confidence)
     fraction = exact(liars, "liars")
@@ -67,7 +67,7 @@ def estimate(
             pair.add(sorted_)
         if progress is not None:
             progress(min(start + block, len(reports)), len(reports))
-    answers = [reader.answer(level, pushing) for reader in answering]
+    answers = [reader.answer(level, pushing, len(reports)) for reader in answering]
     crosses = tuple(pair.table(level, pushing) for pair in pairs)
     return Estimates(design.survey.name, len(reports), level.confidence, fraction, tuple(answers), crosses)
 
@@ -86,8 +86,8 @@ class _Question:
         if len(rows):
             self._collector.add(messages)
 
-    def answer(self, level: Level, liars: Liars) -> Answer:
-        tables = self._collector.tables(level, liars) if self._n else ()
+    def answer(self, level: Level, liars: Liars, total: int) -> Answer:
+        tables = self._collector.tables(level, liars, total) if self._n else ()
         return Answer(self._question.name, self._question.text, self._n, tables)
 
 
@@ -153,16 +153,17 @@ class _Group:
         for functions, sums in self._functions:
             sums.add(functions.scores(as_oracle(self._part), messages).times(weight))
 
-    def answer(self, level: Level, liars: Liars) -> Answer:
+    def answer(self, level: Level, liars: Liars, total: int) -> Answer:
         weight = coin_of(self._oracle).scores
         question = self._part.question
         tables: tuple[Table, ...]
         if isinstance(question.coding, Grid | Days):
             scale = Scale.of(question.coding)
-            tables = (mean_table(as_number(self._part), self._mean, scale, level, liars, weight=weight),)
+            number = as_number(self._part)
+            tables = (mean_table(number, self._mean, scale, level, liars, total=total, weight=weight),)
         else:
             tables = tuple(
-                function_table(as_oracle(self._part), f, sums, level, liars, weight=weight)
+                function_table(as_oracle(self._part), f, sums, level, liars, total=total, weight=weight)
                 for f, sums in self._functions
             )
         return Answer(question.name, question.text, self._n, tables, self._name)
@@ -201,7 +202,16 @@ class _Cross:
         first, second = self._parts
         weight = coin_of(as_oracle(first)).scores
         found = [
-            function_table(as_oracle(second), self._shares, sums, level, liars, weight=weight, of_all=True)
+            function_table(
+                as_oracle(second),
+                self._shares,
+                sums,
+                level,
+                liars,
+                total=sums.n,
+                weight=weight,
+                of_all=True,
+            )
             for sums in self._sums
         ]
         if all(isinstance(part.question.coding, OneOf) for part in self._parts):

@@ -18,14 +18,14 @@ from lapwing.survey.estimating.simplex import projected
 class Counted:
     """How many of n reports support each option, and how often they do by chance.
 
-    `drawn`: the reports are those of some of the respondents, drawn at random. Then who they are is chance,
-    too, and the interval for the population holds for all respondents as well.
+    `total` is how many respondents there are. Where it is more than n, their devices drew who answers this,
+    and the interval for all of them has that drawing in it.
     """
 
     counts: NDArray[np.int64]
     n: int
     coin: Coin
-    drawn: bool = False
+    total: int
 
     def estimates(
         self, labels: Sequence[str], level: Level, lies: Point, *, whole: bool
@@ -34,9 +34,9 @@ class Counted:
         shares = self.coin.share(self.counts, self.n)
         fitted = projected(shares) if whole else np.clip(shares, 0.0, 1.0)
         there = self.coin.for_population(self.counts, self.n, level)
-        here = there if self.drawn else self.coin.for_respondents(self.counts, self.n, level)
+        here = self.coin.for_respondents(self.counts, self.n, level, total=self.total)
         error = np.sqrt(self.coin.variance(shares, self.n))
-        noise = error if self.drawn else np.sqrt(self.coin.noise_variance(shares, self.n))
+        noise = np.sqrt(self.coin.noise_variance(shares, self.n, total=self.total))
         return tuple(
             Estimate(
                 label,

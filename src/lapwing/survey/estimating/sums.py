@@ -5,10 +5,13 @@ several functions f; `bottom` those of an indicator (has answered, is in the gro
 is 0; `square` those of f².
 
 Claim    `moments(j)` estimates the variance of both means over reports drawn from a population; with
-         `noise_only`, over the coins alone, for fixed answers: both without bias.
+         `total`, over the coins and over who of so many fixed respondents was drawn: both without bias.
 Because  for fixed answers Var Σ top = Σ E[top²|x] - Σ f(x)², of which Σ top² and Σ square are unbiased
-         estimates; for bottom² the indicator is its own square, and f times the indicator is f.
+         estimates; for bottom² the indicator is its own square, and f times the indicator is f. What the
+         whole variance has more is that of drawing n; drawn without putting back from `total`, 1 - n/total
+         of it is left.
 Test     tests/survey/estimating/test_sums.py::test_both_variances_are_unbiased
+         tests/survey/estimating/test_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
 """
 
 from __future__ import annotations
@@ -76,8 +79,11 @@ class Sums:
         else:
             self._square += scores.square.sum(axis=0)
 
-    def moments(self, column: int, *, noise_only: bool = False) -> Moments:
-        """Of a function's mean. Where the noise alone cannot be told, the whole variance is given."""
+    def moments(self, column: int, *, total: int | None = None) -> Moments:
+        """Of a function's mean, for the population; or for `total` respondents, of whom n were drawn.
+
+        Where the noise alone cannot be told, the whole variance is given.
+        """
         n, a, b = self.n, float(self._top[column]), self._bottom
         top2, both, bottom2 = float(self._top2[column]), float(self._both[column]), self._bottom2
         pairs = n * max(n - 1, 1)
@@ -88,14 +94,14 @@ class Sums:
             max((bottom2 - b * b / n) / pairs, 0.0),
             (both - a * b / n) / pairs,
         )
-        if not (noise_only and self._has_squares):
+        if total is None or not self._has_squares:
             return whole
         square = float(self._square[column])
         noise = Moments(a / n, b / n, (top2 - square) / n**2, (bottom2 - b) / n**2, (both - a) / n**2)
         # With few reports an estimate may be out of reach: then the whole is on the safe side.
-        return noise if noise.within(whole) else whole
+        return noise.mixed(whole, 1 - n / total) if noise.within(whole) else whole
 
-    def interval(self, column: int, level: Level, limits: Limits, *, noise_only: bool) -> Interval:
+    def interval(self, column: int, level: Level, limits: Limits, *, total: int | None = None) -> Interval:
         """Fieller's interval within the limits.
 
         Few reports may be alike by chance, and scores may have few values. So, as Wilson's interval has it
@@ -104,7 +110,7 @@ class Sums:
         """
         if self.n < 2:
             return Interval(limits.low, limits.high, np.nan)
-        moments = self.moments(column, noise_only=noise_only)
+        moments = self.moments(column, total=total)
         more = level.z**2 / (4 * self.n**2)
         wider = moments.wider(more * limits.top_span**2, more * limits.bottom_span**2)
         spare = limits.top_span / (2 * self.n)

@@ -36,9 +36,12 @@ Numbers = NDArray[np.int64]
 
 
 def word_tables(
-    randomizer: Prefixes, messages: NDArray[np.uint8], level: Level, liars: Liars
+    randomizer: Prefixes, messages: NDArray[np.uint8], level: Level, liars: Liars, total: int
 ) -> tuple[Table, ...]:
-    """The words found, the most frequent first, and the share of no answer."""
+    """The words found, the most frequent first, and the share of no answer: of `total` respondents.
+
+    Their devices drew which of them report at the last level.
+    """
     last = len(randomizer.levels) - 1
     reports = randomizer.of_level(messages, last)
     if not len(reports):
@@ -54,15 +57,14 @@ def word_tables(
     shown = order[counts[order] >= enough]
     words = [spelled(int(word), randomizer.letters) for word in tested[shown]]
     together = level.split(max(len(tested), 1))
-    drawn = last > 0  # by their devices: these are the reports of some of the respondents
-    found = Counted(counts[shown], n, coin, drawn).estimates(words, together, lies, whole=False)
+    found = Counted(counts[shown], n, coin, total).estimates(words, together, lies, whole=False)
     note = (
         f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
         f"in choosing them. With {float(level.confidence):.4g} confidence all intervals hold together, and "
         "with the same confidence somebody wrote each word shown."
     )
     none = supports(inner, reports, np.array([0]))
-    silent = Counted(none, n, coin, drawn).estimates([NO_ANSWER], level, lies, whole=False)
+    silent = Counted(none, n, coin, total).estimates([NO_ANSWER], level, lies, whole=False)
     return Table("words", "share", found, note), Table("share", "share", silent)
 
 

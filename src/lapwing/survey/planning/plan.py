@@ -27,9 +27,10 @@ BETTER = 0.95  # another form is worth a word from here on
 class Line:
     """What the plan says of one question. Errors are half the width of an interval, at most.
 
-    `population` is for all people, of whom the respondents are a random sample; `respondents` for those
-    who were asked the question. Errors are of a share in 0 .. 1 (`scale` is 1), or of a mean in the
-    question's unit: `scale` is then the width of its range. The wished-for margin is a part of the range.
+    `population` is for all people, of whom the respondents are a random sample; `respondents` for these n
+    alone, of whom some may have been drawn to be asked. Errors are of a share in 0 .. 1 (`scale` is 1), or
+    of a mean in the question's unit: `scale` is then the width of its range. The wished-for margin is a
+    part of the range.
     """
 
     part: Part

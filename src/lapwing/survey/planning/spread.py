@@ -1,7 +1,7 @@
 """How far estimates stray, before anybody has answered.
 
 A `Spread` is n times a variance, the greatest over all true answers: `respondents` for the share or mean
-of the people who answer, `population` for that of all people, of whom they are a random sample. Shares
+of the n people who take part, `population` for that of all people, of whom they are a random sample. Shares
 are in 0 .. 1; numbers and dates count from `low` as 0 to `high` as 1. Of sets it is an option's share, over
 all sets that have it.
 """
@@ -26,8 +26,10 @@ class Spread:
     respondents: float
 
     def when_asked(self, share: Fraction) -> Spread:
-        """Where a random share of n is asked. `respondents` are then those who were asked."""
-        return Spread(self.population / float(share), self.respondents / float(share))
+        """Where a random share of n is asked: `respondents`, all n, then have the drawing in it."""
+        part = float(share)
+        drawn = part * self.respondents + (1 - part) * self.population
+        return Spread(self.population / part, drawn / part)
 
 
 def spread_of(randomizer: Randomizer, coding: Coding | None = None) -> Spread:

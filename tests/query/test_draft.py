@@ -94,18 +94,61 @@ def test_a_draft_is_toml_and_its_mistakes_are_what_is_left_to_say(source: str) -
     assert "which column says whom a row is about?" in Path("policy.toml").read_text()
 
 
-def test_columns_are_declared_by_removing_the_first_hash() -> None:
+WRITTEN = {
+    "INTEGER": "0 100", "BIGINT": "0 100", "DECIMAL": "0.0 100.0 0.01", "DATE": "2000-01-01 2029-12-31",
+    "TIMESTAMP": "2000-01-01T00:00:00 2029-12-31T23:59:59", "ENUM": '"A"', "VARCHAR": '"A"', "BOOLEAN": "",
+}  # fmt: skip
+
+
+def written(lines: list[str]) -> list[str]:
+    """Declared columns, with something for each TODO."""
+    made, left = [], iter("")
+    for line in lines:
+        if line.startswith("[tables"):
+            left = iter(WRITTEN[line.rpartition("# ")[2]].split())
+        made.append(line.replace('"TODO"', next(left), 1) if '"TODO"' in line else line)
+    return made
+
+
+def declared_columns() -> tuple[list[str], list[str]]:
+    """The lines before the columns of a draft, and those of its columns without the first hash."""
     lines = filled(draft("visits.parquet", unit="patient_id")).splitlines()
     start = next(n for n, line in enumerate(lines) if line.startswith("# [tables.visits.columns."))
     declared = [
         line.removeprefix("# ") if " cannot be declared" not in line else line for line in lines[start:]
     ]
-    Path("policy.toml").write_text("\n".join(lines[:start] + declared))
+    return lines[:start], declared
+
+
+def test_columns_are_declared_by_removing_the_first_hash_and_writing_what_is_to_do() -> None:
+    before, declared = declared_columns()
+    Path("policy.toml").write_text("\n".join(before + written(declared)))
     columns = load("policy.toml").tables["visits"].columns
     assert {name: type(column.kind) for name, column in columns.items()} == {
         "stay": Number, "ward": Choice, "cost": Number, "born": Moment, "seen": Moment, "ill": Truth,
         "odd": Number,
     }  # fmt: skip
+
+
+def test_a_column_that_is_still_as_drafted_is_refused_with_its_line() -> None:
+    before, declared = declared_columns()
+    Path("policy.toml").write_text("\n".join(before + declared))
+    with pytest.raises(BadFile) as caught:
+        load("policy.toml")
+    told = [line.split(": ")[1].removeprefix("tables.visits.columns.") for line in caught.value.mistakes]
+    assert told == ["stay.low", "ward.values", "cost.low", "born.low", "seen.low", "odd.low"]
+    assert all("is still TODO, as drafted" in line for line in caught.value.mistakes)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_one_bound_that_is_still_to_do_is_enough(place: int) -> None:
+    bounds = ["0.0", "9.0", "0.5"]
+    bounds[place] = '"TODO"'
+    lines = [f"{name} = {value}" for name, value in zip(("low", "high", "step"), bounds, strict=True)]
+    text = filled(draft("visits.parquet", unit="patient_id"))
+    Path("policy.toml").write_text("\n".join([text, "[tables.visits.columns.cost]", *lines]))
+    with pytest.raises(BadFile, match="is still TODO, as drafted"):
+        load("policy.toml")
 
 
 def test_types_that_have_no_kind_are_said_to_have_none() -> None:
@@ -120,19 +163,17 @@ def test_a_csv_says_that_its_types_were_guessed() -> None:
     assert "guessed" not in draft("visits.parquet", unit=None)
 
 
-def test_a_hostile_name_of_a_column_stays_in_its_comment() -> None:
+def test_a_hostile_name_of_a_column_stays_in_its_quotes() -> None:
     name = 'x"\n[budget]\nepsilon = 1000\x7f\u2028'
     quoted = name.replace('"', '""')
     duckdb.execute(f"COPY (SELECT 1 AS patient_id, 2 AS \"{quoted}\", 3 AS lapwing_rank) TO 'odd.parquet'")
     text = draft("odd.parquet", unit="patient_id")
     assert tomllib.loads(text)["budget"] == {}
-    assert (
-        '# "x\\"\\n[budget]\\nepsilon = 1000\\u007f\\u2028" (INTEGER): cannot be declared under this name'
-        in text
-    )
-    assert '"lapwing_rank" (INTEGER): cannot be declared' in text
-    with pytest.raises(BadParameter, match=r"unit: .* cannot be used: a name has letters"):
-        draft("odd.parquet", unit=name)
+    assert '# source = "x\\"\\n[budget]\\nepsilon = 1000\\u007f\\u2028"' in text
+    assert "[tables.odd.columns.x_budget_epsilon_1000]" in text
+    assert "[tables.odd.columns.c_lapwing_rank]" in text
+    unit = tomllib.loads(draft("odd.parquet", unit=name))["tables"]["odd"]["unit"]
+    assert unit == {"name": "x_budget_epsilon_1000", "source": name}
 
 
 def test_a_unit_that_is_not_there_is_told_what_is() -> None:

@@ -31,17 +31,23 @@ SIZES = "sizes of the groups of"
 
 def searched_policy(policy: Policy, table: str, column: str, step: Number) -> Policy:
     """The policy with one more column, wide enough for any number."""
-    own = _private(policy, table)
-    closed = {*own.hidden, own.unit.column if own.unit else ""}
+    return with_column(policy, table, column, NumberKind(positive(step, "step"), -_WIDEST, _WIDEST))
+
+
+def with_column(policy: Policy, table: str, column: str, kind: Kind) -> Policy:
+    """The policy with a column of another kind, or with one more: neither the unit nor a hidden one."""
+    own = private_table(policy, table)
+    closed = {*own.hidden, *((own.unit.column, own.unit.in_source) if own.unit else ())}
     if column.lower() in map(str.lower, closed) or why_no_name(column):
         raise BadParameter("column", "is hidden by the policy, tells people apart, or cannot be a column")
-    kind = NumberKind(positive(step, "step"), -_WIDEST, _WIDEST)
     others = {name: one for name, one in own.columns.items() if name.lower() != column.lower()}
-    columns = {**others, column: Column(column, kind)}
+    known = next((one for name, one in own.columns.items() if name not in others), None)
+    columns = {**others, column: Column(column, kind, source=known.source if known else "")}
     return replace(policy, tables={**policy.tables, table: replace(own, columns=columns)})
 
 
-def _private(policy: Policy, table: str) -> Table:
+def private_table(policy: Policy, table: str) -> Table:
+    """A private table by its name."""
     own = policy.tables.get(table)
     if own is None or own.is_public:
         raise BadParameter("table", f"there is no private table {table!r}"[:80])
@@ -63,7 +69,7 @@ def magnitude(column: Expression) -> Apply:
 
 def bounds_question(policy: Policy, table: str, column: str) -> Question:
     """How many rows there are of each magnitude."""
-    own = _private(policy, table)
+    own = private_table(policy, table)
     kind = own.columns[column].kind
     scan = Scan(table, tuple((name, one.kind) for name, one in own.columns.items()), own.rows_per_unit)
     rows = own.rows_per_unit
@@ -124,7 +130,7 @@ def least_size(answer: Answer) -> int:
 
 def dropped_question(policy: Policy, table: str) -> Question:
     """How many people have more rows than count. A person is one row of rank K + 1, or none."""
-    own = _private(policy, table)
+    own = private_table(policy, table)
     over = own.rows_per_unit + 1
     rank = NumberKind(Fraction(1), 1, over)
     scan = Scan(table, ((RANK, rank),), over)

@@ -12,7 +12,7 @@ the source. Written into the policy file (`toml`) and prepared, they are as fast
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from lapwing.errors import BadParameter
@@ -20,9 +20,9 @@ from lapwing.exact import Number as AnyNumber
 from lapwing.exact import positive
 from lapwing.query.answering.answer import Answer
 from lapwing.query.dataset import Dataset
-from lapwing.query.language.kinds import Choice, Kind, Number, Text
-from lapwing.query.policies.policy import Column, Policy, Table
-from lapwing.toml.section import why_no_name
+from lapwing.query.language.kinds import Choice, Number, Text
+from lapwing.query.policies.policy import Policy
+from lapwing.query.search import private_table, with_column
 from lapwing.toml.text import quoted
 
 
@@ -42,7 +42,7 @@ def found_bounds(
     size = positive(step, "step")
     low, high, answer = dataset.search_bounds(table, column, epsilon=epsilon, step=step)
     first, last = math.floor(Fraction(low) / size), math.ceil(Fraction(high) / size)
-    policy = _with(dataset.policy, table, column, Number(size, first, max(last, first + 1)))
+    policy = with_column(dataset.policy, table, column, Number(size, first, max(last, first + 1)))
     ends = f"low = {_plain(first * size)}\nhigh = {_plain(max(last, first + 1) * size)}"
     return Found(policy, answer, f"[tables.{table}.columns.{column}]\n{ends}\nstep = {_plain(size)}\n")
 
@@ -51,11 +51,11 @@ def found_values(
     dataset: Dataset, table: str, column: str, *, epsilon: AnyNumber, delta: AnyNumber
 ) -> Found:
     """The values of a text that enough people have. Whatever else stands there counts as missing."""
-    own = _private(dataset.policy, table)
+    own = private_table(dataset.policy, table)
     known = next((one for name, one in own.columns.items() if name.lower() == column.lower()), None)
     if known is not None and not isinstance(known.kind, Text):
         raise BadParameter("column", "is declared with bounds or values: there is nothing to find")
-    asked = Dataset(_with(dataset.policy, table, column, Text()), analyst=dataset.analyst)
+    asked = Dataset(with_column(dataset.policy, table, column, Text()), analyst=dataset.analyst)
     try:
         asked._ledger = dataset.ledger
         sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608
@@ -68,24 +68,7 @@ def found_values(
         raise BadParameter("epsilon", "was too small to find any value. Ask with more of it, or more δ")
     listed = ", ".join(quoted(value) for value in values)
     toml = f"[tables.{table}.columns.{column}]\nvalues = [{listed}]\n"
-    return Found(_with(dataset.policy, table, column, Choice(values)), answer, toml)
-
-
-def _with(policy: Policy, table: str, column: str, kind: Kind) -> Policy:
-    own = _private(policy, table)
-    closed = {*own.hidden, own.unit.column if own.unit else ""}
-    if column.lower() in map(str.lower, closed) or why_no_name(column):
-        raise BadParameter("column", "is hidden by the policy, tells people apart, or cannot be a column")
-    others = {name: one for name, one in own.columns.items() if name.lower() != column.lower()}
-    columns = {**others, column: Column(column, kind)}
-    return replace(policy, tables={**policy.tables, table: replace(own, columns=columns)})
-
-
-def _private(policy: Policy, table: str) -> Table:
-    own = policy.tables.get(table)
-    if own is None or own.is_public:
-        raise BadParameter("table", f"there is no private table {table!r}"[:80])
-    return own
+    return Found(with_column(dataset.policy, table, column, Choice(values)), answer, toml)
 
 
 def _plain(number: Fraction) -> str:

@@ -171,7 +171,8 @@ def _require_schema(table: Table, file: Path) -> None:
     finally:
         engine.close()
     assert table.unit is not None
-    used = [*table.columns, *table.primary_key, *([table.unit.column] if table.unit.column else [])]
+    read = [column.in_source for column in table.columns.values()]
+    used = [*read, *table.primary_key, *([table.unit.in_source] if table.unit.column else [])]
     for name in dict.fromkeys(used):
         kind, known = new.get(name.lower()), old.get(name.lower())
         if kind is None:

@@ -86,7 +86,7 @@ class Bounded:
         relation = relation or self.relations[self.table.name]
         source = self._source(self.table, relation)
         unit, joined = ("0", "") if self.each_row else self._unit(source)
-        known = "" if self.each_row or joined else f" WHERE {source.is_known(self._by.column)}"
+        known = "" if self.each_row or joined else f" WHERE {source.is_known(self._by.in_source)}"
         raw = [f"{unit} AS {UNIT}"]
         raw += [f"{source.raw(column)} AS {self._name(column)}" for column in self.columns]
         done = [UNIT]
@@ -188,15 +188,16 @@ class Bounded:
         by = self._by
         whole = self.ids.whole
         if not by.through:
-            source.require_exact(by.column)
-            return source.unit(by.column, whole=whole), ""
+            source.require_exact(by.in_source)
+            return source.unit(by.in_source, whole=whole), ""
         holder = self.policy.tables[by.through]
         other = self._source(holder)
         assert holder.unit is not None
-        other.require_exact(holder.unit.column)
+        person = holder.unit.in_source
+        other.require_exact(person)
         keys_are_whole = source.is_whole(by.column) and other.is_whole(by.key)
-        key, unit = other.unit(by.key, whole=keys_are_whole), other.unit(holder.unit.column, whole=whole)
-        known = f"{other.is_known(by.key)} AND {other.is_known(holder.unit.column)}"
+        key, unit = other.unit(by.key, whole=keys_are_whole), other.unit(person, whole=whole)
+        known = f"{other.is_known(by.key)} AND {other.is_known(person)}"
         pairs = (
             f"SELECT DISTINCT {key} AS k, {unit} AS u"  # noqa: S608
             f" FROM {self.relations[holder.name]} AS t WHERE {known}"

@@ -133,7 +133,7 @@ class Source:
 
     def raw(self, column: Column) -> str:
         """The code; of times the seconds, since what is used several times is better found once."""
-        sql, kind = self.column(column.name)
+        sql, kind = self.column(column.in_source)
         spelling = self.spelling
         match column.kind:
             case Number(step, first, last):

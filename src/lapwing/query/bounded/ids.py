@@ -38,7 +38,7 @@ class Ids:
     def of(cls, policy: Policy, spelling: Spelling, types: Mapping[str, Mapping[str, str]]) -> Ids:
         """From the types of the private tables' columns."""
         own = [
-            (Source(spelling, types[table.name], table.name), table.unit.column)
+            (Source(spelling, types[table.name], table.name), table.unit.in_source)
             for table in policy.tables.values()
             if table.unit and table.unit.column and not table.unit.through
         ]

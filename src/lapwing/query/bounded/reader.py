@@ -206,8 +206,14 @@ def read_public(policy: Policy) -> dict[str, PublicTable]:
     for table in policy.tables.values():
         if table.is_public:
             kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
-            found[table.name] = PublicTable.of(table.name, _rows(policy, table), kinds)
+            found[table.name] = PublicTable.of(table.name, _renamed(table, _rows(policy, table)), kinds)
     return found
+
+
+def _renamed(table: Table, rows: pa.Table) -> pa.Table:
+    """Rows with the names that questions use, where a column has another in the source."""
+    names = {column.source.lower(): column.name for column in table.columns.values() if column.source}
+    return rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
 
 
 def _rows(policy: Policy, table: Table) -> pa.Table:

@@ -49,7 +49,7 @@ def registered(policy: Policy) -> Registered | None:
 def people_of(policy: Policy) -> dict[str, list[str]]:
     """Where each private table finds its people."""
     return {
-        table.name: [table.source.place, table.unit.column, table.unit.through, table.unit.key]
+        table.name: [table.source.place, table.unit.in_source, table.unit.through, table.unit.key]
         for table in private_tables(policy)
         if table.unit is not None
     }

@@ -13,11 +13,13 @@ from lapwing.query.policies.policy import Column
 from lapwing.toml.section import Section, either, kind_of
 from lapwing.toml.text import Key, Mistakes
 
-COLUMN = ("values", "low", "high", "step", "type", "hidden", "missing", "longest")
+COLUMN = ("values", "low", "high", "step", "type", "hidden", "missing", "longest", "source")
+SOURCE_AT_MOST = 1000  # letters of what a source calls a column
 VALUES_AT_MOST = 1_000_000
 LETTERS_AT_MOST = 10_000
 EPOCH = date(1970, 1, 1)
 LARGEST_WHOLE = (1 << 63) - 1
+TODO = "TODO"  # where a draft leaves something to be written
 STEPS = ("second", "minute", "hour", "day")
 TYPES = ("text", "bool")
 HOW = 'values = […], low and high, type = "text", type = "bool" or hidden = true'
@@ -42,6 +44,7 @@ def column_of(mistakes: Mistakes, key: Key, found: object) -> Column | None:
     if section.has("high") and "low" not in forms:
         forms.append("high")
     hidden = section.flag("hidden")
+    source = source_name(section, "source")
     if len(forms) > 1:
         section.wrong(forms[1], f"cannot stand beside {forms[0]}. Write one of: {HOW}")
         return None
@@ -56,7 +59,21 @@ def column_of(mistakes: Mistakes, key: Key, found: object) -> Column | None:
     longest = section.whole("longest", least=1, most=TEXT_BYTES // 4)
     if section.has("longest") and not isinstance(kind, Text):
         section.wrong("longest", 'belongs to type = "text" only. Remove it')
-    return None if kind is None or hidden else Column(key[-1], kind, missing, longest)
+    return None if kind is None or hidden else Column(key[-1], kind, missing, longest, source or "")
+
+
+def source_name(section: Section, name: str) -> str | None:
+    """What a source calls a column: any text, spaces and signs included. Engines get it quoted."""
+    value = section.values.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        section.wrong(name, f"must be a text in quotes, not {kind_of(value)}")
+    elif not 0 < len(value) <= SOURCE_AT_MOST or "\0" in value:
+        section.wrong(name, f"must be what the source calls the column: 1 to {SOURCE_AT_MOST:,} letters")
+    else:
+        return value
+    return None
 
 
 def _kind(section: Section, form: str) -> Kind | None:
@@ -85,6 +102,8 @@ def _choice(section: Section) -> Choice | None:
     if not isinstance(values, list):
         section.wrong("values", f'must be a list such as ["A", "B"], not {kind_of(values)}')
         return None
+    if _is_left(section, "values", *values):
+        return None
     if not 0 < len(values) <= VALUES_AT_MOST:
         section.wrong("values", f"must list 1 to {VALUES_AT_MOST:,} values")
         return None
@@ -98,6 +117,14 @@ def _choice(section: Section) -> Choice | None:
         section.wrong("values", why)
         return None
     return Choice(tuple(values))
+
+
+def _is_left(section: Section, name: str, *values: object) -> bool:
+    """Note whether something is still as `lapwing init` drafted it."""
+    left = TODO in [value for value in values if isinstance(value, str)]
+    if left:
+        section.wrong(name, f"is still {TODO}, as drafted. Write what you know, not from the data")
+    return left
 
 
 def _why_no_values(values: list[str | int]) -> str | None:
@@ -119,6 +146,9 @@ def _bounded(section: Section) -> Kind | None:
     for name, other in (("low", "high"), ("high", "low")):
         if not section.has(name):
             section.missing(name, f"{name} = … beside {other}: the bounds that values are clamped to")
+            return None
+    for name in ("low", "high", "step"):
+        if _is_left(section, name, section.values.get(name)):
             return None
     low, high = section.values["low"], section.values["high"]
     are_times = [isinstance(bound, date) for bound in (low, high)]  # a datetime is a date, too

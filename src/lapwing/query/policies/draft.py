@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
+from collections.abc import Mapping
+from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from lapwing.errors import BadParameter
 from lapwing.query.policies.draft_schema import Schema, checked_unit, schema_of
 from lapwing.toml.section import why_no_name
 from lapwing.toml.text import quoted
@@ -28,39 +30,39 @@ HOW: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (
         WHOLE,
         (
-            f"low = 0     # TODO: the least value that can occur, {NOT_FROM_DATA}",
-            f"high = 100  # TODO: the greatest, {NOT_FROM_DATA}; values beyond are clamped",
+            f'low = "TODO"   # such as 0: the least value that can occur, {NOT_FROM_DATA}',
+            f'high = "TODO"  # such as 100: the greatest, {NOT_FROM_DATA}; values beyond are clamped',
         ),
     ),
     (
         REAL,
         (
-            f"low = 0.0    # TODO: the least value that can occur, {NOT_FROM_DATA}",
-            f"high = 100.0 # TODO: the greatest, {NOT_FROM_DATA}; values beyond are clamped",
-            "step = 0.01  # TODO: how fine values are; sums are computed in whole steps",
+            f'low = "TODO"   # such as 0.0: the least value that can occur, {NOT_FROM_DATA}',
+            f'high = "TODO"  # such as 100.0: the greatest, {NOT_FROM_DATA}; values beyond are clamped',
+            'step = "TODO"  # such as 0.01: how fine values are; sums are computed in whole steps',
         ),
     ),
     (
         TEXT,
         (
-            f'values = ["A", "B"]  # TODO: all values that can occur, {NOT_FROM_DATA}',
-            '# or: type = "text"   # not listed: groups are shown only where many people are in them',
+            f'values = ["TODO"]   # such as ["A", "B"]: all that can occur, {NOT_FROM_DATA}',
+            '# or: type = "text"  # not listed: groups are shown only where many people are in them',
         ),
     ),
     (TRUTH, ('type = "bool"',)),
     (
         re.compile("DATE"),
         (
-            f"low = 2000-01-01   # TODO: the earliest date that can occur, {NOT_FROM_DATA}",
-            f"high = 2029-12-31  # TODO: the latest, {NOT_FROM_DATA}",
+            f'low = "TODO"   # such as 2000-01-01: the earliest date that can occur, {NOT_FROM_DATA}',
+            f'high = "TODO"  # such as 2029-12-31: the latest, {NOT_FROM_DATA}',
         ),
     ),
     (
         MOMENT,
         (
-            f"low = 2000-01-01T00:00:00   # TODO: the earliest time (UTC), {NOT_FROM_DATA}",
-            f"high = 2029-12-31T23:59:59  # TODO: the latest, {NOT_FROM_DATA}",
-            'step = "second"             # or "minute", "hour", "day"',
+            f'low = "TODO"     # such as 2000-01-01T00:00:00: the earliest time (UTC), {NOT_FROM_DATA}',
+            f'high = "TODO"    # such as 2029-12-31T23:59:59: the latest, {NOT_FROM_DATA}',
+            'step = "second"  # or "minute", "hour", "day"',
         ),
     ),
 )
@@ -77,13 +79,38 @@ def draft_of(schema: Schema, *, unit: str | None, folder: Path | None = None) ->
     folder  where the policy will lie, if not in the current folder.
     """
     unit = None if unit is None else checked_unit(schema, unit)
-    if unit is not None and (why := why_no_name(unit)):
-        raise BadParameter("unit", f"{quoted(unit, at_most=80)} cannot be used: a name {why}")
-    lines = [*_head(schema), *_table(schema, _source_from(folder, schema), unit)]
+    names = _names([name for name, _ in schema.columns])
+    lines = [*_head(schema), *_table(schema, _source_from(folder, schema), unit, names)]
     for name, kind in schema.columns:
         if name != unit:
-            lines += _column(schema.table, name, kind)
+            lines += _column(schema.table, name, names[name], kind)
     return "\n".join(lines) + "\n"
+
+
+def _names(columns: list[str]) -> dict[str, str]:
+    """How questions call columns: as the source does, or like it where SQL needs another name."""
+    taken = {name.lower() for name in columns if not why_no_name(name)}
+    found = {}
+    for number, name in enumerate(columns, 1):
+        found[name] = name
+        if why_no_name(name):
+            found[name] = _like(name, number, taken)
+            taken.add(found[name])
+    return found
+
+
+def _like(name: str, number: int, taken: set[str]) -> str:
+    """Return a name that SQL can use and that no other column has."""
+    letters = (
+        unicodedata.normalize("NFKD", name.lower().replace("ß", "ss")).encode("ascii", "ignore").decode()
+    )
+    near = re.sub(r"[^a-z0-9]+", "_", letters).strip("_")[:50] or f"column_{number}"
+    near = f"c_{near}" if why_no_name(near) else near
+    return (
+        near
+        if near not in taken
+        else next(again for n in count(2) if (again := f"{near}_{n}") not in taken)
+    )
 
 
 def _source_from(folder: Path | None, schema: Schema) -> str:
@@ -139,12 +166,14 @@ def _has_password(source: str) -> bool:
         return True
 
 
-def _table(schema: Schema, source: str, unit: str | None) -> list[str]:
-    line = (
-        f"unit = {quoted(unit)}  # the column that says whom a row is about"
-        if unit is not None
-        else 'unit = ""  # TODO: which column says whom a row is about?'
-    )
+def _table(schema: Schema, source: str, unit: str | None, names: Mapping[str, str]) -> list[str]:
+    if unit is None:
+        line = 'unit = ""  # TODO: which column says whom a row is about?'
+    else:
+        called = quoted(unit)
+        if names[unit] != unit:
+            called = f"{{ name = {quoted(names[unit])}, source = {called} }}"
+        line = f"unit = {called}  # the column that says whom a row is about"
     return [
         f"[tables.{schema.table}]",
         f"source = {quoted(source)}",
@@ -158,10 +187,10 @@ def _table(schema: Schema, source: str, unit: str | None) -> list[str]:
     ]
 
 
-def _column(table: str, name: str, kind: str) -> list[str]:
-    if why_no_name(name):
-        return [f"# {quoted(name, at_most=80)} ({kind}): cannot be declared under this name. Rename it", ""]
+def _column(table: str, source: str, name: str, kind: str) -> list[str]:
     how = next((lines for pattern, lines in HOW if pattern.fullmatch(kind)), None)
     if how is None:
-        return [f"# {name} ({kind}): values of this type cannot be declared", ""]
-    return [f"# [tables.{table}.columns.{name}]  # {kind}", *[f"# {line}" for line in how], ""]
+        shown = name if name == source else quoted(source, at_most=80)
+        return [f"# {shown} ({kind}): values of this type cannot be declared", ""]
+    called = [] if name == source else [f"source = {quoted(source)}  # what the source calls it"]
+    return [f"# [tables.{table}.columns.{name}]  # {kind}", *[f"# {line}" for line in (*called, *how)], ""]

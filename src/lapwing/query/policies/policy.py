@@ -43,16 +43,24 @@ class Column:
     kind: Kind
     missing: int | None = None  # a code
     longest: int | None = None  # letters of a text that are read
+    source: str = ""  # what the source calls it, if not so
 
     @property
     def coding(self) -> tuple[object, ...]:
-        """All that decides codes. Digests are made of it: of columns that are not cut, those of before."""
-        return (self.kind, self.missing, *(() if self.longest is None else (self.longest,)))
+        """All that decides codes. Digests are made of it: of columns that say no more, those of before."""
+        cut = () if self.longest is None else (self.longest,)
+        return (self.kind, self.missing, *cut, *(("source", self.source) if self.source else ()))
+
+    @property
+    def in_source(self) -> str:
+        """What the source calls it."""
+        return self.source or self.name
 
     def __repr__(self) -> str:
         """Digests are made of this, too."""
-        cut = "" if self.longest is None else f", longest={self.longest!r}"
-        return f"Column(name={self.name!r}, kind={self.kind!r}, missing={self.missing!r}{cut})"
+        more = "" if self.longest is None else f", longest={self.longest!r}"
+        more += f", source={self.source!r}" if self.source else ""
+        return f"Column(name={self.name!r}, kind={self.kind!r}, missing={self.missing!r}{more})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,17 @@ class UnitBy:
     column: str
     through: str = ""  # the table that holds the unit, whose `key` the column refers to
     key: str = ""
+    source: str = ""  # what the source calls the column, if not so
+
+    @property
+    def in_source(self) -> str:
+        """What the source calls the column."""
+        return self.source or self.column
+
+    def __repr__(self) -> str:
+        """Digests are made of this: of units that say no more, those of before."""
+        more = f", source={self.source!r}" if self.source else ""
+        return f"UnitBy(column={self.column!r}, through={self.through!r}, key={self.key!r}{more})"
 
 
 @dataclass(frozen=True, slots=True)

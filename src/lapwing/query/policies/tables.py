@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lapwing.errors import BadParameter
-from lapwing.query.policies.columns import column_of
+from lapwing.query.policies.columns import SOURCE_AT_MOST, column_of, source_name
 from lapwing.query.policies.policy import Column, Source, Table, UnitBy
 from lapwing.query.policies.source import source_of
 from lapwing.toml.section import Section, kind_of, twice, why_no_name
 from lapwing.toml.text import Mistakes, quoted
 
 TABLE = ("source", "unit", "rows_per_unit", "public", "primary_key", "rows", "columns")
-UNIT = ("through", "by", "key")
+UNIT = ("through", "by", "key", "name", "source")
 TABLES_AT_MOST = 500
 COLUMNS_AT_MOST = 5_000
 ROWS_PER_UNIT_AT_MOST = 1_000_000
@@ -122,6 +122,8 @@ def _unit(section: Section, protects: str | None) -> UnitBy | None:
 def _through(section: Section, protects: str | None) -> UnitBy | None:
     inner = section.below("unit", UNIT)
     assert inner is not None
+    if inner.has("name") or inner.has("source"):
+        return _renamed(inner)
     if protects == "row":
         section.wrong("unit", 'must be one column, or left out, where dataset.protects is "row"')
         return None
@@ -132,8 +134,24 @@ def _through(section: Section, protects: str | None) -> UnitBy | None:
     ):
         if not inner.has(name):
             inner.missing(name, write)
-    through, by, key = inner.text("through"), inner.name("by"), inner.name("key")
+    through, by, key = inner.text("through"), source_name(inner, "by"), source_name(inner, "key")
     return UnitBy(by, through, key) if through and by and key else None
+
+
+def _renamed(section: Section) -> UnitBy | None:
+    """A column of this table that the source calls otherwise than SQL does."""
+    for name in ("through", "by", "key"):
+        if section.has(name):
+            section.wrong(name, "cannot stand beside name and source. Write through, by and key, or those")
+            return None
+    for name, write in (
+        ("name", 'name = "customer": how questions call the column'),
+        ("source", 'source = "Customer ID": what the source calls it'),
+    ):
+        if not section.has(name):
+            section.missing(name, write)
+    name, source = section.name("name"), source_name(section, "source")
+    return UnitBy(name, source=source) if name and source else None
 
 
 def _rows_per_unit(section: Section, protects: str | None) -> int | None:
@@ -152,8 +170,11 @@ def _columns(section: Section, unit: UnitBy | None) -> tuple[dict[str, Column], 
     key = (*section.key, "columns")
     _check_names(section.mistakes, key, found)
     columns, hidden = {}, []
+    people = set() if unit is None or unit.through else {unit.column.lower(), unit.in_source.lower()} - {""}
     for name, raw in found.items():
-        if unit is not None and not unit.through and name.lower() == unit.column.lower():
+        called = raw.get("source") if isinstance(raw, dict) else None
+        read = called.lower() if isinstance(called, str) else name.lower()
+        if people & {name.lower(), read}:
             section.mistakes.add(
                 (*key, name), "is the unit: it can be counted, never shown. Remove it here"
             )
@@ -161,7 +182,11 @@ def _columns(section: Section, unit: UnitBy | None) -> tuple[dict[str, Column], 
         if column is not None:
             columns[name] = column
         elif isinstance(raw, dict) and raw.get("hidden") is True:
-            hidden.append(name)
+            hidden += [name, *([called] if isinstance(called, str) else [])]
+    closed = {name.lower() for name in hidden}
+    for name, column in columns.items():
+        if column.in_source.lower() in closed:
+            section.mistakes.add((*key, name), "reads a column that is declared as hidden. Remove one")
     return columns, tuple(hidden)
 
 
@@ -175,8 +200,8 @@ def _primary_key(section: Section) -> tuple[str, ...]:
         section.wrong(
             "primary_key", 'must be a column or a list of columns, such as "id" or ["ward", "bed"]'
         )
-    elif whys := [why for name in found if (why := why_no_name(name))]:
-        section.wrong("primary_key", f"must name columns. A name {whys[0]}")
+    elif not all(0 < len(name) <= SOURCE_AT_MOST and "\0" not in name for name in found):
+        section.wrong("primary_key", "must name columns, as the source calls them")
     elif len({name.lower() for name in found}) < len(found):
         section.wrong("primary_key", "must name each column once")
     else:

@@ -64,7 +64,7 @@ def test_prepared_answers_say_nothing_of_slowness(shell: Shell, policy: Path) ->
 def test_a_plan_shows_price_error_mechanisms_and_sql(shell: Shell, policy: Path) -> None:
     done = shell("plan", policy, BY_WARD, "--epsilon", "0.5")
     assert done.code == 0
-    for text in ("Would cost ε 0.5", "±", "Laplace noise", "rows of a person", "SELECT", "GROUP BY"):
+    for text in ("Would cost ε 0.5", "±", "Laplace noise", "rows of each person", "SELECT", "GROUP BY"):
         assert text in done.out
     found = shell("plan", policy, COUNT, "--within", "50", "--json").json
     assert found["columns"]["n"]["half"] <= 50
@@ -153,6 +153,26 @@ def test_bounds_and_dropped(shell: Shell, policy: Path) -> None:
     assert shell("bounds", policy, "cost", "--epsilon", "0.5", "--step", "1").code == 2
     more = shell("dropped", policy, "visits", "--epsilon", "0.5", "--json")
     assert more.json["columns"][0]["name"] == "people_with_more_rows"
+
+
+def test_every_answer_says_how_many_rows_of_a_person_it_uses_and_what_is_left_out(
+    shell: Shell, policy: Path
+) -> None:
+    done = shell("ask", policy, COUNT, "--epsilon", "0.1")
+    told = " ".join(done.out.split())
+    assert 'Uses at most 5 rows of each person in "visits". What that leaves out can be bought: `lapw' in told
+    assert "--beyond 100 --epsilon …`" in told
+    found = shell("bounds", policy, "visits.cost", "--epsilon", "0.5", "--step", "1")
+    assert "Uses at most 5 rows of each person" in found.out
+    more = shell("dropped", policy, "visits", "--epsilon", "0.5", "--beyond", "100", "--json")
+    assert [one["name"] for one in more.json["columns"]][:2] == ["rows_left_out", "rows_that_count"]
+    again = shell("ask", policy, COUNT, "--epsilon", "0.1", "--json")
+    assert again.json["replayed"]
+    left = more.json["columns"][0]["values"][0]
+    receipt = more.json["receipt"]["position"]
+    assert f"about {left:,} rows (" in again.json["truncation"][0]
+    assert f"(receipt {receipt})" in again.json["truncation"][0]
+    assert shell("dropped", policy, "visits", "--epsilon", "0.5", "--beyond", "7").code == 2
 
 
 def test_dry_runs_pictures_and_fresh_answers(shell: Shell, policy: Path) -> None:

@@ -216,12 +216,12 @@ def test_bounds_and_dropped_rows_can_be_bought(opened: Open) -> None:
 
 def test_a_plan_shows_how_many_have_more_rows_once_that_was_bought(opened: Open) -> None:
     dataset = opened()
-    assert "`lapwing dropped`" in dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1).bounds[0]
+    assert "`lapwing dropped " in dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1).bounds[0]
     people = dataset.dropped("visits", epsilon=5).columns[0].values[0]
     shown = dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
-    assert f"about {people:,.0f} people" in shown
+    assert f"About {people:,.0f} people" in shown
     lowered = dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1, rows=1).bounds[0]
-    assert "`lapwing dropped`" in lowered  # it is about other rows
+    assert "`lapwing dropped " in lowered  # it is about other rows
     assert spent(dataset) == 5 * 10**9
 
 
@@ -234,7 +234,7 @@ def test_a_held_question_about_rows_keeps_no_plan_from_view(
         broken.setattr("lapwing.query.releasing.noise", lambda *_, **__: 1 / 0)
         with pytest.raises(Held):
             dataset.dropped("visits", epsilon=1)
-    assert "`lapwing dropped`" in dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
+    assert "`lapwing dropped " in dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
 
 
 def test_a_dry_run_is_made_of_nothing_private(opened: Open, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_both_ways_are_different_questions_also_with_a_copy(tmp_path: Path) -> N
         sql = "SELECT COUNT(*) AS n FROM visits WHERE stay > 20"
         plain = dataset.ask(sql, epsilon=1)
         plan = dataset.plan(sql, epsilon=1, where_first=True)
-        assert "after WHERE" in plan.bounds[0]
+        assert "among those that WHERE keeps" in plan.bounds[0]
         assert len(plan.dry_run()) == 1
         first = plan.release()
         assert not first.is_replay

@@ -190,10 +190,12 @@ def bounds(
     with _dataset(policy, analyst) as found:
         low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
         if as_json:
-            print_json({"low": low, "high": high, "cost": answer.cost, "left": answer.left})
+            found_out = {"low": low, "high": high, "cost": answer.cost, "left": answer.left}
+            print_json({**found_out, "truncation": list(answer.truncation)})
             return
         print(f"[tables.{table}.columns.{name}]\nlow = {low:g}\nhigh = {high:g}\nstep = {step}\n")
         print(f"Charged {answer.cost}. Left: {answer.left}. Rows beyond these bounds are few, or none.")
+        print(*answer.truncation, sep="\n")
 
 
 def dropped(
@@ -201,12 +203,20 @@ def dropped(
     table: Annotated[str, typer.Argument(help="A private table.")],
     *,
     epsilon: Annotated[str, typer.Option(help="The ε to spend, such as 0.1.")],
+    rows: RowsOfAPerson = None,
+    beyond: Annotated[
+        int | None,
+        typer.Option(
+            help="Estimate the rows, too: at most so many of a person beyond the bound. 10, 100, … 100000.",
+        ),
+    ] = None,
     analyst: Analyst = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate privately how many people have more rows than count."""
+    """Estimate privately how many people (with --beyond: and rows) the bound on rows concerns."""
     with _dataset(policy, analyst) as found:
-        _show_dropped(found.dropped(table, epsilon=epsilon), as_json=as_json)
+        answer = found.dropped(table, epsilon=epsilon, rows=rows, beyond=beyond)
+        _show_dropped(answer, as_json=as_json)
 
 
 def _show_dropped(answer: Answer, *, as_json: bool) -> None:

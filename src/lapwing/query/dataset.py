@@ -55,14 +55,18 @@ from lapwing.query.policies.file import load
 from lapwing.query.policies.policy import Policy
 from lapwing.query.releasing import Releasing
 from lapwing.query.search import (
+    BEYOND,
     SIZES,
     bounds_question,
+    checked_beyond,
     dropped_question,
     least_size,
+    left_out_question,
     read_bounds,
     searched_policy,
     sizes_question,
 )
+from lapwing.query.truncation import Bought
 from lapwing.query.wish import Wish, checked_count
 
 
@@ -173,23 +177,50 @@ class Dataset:
         low, high = read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind)
         return low, high, answer
 
-    def dropped(self, table: str, *, epsilon: Number) -> Answer:
-        """How many people have more rows than count."""
-        return self._dropped(table, epsilon).release()
+    def dropped(
+        self, table: str, *, epsilon: Number, rows: int | None = None, beyond: int | None = None
+    ) -> Answer:
+        """Estimate how many people have more rows than count; with `beyond` also how many rows that are.
 
-    def _dropped(self, table: str, epsilon: Number) -> Plan:
-        wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
-        question = dropped_question(self.policy, table)
-        return self._planned(question, f"people with more rows in {table}", wish)
+        `rows` is a lower bound than the policy's, as in `plan`. Of each person at most `beyond` rows more
+        are counted: one of lapwing.query.search.BEYOND.
+        """
+        return self._dropped(table, epsilon, rows, beyond).release()
 
-    def dropped_before(self, table: str) -> Answer | None:
+    def _dropped(
+        self, table: str, epsilon: Number, rows: int | None, beyond: int | None,
+        confidence: Number = "0.95",
+    ) -> Plan:  # fmt: skip
+        wish = Wish(epsilon, None, checked_confidence(confidence), None, "laplace", None)
+        own = self.policy.tables.get(table)
+        lowered = rows if checked_count(rows, "rows") and own and (rows or 0) < own.rows_per_unit else None
+        if beyond is None:
+            question = dropped_question(self.policy, table, lowered)
+            return self._planned(question, f"people with more rows in {table}", wish, rows=lowered)
+        if is_by_arrival(self.policy):
+            raise BadParameter("beyond", "reads the source, and only the copy knows who arrived when")
+        question = left_out_question(self.policy, table, checked_beyond(beyond), lowered)
+        name = f"rows left out of {table}, at most {beyond} of a person"
+        return self._planned(question, name, wish, rows=lowered)
+
+    def dropped_before(
+        self, table: str, *, rows: int | None = None, confidence: Number = "0.95"
+    ) -> Bought | None:
         """What `dropped` last told this analyst of the data as they are now. It costs nothing."""
         if self._ledger is None and not custody.has_ledger(self.policy):
             return None
         known = custody.find_data(self.ledger, self.policy)
         if known is None or not registered.is_current(self.policy, known.version):
             return None
-        return Releasing(self, self._dropped(table, 1)).stored()
+        found: list[Bought] = []
+        for beyond in () if is_by_arrival(self.policy) else BEYOND:
+            found += self._bought(table, rows, beyond, confidence)
+        found = found or self._bought(table, rows, None, confidence)
+        return max(found, key=lambda one: one.position, default=None)
+
+    def _bought(self, table: str, rows: int | None, beyond: int | None, confidence: Number) -> list[Bought]:
+        answer = Releasing(self, self._dropped(table, 1, rows, beyond, confidence)).stored()
+        return [] if answer is None else [Bought(answer, beyond)]
 
     def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
         """Plan and release in one step."""
@@ -365,7 +396,8 @@ class Dataset:
         finally:
             reader.close()
         rows = estimate(plan.shares, noisy, confidence=plan.confidence, agree=True, sampling=plan.sampling)
-        return Answer(rows, str(plan.cost), float(plan.confidence), None, is_fake=True)
+        about, level = tuple(plan.bounds), float(plan.confidence)
+        return Answer(rows, str(plan.cost), level, None, is_fake=True, truncation=about)
 
     def close(self) -> None:
         """Let go of the engine and the ledger, once other threads have the answers they paid for."""

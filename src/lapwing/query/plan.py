@@ -12,8 +12,9 @@ from lapwing.query.answering.estimate_spread import Spread, spread
 from lapwing.query.answering.shares import Shares
 from lapwing.query.answering.stored import Asked
 from lapwing.query.language.question import Part, Question
-from lapwing.query.language.relation import Scan, blocks_of, scans_of
+from lapwing.query.language.relation import blocks_of
 from lapwing.query.policies.blocks import block_labels, codes_of_blocks
+from lapwing.query.truncation import Bought, truncation
 
 if TYPE_CHECKING:
     from lapwing.query.answering.answer import Answer
@@ -112,26 +113,12 @@ class Plan:
 
     @property
     def bounds(self) -> list[str]:
-        """How many rows of a person count in each table, and what becomes of the others."""
-        return [
-            f'in "{scan.table}" at most {scan.rows} rows of a person count, chosen '
-            f"{'before' if scan.where is None else 'after'} WHERE; {self._dropped(scan)}"
-            for scan in dict.fromkeys(scans_of(self.question.source))
-        ]
+        """How many rows of a person count in each table, and what was bought about the others."""
 
-    def _dropped(self, scan: Scan) -> str:
-        """How many people have more, if that was bought; looking at a plan buys nothing."""
-        if scan.where is not None:
-            return "fewer people have more than without it"
-        is_lowered = scan.rows != self.dataset.policy.tables[scan.table].rows_per_unit
-        answer = None if is_lowered else self.dataset.dropped_before(scan.table)
-        if answer is None:
-            return "`lapwing dropped` estimates how many people have more"
-        (people,) = answer.columns
-        assert people.low is not None
-        assert people.high is not None
-        interval = f"{people.low[0]:,.0f} to {people.high[0]:,.0f}"
-        return f"about {people.values[0]:,.0f} people ({interval}) have more"
+        def bought(table: str, rows: int) -> Bought | None:
+            return self.dataset.dropped_before(table, rows=rows, confidence=self.confidence)
+
+        return truncation(self.dataset.policy, self.question, bought)
 
     def release(self, *, fresh: bool = False) -> Answer:
         """Charge, compute, add noise, store, return. The same question again gives the stored answer."""

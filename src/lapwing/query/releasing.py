@@ -197,4 +197,5 @@ class Releasing:
             is_replay,
             left=self.dataset.left(),
             notes=self._notes(is_replay=is_replay),
+            truncation=tuple(plan.bounds),
         )

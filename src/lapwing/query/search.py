@@ -15,9 +15,9 @@ from lapwing.exact import Number, positive
 from lapwing.mechanisms import Laplace
 from lapwing.query.answering.answer import Answer
 from lapwing.query.answering.shares import Shares
-from lapwing.query.binding.build import apply
+from lapwing.query.binding.build import apply, as_number
 from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import Kind
+from lapwing.query.language.kinds import Kind, Truth
 from lapwing.query.language.kinds import Number as NumberKind
 from lapwing.query.language.question import Key, KeyValue, Output, Part, Question, Statistic, Sum
 from lapwing.query.language.relation import RANK, Filter, Scan
@@ -27,6 +27,8 @@ from lapwing.toml.section import why_no_name
 DOUBLINGS = 50  # a searched number has at most 2^50 steps
 _WIDEST = 1 << DOUBLINGS
 SIZES = "sizes of the groups of"
+BEYOND = (10, 100, 1_000, 10_000, 100_000)  # rows of a person beyond the bound that can be counted, at most
+_SIDE = Fraction(1, 8)  # the weight of what is told beside the rows: about a sixth of ε each
 
 
 def searched_policy(policy: Policy, table: str, column: str, step: Number) -> Policy:
@@ -128,13 +130,52 @@ def least_size(answer: Answer) -> int:
     return min(sizes)
 
 
-def dropped_question(policy: Policy, table: str) -> Question:
+def checked_beyond(beyond: int) -> int:
+    """One of a few public numbers, so that what was bought is found again without being named."""
+    if isinstance(beyond, bool) or beyond not in BEYOND:
+        raise BadParameter("beyond", f"must be one of {', '.join(map(str, BEYOND))}")
+    return beyond
+
+
+def dropped_question(policy: Policy, table: str, rows: int | None = None) -> Question:
     """How many people have more rows than count. A person is one row of rank K + 1, or none."""
     own = private_table(policy, table)
-    over = own.rows_per_unit + 1
+    over = (rows or own.rows_per_unit) + 1
     rank = NumberKind(Fraction(1), 1, over)
     scan = Scan(table, ((RANK, rank),), over)
     source = Filter(scan, apply(Op.EQ, Reference(RANK, rank), Constant(over, rank)))
     part = Part("people with more rows", ((1, 0),), 1, 1)
     outputs = (Output("people_with_more_rows", Statistic("count", (0,))),)
     return Question(source, (), ((),), (Sum("rows"),), (part,), (), outputs, 1)
+
+
+def left_out_question(policy: Policy, table: str, beyond: int, rows: int | None = None) -> Question:
+    """How many rows the bound K leaves out, how many count, and how many people have more than K.
+
+    Claim    removing a person moves these by at most `beyond`, K and 1.
+    Because  rows are ranked among the rows of their person. Of ranks up to K there are at most K, of those
+             from K + 1 to K + `beyond` (all that are read beyond it) `beyond`, and one is K + 1.
+    Test     tests/query/test_left_out.py
+    """
+    own = private_table(policy, table)
+    if own.unit is not None and not own.unit.column:
+        raise BadParameter("table", "has no person with several rows: each row is protected by itself")
+    bound = rows or own.rows_per_unit
+    last = bound + beyond
+    rank = NumberKind(Fraction(1), 1, last)
+    # A WHERE of its own, which is always true: a copy has too few rows, and the source is ranked anew.
+    scan = Scan(table, ((RANK, rank),), last, where=Constant(True, Truth()))
+
+    def counted(op: Op, over: int) -> Sum:
+        is_so = apply(op, Reference(RANK, rank), Constant(over, rank))
+        return Sum("sum", as_number(is_so))
+
+    sums = (Sum("rows"), counted(Op.GT, bound), counted(Op.EQ, bound + 1))
+    parts = (
+        Part("rows left out", ((1, 1),), beyond, beyond * beyond),
+        Part("rows that count", ((1, 0), (-1, 1)), bound, bound * bound, _SIDE),
+        Part("people with more rows", ((1, 2),), 1, 1, _SIDE),
+    )
+    names = ("rows_left_out", "rows_that_count", "people_with_more_rows")
+    outputs = tuple(Output(name, Statistic("count", (place,))) for place, name in enumerate(names))
+    return Question(scan, (), ((),), sums, parts, (), outputs, last)

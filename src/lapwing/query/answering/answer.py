@@ -29,6 +29,7 @@ class Answer:
     """A released answer. `low` and `high` stand beside each value that has noise.
 
     `is_replay`: it was released before, and cost nothing now. `of` says how many releases it combines.
+    `truncation` says how many rows of a person it uses, and what was bought about the others.
     """
 
     rows: Rows
@@ -41,6 +42,7 @@ class Answer:
     left: str = ""
     notes: tuple[str, ...] = ()
     earlier: tuple[Answer, ...] = field(default=(), repr=False)
+    truncation: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[Col]:
@@ -101,6 +103,7 @@ class Answer:
             "replayed": self.is_replay,
             "fake": self.is_fake,
             "combines": self.of,
+            "truncation": list(self.truncation),
             "notes": list(self.notes),
             "receipt": None if self.receipt is None else json.loads(self.receipt.to_json()),
         }
@@ -129,7 +132,7 @@ class Answer:
         price = "released before, nothing was charged" if self.is_replay else f"charged {self.cost}"
         if self.is_fake:
             price = "made of generated rows: nothing was read or charged"
-        lines = [f"{sure}; {price}.", *self.notes]
+        lines = [f"{sure}; {price}.", *self.truncation, *self.notes]
         if self.of > 1:
             lines.append(
                 f"It combines {self.of} releases of the same question, or is the best of them if sharper."

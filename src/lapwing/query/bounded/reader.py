@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -78,7 +78,8 @@ class Reader:
             if not all(prepared.files_of(policy).values()):
                 # People who came since would be read, and the ledger would not know them.
                 raise BadParameter(
-                    "where_first", "reads the source, and a server's may differ from the copy"
+                    "where_first",
+                    "(like beyond) reads the source, and a server's may differ from the copy",
                 )
             copy = None
         if copy is not None:
@@ -163,6 +164,8 @@ class Reader:
 
     def _of_its_own(self, scan: Scan) -> tuple[str, str]:
         bounded = self.sources[scan.table]  # a copy has too few rows for that
+        if scan.rows > bounded.table.rows_per_unit:  # rows beyond the bound are counted
+            bounded = replace(bounded, table=replace(bounded.table, rows_per_unit=scan.rows))
         return rows_name(scan), bounded.ranked(bounded.codes(), where_of(scan, "z", self.engine.spelling))
 
     def _whole(self, statement: str, own: Mapping[str, str]) -> str:

@@ -203,3 +203,12 @@ def test_a_failed_question_waits_for_the_curator(
     receipt = failed.error.split("receipt ")[1].split(")")[0]
     assert shell("looked", policy, receipt).code == 0
     assert shell("ask", policy, COUNT, "--epsilon", "0.1").code == 0
+
+
+def test_prepare_says_that_untouched_files_stay(shell: Shell, policy: Path) -> None:
+    assert "is prepared: version 1" in shell("prepare", policy).out
+    done = shell("prepare", policy)
+    assert done.code == 0
+    assert "nobody has written to its files since version 1" in done.out
+    assert "--again" in done.out
+    assert "version 2" in shell("prepare", policy, "--again").out

@@ -7,12 +7,13 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
+from lapwing.ledger import Ledger
 from support.shell import Shell
 
 ROOT = Path(__file__).parents[2]
@@ -20,10 +21,10 @@ LENGTHY = {("learning.md", "console")}  # test_learning.py goes the same way
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def _blocks(language: str, *, alone: bool = False) -> list[object]:
+def _blocks(language: str, *, alone: bool = False, pages: Sequence[Path] = PAGES) -> list[object]:
     """All examples in a language. Of those that get a process each, only the README's are quick enough."""
     found: list[object] = []
-    for page in PAGES:
+    for page in pages:
         text = page.read_text()
         is_slow = (page.name, language) in LENGTHY or (alone and page.name != "README.md")
         marks = [pytest.mark.slow] if is_slow else []
@@ -64,6 +65,21 @@ def test_console_example_runs(block: str, capsys: pytest.CaptureFixture[str]) ->
     for arguments in _commands(block):
         done = shell(*arguments)
         assert done.code == 0, done.error
+
+
+REPEATED = (ROOT / "README.md", ROOT / "docs" / "tutorials" / "incomes.md")  # they say so
+
+
+@pytest.mark.parametrize("code", _blocks("python", pages=REPEATED))
+def test_a_page_that_is_run_again_charges_nothing(code: str, folder: Path) -> None:
+    """Not one entry comes to the ledger."""
+    seen = []
+    for _ in range(2):
+        exec(compile(code, "example", "exec"), {"__name__": "__main__"})
+        with Ledger.open(str(folder / "lapwing.ledger")) as ledger:
+            seen.append(ledger.store.read(lambda tx: tx.rows("SELECT body FROM entries ORDER BY seq")))
+    assert seen[0] == seen[1]
+    assert any(b'"kind":"charge"' in bytes(body) for (body,) in seen[0])
 
 
 @pytest.mark.parametrize("code", _blocks("python", alone=True))

@@ -174,7 +174,7 @@ def test_data_that_changes_while_it_is_read_is_not_noised(
 
         def exact(stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
             values = read(stage, earlier)
-            dataset.prepare()
+            dataset.prepare(again=True)
             return values
 
         monkeypatch.setattr(statistic, "exact", exact)
@@ -189,7 +189,7 @@ def test_data_that_changed_since_the_charge_is_not_read(tmp_path: Path) -> None:
         statistic = statistic_of(MEDIAN, dataset)
         brings = contribution(statistic, dataset)
         brings(0, ())
-        dataset.prepare()  # one version more, also without new rows
+        dataset.prepare(again=True)  # one version more, also without new rows
         with pytest.raises(Aborted, match="other data"):
             brings(1, [Opened(np.array([1, 2]), (0,))])
         member(tmp_path, range(400)).close()

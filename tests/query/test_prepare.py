@@ -185,7 +185,7 @@ def test_the_manifest_tells_no_counts_and_no_values(policy: Policy, tmp_path: Pa
     assert KEY.hex() not in one
     batch(tmp_path, "b0.parquet", [(1, 2, "x")])
     other = prepare(policy, KEY)
-    assert replace(other, version=1, place=made.place, files=made.files) == made
+    assert replace(other, version=1, place=made.place, files=made.files, seen=made.seen) == made
 
 
 def test_people_keep_the_month_of_their_arrival(policy: Policy, tmp_path: Path) -> None:

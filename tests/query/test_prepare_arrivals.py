@@ -112,7 +112,7 @@ def test_a_lost_copy_gives_nobody_another_block(opens: Opens, harm: Callable[[Pa
     harm(prepared.folder_of(dataset.policy))
     again = opens()
     with pytest.raises(Unavailable, match="Restore it from a backup"):
-        again.prepare(today=date(2026, 3, 5))
+        again.prepare(today=date(2026, 3, 5), again=True)
     data = custody.find_data(again.ledger, again.policy)
     assert data is not None
     assert data.version == 1
@@ -153,7 +153,7 @@ def test_a_copy_of_a_preparation_that_was_cut_off_is_not_taken_for_the_last(
     with monkeypatch.context() as patch:
         patch.setattr(Dataset, "_registered", dies)
         with pytest.raises(KeyboardInterrupt):
-            dataset.prepare(today=date(2026, 2, 5))
+            dataset.prepare(today=date(2026, 2, 5), again=True)
     shutil.copytree(folder, tmp_path / "cut off")
     rides(tmp_path, "b.parquet", range(50, 60))
     dataset.prepare(today=date(2026, 2, 5))
@@ -175,7 +175,7 @@ def test_after_a_preparation_was_cut_off_the_next_goes_on(
         with monkeypatch.context() as patch:
             patch.setattr(Dataset, "_registered", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
-                dataset.prepare(today=date(2026, month, 5))
+                dataset.prepare(today=date(2026, month, 5), again=True)
         dataset.prepare(today=date(2026, month, 6))
     assert blocks(dataset) == {"2026-01": 50, "2026-02": 0}
 

@@ -83,8 +83,10 @@ def test_what_is_asked_while_the_copy_is_made_anew(opened: Open) -> None:
                 pass
         return charged
 
-    *charged, made = in_threads([*(partial(ask, range(k, 60, 4)) for k in range(4)), dataset.prepare])
-    assert made is None
+    *charged, made = in_threads(
+        [*(partial(ask, range(k, 60, 4)) for k in range(4)), partial(dataset.prepare, again=True)]
+    )
+    assert made is True
     assert spent(dataset) == sum(charged) / 100 > 0
 
 

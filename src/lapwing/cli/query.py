@@ -165,13 +165,27 @@ def _show(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: b
         print(f"\nThe picture is in {plot}")
 
 
-def prepare(policy: PolicyFile, *, threads: Threads = None) -> None:
+def prepare(
+    policy: PolicyFile,
+    *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Count a new version also of files that nobody has written to.")
+    ] = False,
+    threads: Threads = None,
+) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
 
     with _dataset(policy, "curator", threads) as found, working("preparing") as report:
-        found.prepare(lambda share: report(round(1000 * share), 1000))
-        print(f"{found.policy.name} is prepared: version {found.version()}. The source was not changed.")
+        is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
+        name, version = found.policy.name, found.version()
+    if not is_new:
+        print(f"{name}: nobody has written to its files since version {version}, which stays, and stored")
+        print("answers with it. To count a new version all the same: --again.")
+        return
+    print(f"{name} is prepared: version {version}. The source was not changed.")
+    if not found.has_files:
+        print("Whether its rows changed cannot be seen from outside: each time is a new version.")
 
 
 def bounds(

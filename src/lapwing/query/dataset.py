@@ -42,10 +42,11 @@ from lapwing.query.binding.public import PublicTable
 from lapwing.query.bounded import prepared, readable, registered
 from lapwing.query.bounded.arrivals import is_by_arrival, known_people
 from lapwing.query.bounded.fake import fake_reader
-from lapwing.query.bounded.prepare import prepare
+from lapwing.query.bounded.prepare import is_sound, prepare
 from lapwing.query.bounded.reader import Reader, read_public, row_key, shown_statements, unit_ids
 from lapwing.query.bounded.readers import Readers
 from lapwing.query.bounded.render import Statements
+from lapwing.query.bounded.sources import private_tables
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import Scan
 from lapwing.query.language.where_first import ranks_anew, where_after
@@ -281,18 +282,57 @@ class Dataset:
             self.is_prepared = reader.is_prepared
             yield reader
 
-    def prepare(self, progress: Progress | None = None, *, today: date | None = None) -> None:
-        """Store the rank of every row, so that answers are fast, and register who is in that copy."""
+    def prepare(
+        self, progress: Progress | None = None, *, today: date | None = None, again: bool = False
+    ) -> bool:
+        """Store the rank of every row, so that answers are fast, and register who is in that copy.
+
+        Gives whether that is a new version. Files to which nobody has written since the last one keep it,
+        and stored answers with it, unless `again`: whose copy is sound is then not even read.
+        """
         today = today or datetime.now(UTC).date()  # one day for both: who arrives is in an open block
         custody.open_arrivals(self.ledger, self.policy, today)
         self._readers.close()
+        kept, is_new, key = 0, False, row_key(self.ledger)
+
+        def is_done() -> bool:
+            nonlocal kept
+            kept = 0 if again else self._untouched(key)
+            return kept > 0 and is_sound(self.policy, key)
+
+        def then(copy: prepared.Prepared) -> None:
+            nonlocal is_new
+            is_new = not kept or copy.has_arrivals
+            if is_new:
+                self._registered(copy)
+            else:
+                registered.remember(self.policy, kept, copy.files, copy.seen)
+
         try:
             prepare(
-                self.policy, row_key(self.ledger), known=lambda: known_people(self.ledger, self.policy),
-                then=self._registered, progress=progress, today=today, threads=self._threads,
+                self.policy, key, known=lambda: known_people(self.ledger, self.policy), then=then,
+                is_done=is_done, progress=progress, today=today, threads=self._threads,
             )  # fmt: skip
         except EngineFailed as error:  # the curator, and nobody else, is told where
             raise readable.unreadable(self.policy, threads=self._threads) or error from None
+        return is_new
+
+    @property
+    def has_files(self) -> bool:
+        """Whether all private tables are read from files, to which one sees that somebody wrote."""
+        tables = private_tables(self.policy)
+        return all(table.source.engine == "duckdb" for table in tables)
+
+    def _untouched(self, key: bytes) -> int:
+        """The version that the ledger knows, if nobody has written to its files, nor changed how they are
+        read; else 0."""
+        known, copy = custody.find_data(self.ledger, self.policy), prepared.last(self.policy)
+        if known is None or not registered.is_untouched(self.policy, known.version):
+            return 0
+        is_alike = copy is None or (
+            copy.digest == prepared.digest_of(self.policy, key) and prepared.tells_apart(self.policy, copy)
+        )
+        return known.version if is_alike else 0
 
     def register(self, *, again: bool = True) -> int:
         """Tell the ledger who is in the data now: one version more, or (not `again`) the first."""
@@ -307,9 +347,10 @@ class Dataset:
                 raise readable.refusal() from None
 
     def _registered(self, copy: prepared.Prepared | None) -> int:
+        seen = prepared.settled_identities(self.policy) if copy is None else copy.seen
         files = prepared.files_of(self.policy) if copy is None else copy.files
         version = custody.new_version(self.ledger, self.policy, unit_ids(self.policy, copy)).version
-        registered.remember(self.policy, version, files)
+        registered.remember(self.policy, version, files, seen)
         return version
 
     def require_readable(self, version: int) -> None:

@@ -108,7 +108,7 @@ class Stream:
             taking.require_unchanged(policy, 0 if known is None else known.version)
             place = taking.take(to, Path(file)) if to is not None and file is not None else None
             taking.require_readable(policy)
-            self.dataset.prepare(progress, today=day)
+            self.dataset.prepare(progress, today=day, again=True)  # also an empty append counts
             by_time = self._blocks.by == "row"
             labels = blocks_so_far(self._blocks, reached, day) if by_time else self.blocks()
             new = arrived.remember(policy, note, labels, through=reached, today=day)

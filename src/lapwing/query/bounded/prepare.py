@@ -25,10 +25,13 @@ from lapwing.query.bounded.prepared import (
     Files,
     Prepared,
     alone,
+    current,
     digest_of,
     files_of,
     folder_of,
+    identities_of,
     last,
+    settled_identities,
     sync,
     tells_apart,
 )
@@ -43,18 +46,23 @@ _NEW = "lapwing_new"
 def prepare(
     policy: Policy, key: bytes, *,
     known: Callable[[], KnownPeople | None] | None = None, then: Callable[[Prepared], object] | None = None,
-    progress: Progress | None = None, today: date | None = None, threads: int | None = None,
+    is_done: Callable[[], bool] = lambda: False, progress: Progress | None = None,
+    today: date | None = None, threads: int | None = None,
 ) -> Prepared:  # fmt: skip
     """Make a copy of the source as it is now, from the last one where that is possible.
 
     `known` tells what a ledger knows of the data now (else: none does), and `then` registers the copy,
-    before anybody else can prepare.
+    before anybody else can prepare. `is_done` tells whether the last copy is what would be made.
     """
     report = progress or (lambda _: None)
     folder = folder_of(policy)
     folder.mkdir(mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)
     with alone(folder):
+        if is_done() and (copy := last(policy)) is not None:
+            report(1.0)
+            return copy
+        seen = settled_identities(policy)
         before, files, digest = last(policy), files_of(policy), digest_of(policy, key)
         version = 1 if before is None else before.version + 1
         engine = private_tables(policy)[0].source.engine
@@ -66,6 +74,7 @@ def prepare(
         made, end = work(ask, before)
         if files_of(policy) != files:
             raise Unavailable("the source changed while it was read. Prepare again. The last copy is kept")
+        made = replace(made, seen=seen if seen == identities_of(policy) else None)
         made.save()
         made.remove_others()
         end()
@@ -73,6 +82,27 @@ def prepare(
             then(made)
     report(1.0)
     return made
+
+
+def is_sound(policy: Policy, key: bytes) -> bool:
+    """Tell whether there is a copy of the policy and source as they are now, all of which can be read.
+
+    Of copies in servers, and of Spark's, nobody knows without asking them.
+    """
+    found = current(policy, key)
+    if found is None or found.engine != "duckdb":
+        return False
+    tables = [*found.types, *([ARRIVALS] * found.has_arrivals)]
+    try:
+        engine = found.open()
+        try:
+            for relation in found.relations(engine, tables).values():
+                engine.run(f"SELECT bit_xor(hash(t)) FROM {relation} AS t")  # noqa: S608
+        finally:
+            engine.close()
+    except EngineFailed:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +143,8 @@ def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
     old = before.file if before is not None and before.engine == "duckdb" and before.file.exists() else None
     news = _new_files(ask, before) if before is not None and old is not None else None
     batches = {path: form for form, paths in (news or {}).values() for path in paths}
+    if not is_by_arrival(ask.policy) and not (batches and _opens(before)):
+        old = news = None  # the source tells all, also where the copy is damaged
     try:
         opened = open_sources(
             ask.policy, writable=folder / name, before=old, batches=batches, threads=ask.threads

@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -35,7 +36,11 @@ from lapwing.query.policies.source import files_in
 FORMAT = 4  # of the copy: one more whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
 LONGEST_IN_SERVER = 50  # of 63 bytes: a version follows
+SETTLED = 20_000_000  # ns: file systems count time in steps of up to 10 ms
 Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
+Identities = tuple[
+    tuple[str, int, int, int, int], ...
+]  # path, inode, size, times of change: of rows, of all
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,7 @@ class Prepared:
     types: Mapping[str, Mapping[str, str]]
     follows: int | None = None  # None: of a copy that was made before it was noted
     noted_folds: bool | None = None  # None: of a copy that was made before it was noted
+    seen: Mapping[str, Identities] | None = None  # the files while they were read; None: not known
 
     @property
     def folds(self) -> bool:
@@ -154,7 +160,14 @@ def last(policy: Policy) -> Prepared | None:
         name: tuple((path, size, time) for path, size, time in rows)
         for name, rows in found.pop("files").items()
     }
-    return Prepared(folder=folder, files=files, **found)
+    return Prepared(folder=folder, files=files, seen=read_identities(found.pop("seen", None)), **found)
+
+
+def read_identities(found: Any) -> dict[str, Identities] | None:
+    """What `identities_of` gave, from JSON."""
+    if found is None:
+        return None
+    return {name: tuple((p, i, s, t, c) for p, i, s, t, c in rows) for name, rows in found.items()}
 
 
 def tells_apart(policy: Policy, copy: Prepared) -> bool:
@@ -186,6 +199,36 @@ def files_of(policy: Policy) -> dict[str, Files]:
 def _files(source: Source) -> Files:
     found = ((path, os.stat(path)) for path in files_in(source))
     return tuple((path, about.st_size, about.st_mtime_ns) for path, about in found)
+
+
+def identities_of(policy: Policy) -> dict[str, Identities] | None:
+    """What tells from outside that somebody wrote to the private tables' files since; None if nothing does.
+
+    The kernel sets the second time of change and the inode: who copies times along does not copy these.
+    """
+    found = {table.name: _identities(table.source) for table in private_tables(policy)}
+    return found if all(found.values()) else None
+
+
+def _identities(source: Source) -> Identities:
+    found = ((path, os.stat(path)) for path in files_in(source))
+    return tuple(
+        (path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for path, about in found
+    )
+
+
+def settled_identities(policy: Policy) -> dict[str, Identities] | None:
+    """The same, once the clock has moved on since the last change: a later one has another time."""
+    found = identities_of(policy)
+    if found is None:
+        return None
+    youngest = max(changed for files in found.values() for *_, changed in files)
+    wait = youngest + SETTLED - time.time_ns()
+    if wait > SETTLED:  # of another clock
+        return None
+    if wait > 0:
+        time.sleep(wait / 10**9)
+    return identities_of(policy)
 
 
 @contextmanager

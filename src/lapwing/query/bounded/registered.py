@@ -3,7 +3,7 @@
 Claim    questions are asked only of people whom the ledger was told of.
 Because  a registration notes the ledger's version, the source's files, where the policy finds people, and
          the copy, if they were read from it; whoever finds something else, or nothing that can be read,
-         must register again.
+         must register again. A version stays only while nobody has written to the files.
 Test     tests/query/test_registered.py
 """
 
@@ -13,10 +13,20 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from lapwing.query.bounded.prepared import Files, alone, files_of, folder_of, last, sync
+from lapwing.query.bounded.prepared import (
+    Files,
+    Identities,
+    alone,
+    files_of,
+    folder_of,
+    identities_of,
+    last,
+    read_identities,
+    sync,
+)
 from lapwing.query.bounded.sources import private_tables
 from lapwing.query.policies.policy import Policy
 
@@ -34,6 +44,7 @@ class Registered:
     files: Mapping[str, Files]
     people: Mapping[str, list[str]]
     copy: int
+    seen: Mapping[str, Identities] | None = field(default=None, compare=False)  # None: not known
 
 
 def registered(policy: Policy) -> Registered | None:
@@ -41,7 +52,8 @@ def registered(policy: Policy) -> Registered | None:
     try:
         found = json.loads((folder_of(policy) / FILE).read_text(encoding="utf-8"))
         files = {name: tuple((p, s, t) for p, s, t in rows) for name, rows in found["files"].items()}
-        return Registered(found["version"], files, found["people"], found["copy"])
+        seen = read_identities(found.get("seen"))
+        return Registered(found["version"], files, found["people"], found["copy"], seen)
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
 
@@ -55,9 +67,29 @@ def people_of(policy: Policy) -> dict[str, list[str]]:
     }
 
 
-def remember(policy: Policy, version: int, files: Mapping[str, Files]) -> None:
+def remember(
+    policy: Policy,
+    version: int,
+    files: Mapping[str, Files],
+    seen: Mapping[str, Identities] | None = None,
+) -> None:
     """Note a registration, in one step that survives a crash."""
-    replace_file(folder_of(policy) / FILE, json.dumps(asdict(_now(policy, version, files))))
+    noted = replace(_now(policy, version, files), seen=seen)
+    replace_file(folder_of(policy) / FILE, json.dumps(asdict(noted)))
+
+
+def is_untouched(policy: Policy, version: int) -> bool:
+    """Tell whether nobody has written to the source's files since the ledger was told of this version.
+
+    Not a word of what they hold is compared: who wrote, and when, is what the curator did.
+    """
+    found = registered(policy)
+    return (
+        found is not None
+        and found.seen is not None
+        and found.seen == identities_of(policy)
+        and is_current(policy, version)
+    )
 
 
 def is_current(policy: Policy, version: int) -> bool:

@@ -110,7 +110,8 @@ def _left_out(policy: Policy, scan: Scan, bought: FindBought) -> str:
     total = left.values[0] + counted.values[0]
     return (
         f" Of the whole table, about {_about(left, 'rows')} of {total:,.0f} are left out{here}. "
-        f"That counts at most {found.beyond:,} more of {each_unit(policy, scan.table)} (receipt {found.position})."
+        f"That counts at most {found.beyond:,} more of {each_unit(policy, scan.table)} "
+        f"(receipt {found.position})."
     )
 
 

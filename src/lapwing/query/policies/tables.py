@@ -140,16 +140,16 @@ def _through(section: Section, protects: str | None) -> UnitBy | None:
 
 def _renamed(section: Section) -> UnitBy | None:
     """A column of this table that the source calls otherwise than SQL does."""
-    for name in ("through", "by", "key"):
-        if section.has(name):
-            section.wrong(name, "cannot stand beside name and source. Write through, by and key, or those")
+    for other in ("through", "by", "key"):
+        if section.has(other):
+            section.wrong(other, "cannot stand beside name and source. Write through, by and key, or those")
             return None
-    for name, write in (
+    for needed, write in (
         ("name", 'name = "customer": how questions call the column'),
         ("source", 'source = "Customer ID": what the source calls it'),
     ):
-        if not section.has(name):
-            section.missing(name, write)
+        if not section.has(needed):
+            section.missing(needed, write)
     name, source = section.name("name"), source_name(section, "source")
     return UnitBy(name, source=source) if name and source else None
 

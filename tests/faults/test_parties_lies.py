@@ -20,7 +20,7 @@ from lapwing.parties.journal import Journal
 from lapwing.parties.member import playing, take_part
 from lapwing.parties.member.line import Line
 from lapwing.parties.messages.frames import HEADER, Kind, frame, read_header, words
-from lapwing.parties.messages.greeting import Greeting
+from lapwing.parties.messages.greeting import VERSION, Greeting
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
 from lapwing.parties.messages.progress import Progress
@@ -125,9 +125,16 @@ def greetings(group: Flock, *members: int) -> list[list[object]]:
     return [Greeting.fresh(group.table.run_id, i, group.keys[i]).to_json() for i in members]
 
 
+def welcome(talk: Talk) -> None:
+    """As an honest relay lets a member in, until that is ready."""
+    talk.read()
+    talk.say(words(Kind.WELCOME, version=VERSION))
+    talk.read()
+
+
 def open_run(group: Flock, talk: Talk) -> None:
     """As an honest relay begins."""
-    talk.read()
+    welcome(talk)
     talk.say(words(Kind.BEGIN, greetings=greetings(group, 0, 1, 2)))
 
 
@@ -143,7 +150,7 @@ class TestTheBeginning:
 
     def begun_with(self, group: Flock, said: object) -> str:
         def lie(talk: Talk) -> None:
-            talk.read()
+            welcome(talk)
             talk.say(words(Kind.BEGIN, members=[0, 1, 2], greetings=said))
             talk.read()
 
@@ -155,7 +162,7 @@ class TestTheBeginning:
         return str(aborted.value)
 
     def test_needs_greetings_of_enough_members(self, group: Flock) -> None:
-        assert "not that enough members have come" in self.begun_with(group, greetings(group, 0, 1))
+        assert "not that enough members are ready" in self.begun_with(group, greetings(group, 0, 1))
 
     @pytest.mark.parametrize("said", [None, [], {}, "all"])
     def test_needs_greetings(self, group: Flock, said: object) -> None:
@@ -171,6 +178,47 @@ class TestTheBeginning:
 
     def test_a_member_counts_once(self, group: Flock) -> None:
         assert "enough" in self.begun_with(group, greetings(group, 0, 0, 0))
+
+
+class TestAnotherVersion:
+    """Told before data is read, and before anything is charged."""
+
+    def refused_by(self, group: Flock, lie: Lie) -> str:
+        south = South(group)
+        with lying(group, lie), pytest.raises(Aborted, match="nothing was charged") as aborted:
+            take_part(
+                group.table,
+                1,
+                group.keys[1],
+                folder=group.folder(1),
+                contribute=south.contribute,
+                read=lambda: pytest.fail("it read"),
+            )
+        assert not south.charged
+        return str(aborted.value)
+
+    def test_of_a_relay_that_says_none(self, group: Flock) -> None:
+        """Version 1 does not know this greeting, and says so in its own words."""
+
+        def old(talk: Talk) -> None:
+            talk.read()
+            talk.say(
+                words(Kind.END, why="south was refused: a greeting is not of the right form", missing=[])
+            )
+
+        said = self.refused_by(group, old)
+        assert "not of the right form" in said
+        assert "no version, as old ones do" in said
+        assert "same version of lapwing" in said
+
+    @pytest.mark.parametrize("version", [1, VERSION + 1, None, "2"])
+    def test_of_a_relay_that_says_another(self, group: Flock, version: object) -> None:
+        def other(talk: Talk) -> None:
+            talk.read()
+            talk.say(words(Kind.WELCOME, version=version))
+            talk.read()
+
+        assert "same version of lapwing" in self.refused_by(group, other)
 
 
 def test_what_a_relay_says_of_others_is_never_signed_by_a_member(group: Flock) -> None:
@@ -271,7 +319,7 @@ class TestAnUnexpectedError:
         def broken(*_: object) -> None:
             raise TypeError
 
-        monkeypatch.setattr(Line, "enter", broken)
+        monkeypatch.setattr(Line, "arrive", broken)
         with pytest.raises(TypeError):
             South(group).play()
         with Journal(group.journal(1), group.table, 1) as journal:

@@ -136,11 +136,13 @@ def test_who_does_not_come_is_named_and_nothing_was_charged(shell: Shell, tmp_pa
 
 @pytest.mark.slow
 def test_who_stops_before_sharing_is_named_and_nothing_is_opened(shell: Shell, tmp_path: Path) -> None:
-    """South comes, and is halted before it has dealt: the others abort by the round's deadline."""
-    set_up(shell, tmp_path, round="3")
+    """South is ready, and is halted before it has dealt: the others abort by the round's deadline."""
+    set_up(shell, tmp_path, round="5")
     with started(tmp_path, *part("south")) as south, started(tmp_path, *part("north")) as north:
         assert south.stderr is not None
-        while "here: " not in south.stderr.readline():
+        line = ""
+        while not ("ready: " in line and "south" in line):  # so that the run begins when east is, too
+            line = south.stderr.readline()
             assert south.poll() is None
         os.kill(south.pid, signal.SIGSTOP)
         with started(tmp_path, *part("east")) as east:

@@ -126,6 +126,13 @@ class Process:
                 return said
         raise AssertionError(f"member {self.member} never said {kind}: {self.stderr}")
 
+    def said(self) -> list[str]:
+        """The kinds of all that it has said and nobody has waited for, until now."""
+        kinds = []
+        while self._pipe.poll():
+            kinds.append(self._pipe.recv()["kind"])
+        return kinds
+
     def go_on(self) -> None:
         """It waits for this where it was told to hold."""
         self._pipe.send("go on")

@@ -2,7 +2,7 @@
 
 Orders: `serve` (it hosts the relay), `relay_only`, `values` (what it contributes; default: its number plus
 1 everywhere), `hold` (an event at which it stops until it is told to go on), `fail` (its contribution
-fails).
+fails), `unread` (its data cannot be read).
 """
 
 from __future__ import annotations
@@ -69,6 +69,12 @@ class Member:
         self.say(progress.kind, names=progress.names, round=progress.round, stage=progress.stage)
         self.hold(f"{progress.kind}:{progress.round}:{progress.stage}")
 
+    def read(self) -> None:
+        self.say("reading")
+        self.hold("read")
+        if self.orders.get("unread"):
+            raise ValueError("SECRET-OF-ONE-MEMBER")
+
     def contribute(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
         self.say("contributing", stage=stage)
         self.hold("contribute")
@@ -88,7 +94,13 @@ class Member:
                 stack.enter_context(serving(table, keys, folder=folder))
                 self.say("listening")
             outcome = take_part(
-                table, self.me, keys, folder=folder, contribute=self.contribute, watch=self.watch
+                table,
+                self.me,
+                keys,
+                folder=folder,
+                contribute=self.contribute,
+                read=self.read,
+                watch=self.watch,
             )
             return {
                 "sums": [opened.values.tolist() for opened in outcome.opened],

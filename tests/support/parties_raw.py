@@ -11,14 +11,14 @@ from typing import Any
 
 from lapwing.parties.identity import Keys
 from lapwing.parties.messages.frames import HEADER, Kind, frame, read_header, read_words, words
-from lapwing.parties.messages.greeting import Greeting
+from lapwing.parties.messages.greeting import VERSION, Greeting
 from lapwing.parties.messages.parcel import Delivery
 from lapwing.parties.messages.table import where
 from support.parties import Flock, free_port
 
 
 class Raw:
-    """One connection to the relay."""
+    """One connection to the relay, ready at once unless its greeting is taken out."""
 
     def __init__(self, flock: Flock, keys: Keys, **hello: object) -> None:
         table = flock.table
@@ -28,7 +28,8 @@ class Raw:
         except BaseException:
             plain.close()
             raise
-        said: dict[str, object] = {"run": table.run_id.hex(), "stage": 0, "round": 0, "begun": False}
+        said: dict[str, object] = {"version": VERSION, "run": table.run_id.hex()}
+        said |= {"stage": 0, "round": 0, "begun": False}
         sender = table.names.index(keys.name)
         said["greeting"] = Greeting.fresh(table.run_id, sender, keys).to_json()
         self.send(words(Kind.HELLO, **(said | hello)))

@@ -35,6 +35,12 @@ class Board:
             case "arrived":
                 self._mark(event.names, "here")
                 line = f"here: {names}"
+            case "ready":
+                self._mark(event.names, "posted")
+                self.said = "waiting until all have read their data; nothing is charged yet"
+                line = f"ready: {names}"
+            case "refused":
+                line = f"refused: {names}: {event.why}"
             case "begun":
                 self.state = {name: "waiting" if name in event.names else "lost" for name in self.names}
                 line = f"begun with {names}"

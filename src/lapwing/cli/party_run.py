@@ -148,7 +148,9 @@ def taken(
             contribute.check()  # what the ledger would refuse, nobody has to wait for
         host = _relaying(table, keys, folder, listen) if standing.ending is None else nullcontext()
         with host:
-            outcome = take_part(table, seat, keys, folder=folder, contribute=contribute, watch=watch)
+            outcome = take_part(
+                table, seat, keys, folder=folder, contribute=contribute, read=contribute.read, watch=watch
+            )
         return Result(
             consortium=consortium,
             number=table.number,

@@ -1,11 +1,15 @@
-"""What a member brings to a run: charged on its own ledger first, then read, then noised.
+"""What a member brings to a run: read into memory, charged on its own ledger, then noised.
 
-Claim    no row is read for a run that was not durably charged for all of its stages; a run is charged once;
-         each stage's noise is drawn once; what is refused is refused before anything is charged.
+Claim    nothing that depends on a row leaves, or is stored, for a run that was not durably charged for all
+         of its stages; a run is charged once; each stage's noise is drawn once; what is refused is refused
+         before anything is charged. That data could not be read is counted in the ledger, as for a question
+         that was charged, and why is told to nobody.
 Because  the charge is the gate's, under the run's id as key: the same run again finds that key, and ends
          (`Aborted`), since what was drawn before is in the journal of the member or nowhere. Later stages
          are read only if that key was charged for the same request, the version of the data included; each
-         has an entry of its own, at no cost, under the run's id and its number, before it is read.
+         has an entry of its own, at no cost, under the run's id and its number, before it is read. So has
+         every reading before the charge, whose numbers stay in memory until the run is charged for the
+         version of the data that was read; else they are dropped, and read again after the charge.
 Test     tests/parties/test_contribution.py
 
 The ledger stores that the member contributed, not what: in B, C and D one member's noised numbers are not
@@ -40,6 +44,7 @@ from lapwing.privacy import Loss, Pure, Relation
 from lapwing.query.dataset import Dataset
 
 CONTRIBUTED = b"contributed"
+READ = b"read, and nothing told"
 _AT_ONCE = 1 << 20
 
 
@@ -61,6 +66,7 @@ class _Charged:
     run: bytes
     consortium: bytes
     _brought: set[int] = field(default_factory=set, init=False, repr=False)
+    _read: tuple[int, Ints] | None = field(default=None, init=False, repr=False)  # version, first stage
 
     def _check(self) -> None:
         if not isinstance(self.run, bytes) or not isinstance(self.consortium, bytes) or not self.run:
@@ -90,6 +96,28 @@ class _Charged:
         error = refusal(self._ledger, spending.targets, spending.loss, spending.costs)
         if error is not None:
             raise error
+
+    def read(self) -> None:
+        """Read the first stage's numbers before the run begins: nobody's clock runs then. It is no release,
+        and costs nothing: they stay in memory, and leave only with noise and after the charge."""
+        version = self._version()
+
+        def run() -> bytes:
+            values = self.statistic.exact(0, ())
+            if self._version() != version:
+                raise BadParameter("source", "changed while it was read")
+            self._read = version, values
+            return READ
+
+        try:
+            self._gate().release(Plan(self._mark(self._spending(version), "ready"), run))
+        except WorkEnded:
+            raise Aborted(
+                "this member's data could not be read, so it is not ready. It took too long or too much "
+                "memory, or the source changed or went away: look at the source, and at [engine] in the "
+                "policy",
+                was_charged=False,
+            ) from None
 
     def __call__(self, stage: int, earlier: Sequence[Opened]) -> Ints:
         """This member's noised numbers of a stage. The first one charges for all."""
@@ -130,8 +158,9 @@ class _Charged:
     def _key(self, stage: int) -> str:
         return f"{self.run.hex()}/{stage}" if stage else self.run.hex()
 
-    def _mark(self, spending: Spending, stage: int) -> Spending:
-        """The entry of a later stage. The run's first entry paid for it, so it costs nothing more."""
+    def _mark(self, spending: Spending, stage: int | str) -> Spending:
+        """An entry at no cost: of a later stage, which the run's first entry paid for, or of a reading of
+        which nothing leaves before that."""
         return replace(spending, loss=Pure(Fraction(0)), parameters={**spending.parameters, "stage": stage})
 
     def _require_charged(self, spending: Spending) -> None:
@@ -153,6 +182,9 @@ class _Charged:
 
     def _draw(self, stage: int, earlier: Sequence[Opened], version: int) -> Ints:
         self._brought.add(stage)
+        read, self._read = self._read, None
+        if stage == 0 and read is not None and read[0] == version:
+            return self._noised(read[1])
         values = self.statistic.exact(stage, earlier)
         if self._version() != version:  # it may be about people who were not charged
             raise BadParameter("source", "changed while it was read")

@@ -121,7 +121,7 @@ def test_a_relay_that_failed_is_why_it_could_not_be_reached(
         with serving(three.table, three.keys[0], folder=three.root):
             for raw in [Raw(three, keys) for keys in three.keys]:
                 with pytest.raises((EOFError, ConnectionError)):
-                    raw.receive()
+                    raw.until(Kind.BEGIN)
                 raw.cut()
             raise Unavailable("the relay cannot be reached")
 

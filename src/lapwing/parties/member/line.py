@@ -1,6 +1,7 @@
 """A member's line to the relay: mutual TLS, and again after every cut until the deadline.
 
-Claim    the run has begun for a member only if as many members as the run needs have signed that they came.
+Claim    the run has begun for a member only if it was ready, and as many members as the run needs have
+         signed that they are. Who is ready waits without a deadline, as long as the relay is there.
 Test     tests/faults/test_parties_lies.py
 """
 
@@ -23,7 +24,7 @@ from lapwing.parties.messages.frames import (
     read_words,
     words,
 )
-from lapwing.parties.messages.greeting import Greeting
+from lapwing.parties.messages.greeting import VERSION, Greeting, other_version
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery
 from lapwing.parties.messages.progress import Progress, Watch
@@ -59,17 +60,36 @@ class Line:
         self._rounds = PROTOCOLS[table.protocol].rounds
         self._socket: ssl.SSLSocket | None = None
         self._greeting = Greeting.fresh(table.run_id, me, keys)
+        self._is_welcome = False
+        self._is_ready = False
         self._me = me
         self._pause = 0.0  # before the next try: longer after every cut, until something is achieved
 
+    def arrive(self, place: Place) -> None:
+        """Come to the lobby, and be let in. Raises `Ended`, `Unavailable`."""
+        deadline = self._lobby_deadline()
+        while not self._is_welcome:
+            with self._trying_again():
+                self._connect(place, deadline)
+                self._take(place, *self._receive(deadline))
+
     def enter(self, place: Place) -> None:
-        """Wait in the lobby until the run begins. Raises `Ended`, `Unavailable`."""
-        deadline = time.monotonic() + self._table.lobby_seconds + min(_GRACE, self._table.lobby_seconds)
+        """Say that this member is ready, and wait until the run begins: as long as the relay is there, and
+        the others are not ready. Raises `Ended`, `Unavailable`."""
+        with self._trying_again():
+            self._send(words(Kind.READY, greeting=self._greeting.to_json()))
+        self._is_ready = True
+        deadline = self._lobby_deadline()
         while not self.has_begun:
             with self._trying_again():
                 self._connect(place, deadline)
                 self._take(place, *self._receive(deadline))
+                deadline = self._lobby_deadline()
         self._pause = 0.0
+
+    def _lobby_deadline(self) -> float:
+        """For the relay's next word."""
+        return time.monotonic() + self._table.lobby_seconds + min(_GRACE, self._table.lobby_seconds)
 
     def exchange(self, place: Place, parcel: bytes) -> Delivery:
         """Post, and wait for the round to be closed. Raises `Ended`, `Unavailable`."""
@@ -157,10 +177,11 @@ class Line:
         stage, number = place
         hello = {"run": self._table.run_id.hex(), "stage": stage, "round": number, "begun": self.has_begun}
         watches = self._watch is not None
-        self._send(words(Kind.HELLO, **hello, watch=watches, greeting=self._greeting.to_json()))
+        greeting = self._greeting.to_json() if self._is_ready else None
+        self._send(words(Kind.HELLO, version=VERSION, **hello, watch=watches, greeting=greeting))
 
     def _begin(self, greetings: object) -> None:
-        """Only if enough members have come: without them nothing may be charged."""
+        """Only if enough members are ready: without them nothing may be charged."""
         here = {self._me}
         for said in greetings if isinstance(greetings, list) else ():
             greeting = Greeting.from_json(self._table.run_id, said)
@@ -170,7 +191,7 @@ class Line:
                 raise BadValue("a greeting that no member has signed")
             here.add(greeting.sender)
         if len(here) < self._table.setting(0).least:
-            raise BadValue("that the run has begun, but not that enough members have come")
+            raise BadValue("that the run has begun, but not that enough members are ready")
         self.has_begun = True
         self._tell(Progress("begun", tuple(self._table.names[i] for i in sorted(here))))
 
@@ -179,7 +200,10 @@ class Line:
             case Kind.CLOSED:
                 delivery = Delivery.from_bytes(payload)
                 return delivery if (delivery.stage, delivery.round) == place else None
+            case Kind.WELCOME:
+                self._welcomed(read_words(payload).get("version"))
             case Kind.BEGIN:
+                # What comes while this member still reads is not heard before it has said that it is ready.
                 if not self.has_begun:
                     self._begin(read_words(payload).get("greetings"))
             case Kind.NEWS:
@@ -192,20 +216,32 @@ class Line:
                     raise BadValue("a notice that is not signed")
                 self.notices.setdefault(notice.sender, notice)
             case Kind.END:
-                said = read_words(payload)
-                missing = said.get("missing")
-                known = tuple(n for n in self._table.names if isinstance(missing, list) and n in missing)
-                raise Ended(f"the relay says: {_printable(said.get('why'))}", known)
+                raise self._ended(read_words(payload))
             case _:
                 raise BadValue("a message that relays do not send")
         return None
+
+    def _welcomed(self, version: object) -> None:
+        other = other_version(version)
+        if other is not None:
+            raise Ended(f"{self._table.host.name}'s relay cannot be talked with: {other}", ())
+        self._is_welcome = True
+
+    def _ended(self, said: dict[str, object]) -> Ended:
+        missing = said.get("missing")
+        known = tuple(n for n in self._table.names if isinstance(missing, list) and n in missing)
+        other = None if self._is_welcome else other_version(said.get("version"))
+        why = f"the relay says: {_printable(said.get('why'))}"
+        return Ended(why if other is None else f"{why}. As for the relay: {other}", known)
 
     def _tell_news(self, said: dict[str, object]) -> None:
         names, kind, stage, number = (said.get(key) for key in ("names", "what", "stage", "round"))
         known = tuple(n for n in self._table.names if isinstance(names, list) and n in names)
         in_range = isinstance(number, int) and 0 <= number < len(self._rounds)
+        if kind == "refused":
+            self._tell(Progress("refused", known, why=_printable(said.get("why"))))
         if (
-            kind in ("arrived", "posted")
+            kind in ("arrived", "ready", "posted")
             and isinstance(stage, int)
             and isinstance(number, int)
             and in_range

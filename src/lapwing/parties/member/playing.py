@@ -1,10 +1,12 @@
 """One member's part in a run, from the lobby to the sums.
 
-Claim    noise is drawn, and a charge made, only after the run has begun, once per stage; every post is on
-         disk before it leaves; after a crash the same bytes leave again, or the run ends for this member.
+Claim    data is read before a run begins, on no clock, and nothing of it leaves by that; noise is drawn,
+         and a charge made, only after the run has begun, once per stage; every post is on disk before it
+         leaves; after a crash the same bytes leave again, or the run ends for this member.
          Whatever goes wrong after the charge, the others are told, and the journal has the end; what this
          member signs then is what it found itself, and never what a relay said.
 Because  this follows the order that `journal` needs: mark, contribute, post with all it was made of, send.
+         Who cannot read its data does not become ready, and whoever waits for it hears no more than that.
 Test     tests/parties/running/test_runs.py, tests/faults/test_parties_crashes.py
 """
 
@@ -30,6 +32,11 @@ from lapwing.parties.seat import Seat
 from lapwing.parties.transcript import Round, Transcript
 
 Contribute = Callable[[int, Sequence[Opened]], Ints]  # stage, sums opened before -> noised value
+Read = Callable[[], None]  # what the first stage needs, into memory
+
+
+def nothing_to_read() -> None:
+    """The default: what is contributed is at hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +54,16 @@ def take_part(
     *,
     folder: Path,
     contribute: Contribute,
+    read: Read = nothing_to_read,
     watch: Watch | None = None,
 ) -> Outcome:
     """Play one member's part, to the end.
 
-    `contribute` charges, then gives the noised value of a stage. It is called after the lobby, and once per
-    stage. Raises `Aborted` naming who was missing; `Unavailable` if the relay cannot be reached; whatever
-    `contribute` raises. Called again after a crash or a cut, it goes on; after the end, it gives the same.
+    `read` is called in the lobby, where nobody's clock runs and nothing is charged: what it reads must stay
+    in memory. `contribute` charges, then gives the noised value of a stage. It is called after the lobby,
+    and once per stage. Raises `Aborted` naming who was missing; `Unavailable` if the relay cannot be
+    reached; whatever `read` or `contribute` raises. Called again after a crash or a cut, it goes
+    on; after the end, it gives the same.
     """
     if table.cards[me].der != keys.card.der:
         raise BadParameter("keys", f"these are {keys.name}'s, but member {me} is {table.names[me]}")
@@ -65,6 +75,7 @@ def take_part(
             folder=folder,
             journal=journal,
             contribute=contribute,
+            read=read,
             watch=None if watch is None else harmless(watch),
         ).play()
 
@@ -87,6 +98,7 @@ class _Part:
         folder: Path,
         journal: Journal,
         contribute: Contribute,
+        read: Read,
         watch: Watch | None,
     ) -> None:
         self._table = table
@@ -94,6 +106,7 @@ class _Part:
         self._keys = keys
         self._transcript = folder / f"{table.label}.transcript"
         self._contribute = contribute
+        self._read = read
         self._watch = watch
         self._journal = journal
         self._seat = Seat(table, me, keys)
@@ -124,6 +137,8 @@ class _Part:
         except (Stop, Ended) as error:
             raise self._give_up(error, line) from error
         except Aborted as error:
+            if not self._journal.has_begun():
+                raise
             raise self._give_up(Stop(error.why), line) from error
         except Unavailable:
             raise  # the same command goes on
@@ -161,7 +176,10 @@ class _Part:
 
     def _go_on(self, line: Line) -> Outcome:
         seat = self._seat
-        line.enter((seat.stage, seat.round))
+        if not line.has_begun:
+            line.arrive((seat.stage, seat.round))
+            self._become_ready()
+            line.enter((seat.stage, seat.round))
         while not seat.is_over:
             place = seat.stage, seat.round
             if seat.needs_value:
@@ -181,6 +199,20 @@ class _Part:
         line.done()
         self._write(ending, line.notices)
         return Outcome(seat.opened, self._transcript)
+
+    def _become_ready(self) -> None:
+        """Read, before anybody is charged. Later stages are read on the clock: if that would be too slow,
+        better nobody begins."""
+        began = time.monotonic()
+        self._read()
+        took, limit = time.monotonic() - began, self._table.round_seconds
+        if self._table.stages > 1 and took > limit / 2:
+            raise Aborted(
+                f"to read its data took this member {took:.0f} seconds, and each of {self._table.stages} "
+                f"stages must be read within a round of {limit:g}: a consortium with a longer deadline "
+                "would wait for it",
+                was_charged=False,
+            )
 
     def _draw(self) -> None:
         seat = self._seat

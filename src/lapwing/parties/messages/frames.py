@@ -21,14 +21,16 @@ SMALL = 1 << 16  # of everything but posts, deliveries and the greetings of all 
 class Kind(IntEnum):
     """What a frame holds."""
 
-    HELLO = 1  # member: which run, and how far it is
+    HELLO = 1  # member: its version, which run, and how far it is
     POST = 2  # member: a parcel
     NOTICE = 3  # member: it leaves
     DONE = 4  # member: it has all it needs
-    BEGIN = 5  # relay: the greetings of all who have come
+    BEGIN = 5  # relay: the greetings of all who are ready
     CLOSED = 6  # relay: a delivery
-    NEWS = 7  # relay: who has posted
+    NEWS = 7  # relay: who has come, is ready, has posted, was refused
     END = 8  # relay: why it is over for this member
+    WELCOME = 9  # relay: its version; the member may come in
+    READY = 10  # member: its greeting; it has read its data
 
 
 def frame(kind: Kind, *parts: bytes) -> list[bytes]:

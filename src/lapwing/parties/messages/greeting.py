@@ -1,8 +1,9 @@
-"""Signed greetings: a member says that it has come to a run, and the others can check that it did.
+"""Signed greetings: a member says that it is ready for a run, and the others can check that it did.
 
-Claim    a greeting that is accepted was signed by its member for exactly this run. A relay that says who
-         has come must show as many of them as the run needs: alone it cannot make a member begin, and be
-         charged. It may show again what a member signed in an earlier lobby of the same run.
+Claim    a greeting that is accepted was signed by its member for exactly this run, in this version of the
+         protocol, after the member had read its data. A relay that says who is ready must show as many of
+         them as the run needs: alone it cannot make a member begin, and be charged. It may show again what
+         a member signed in an earlier lobby of the same run.
 Test     tests/parties/running/test_messages.py, tests/faults/test_parties_lies.py
 """
 
@@ -19,6 +20,8 @@ from lapwing.noise import random_bytes
 if TYPE_CHECKING:
     from lapwing.parties.identity import Card, Keys
 
+# Of what members and relays say to one another. 1 knew neither versions nor who is ready: it says none.
+VERSION = 2
 _NONCE_BYTES = 16
 
 
@@ -38,7 +41,8 @@ class Greeting:
         return replace(unsigned, signature=keys.sign(unsigned._signed_part()))
 
     def _signed_part(self) -> bytes:
-        return b"lapwing greeting\n" + json.dumps([self.run.hex(), self.sender, self.nonce.hex()]).encode()
+        whole = [VERSION, self.run.hex(), self.sender, self.nonce.hex()]
+        return b"lapwing ready\n" + json.dumps(whole).encode()
 
     def is_signed_by(self, card: Card) -> bool:
         """Whether the signature is the card's."""
@@ -67,3 +71,14 @@ class Greeting:
                 except ValueError as error:
                     raise BadValue("a greeting is not of the right form") from error
         raise BadValue("a greeting is not of the right form")
+
+
+def other_version(said: object) -> str | None:
+    """Why who says this version cannot be talked with, if so. None is what version 1 says."""
+    if said == VERSION and type(said) is int:
+        return None
+    theirs = f"version {said}" if type(said) is int and 0 < said < 1 << 31 else "no version, as old ones do"
+    return (
+        f"it speaks {theirs}, and this is version {VERSION} of the protocol: all members and the host must "
+        "have the same version of lapwing"
+    )

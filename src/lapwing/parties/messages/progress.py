@@ -12,6 +12,8 @@ class Progress:
     """One thing that happened. `kind` is one of
 
     arrived   `names` are in the lobby
+    ready     `names` have read their data, and can begin
+    refused   `names` were turned away at the door: `why`
     begun     `names` are in the run
     round     round `round` (number `index` of `rounds`) of stage `stage` of `stages` is open
     posted    `names` have posted in it
@@ -28,6 +30,7 @@ class Progress:
     round: str = ""
     index: int = 0
     rounds: int = 0
+    why: str = ""
 
 
 Watch = Callable[[Progress], None]

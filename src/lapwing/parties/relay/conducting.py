@@ -1,7 +1,8 @@
 """One run as the relay sees it: a lobby, rounds with deadlines, and the same closed rounds for everybody.
 
-Claim    a member's place is taken only over TLS with the certificate on its card, and by a greeting that
-         it has signed; those of all who have come are shown to everybody. What a member posts is passed on
+Claim    a member's place is taken only over TLS with the certificate on its card. No clock runs before the
+         run has begun, for whoever has come: it begins when as many as it needs have signed that they are
+         ready, and their greetings are shown to everybody. What a member posts is passed on
          only if it is signed, of this run and of the open round, and the first of it. What comes after a
          round was closed is discarded. Members do not have to believe any of it: see `seat`.
 Test     tests/parties/running/test_relay.py
@@ -13,11 +14,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from lapwing.errors import BadValue
 from lapwing.parties.messages.envelope import Envelope, round_digest, start_digest
 from lapwing.parties.messages.frames import Kind, frame, largest_post, read_words, words
-from lapwing.parties.messages.greeting import Greeting
+from lapwing.parties.messages.greeting import VERSION, Greeting, other_version
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
 from lapwing.parties.messages.progress import Progress, Watch, harmless, nobody_watches
@@ -28,6 +30,8 @@ from lapwing.parties.relay.peer import Peer
 from lapwing.parties.transcript import Round, Transcript, open_publicly
 
 Place = tuple[int, int]
+_BACK = 10.0  # seconds, for a member whose line was cut in the lobby
+_BEAT = 5.0  # seconds, after which who waits for others to be ready hears that the relay is there
 
 
 class Relay:
@@ -44,6 +48,7 @@ class Relay:
         self._posts: dict[int, Parcel] = {}
         self._left: dict[int, str] = {}  # who will post no more, and why
         self._notices: list[Notice] = []
+        self._told: set[int] = set()  # whose refusal was told
         self._has_given_up = False
         self._changed = asyncio.Event()
         self.memory = Memory(folder, table)
@@ -83,29 +88,45 @@ class Relay:
         self._write()
 
     async def _lobby(self) -> bool:
-        def is_full() -> bool:
-            return len(self._peers) == len(self._names) or self._has_given_up
-
-        await self._until(is_full, self.table.lobby_seconds)
+        """Whether the run has begun. Who comes within the lobby's time is waited for as long as it reads,
+        unless the run can do without it: nothing was charged yet."""
+        least, seconds = self.table.setting(0).least, self.table.lobby_seconds
+        await self._until(lambda: len(self._ready) == len(self._names) or self._has_given_up, seconds)
+        while len(self._ready) < least and not self._has_given_up:
+            await self._until(lambda: len(self._peers) >= least or self._has_given_up, min(_BACK, seconds))
+            if len(self._peers) < least:
+                break
+            await self._until(
+                lambda: len(self._ready) >= least or len(self._peers) < least or self._has_given_up,
+                min(_BEAT, seconds / 2),
+            )
+            self._tell("ready", self._ready, to=self._ready)
         missing = [name for i, name in enumerate(self._names) if i not in self._peers]
         why = ""
-        if len(self._peers) < self.table.setting(0).least:
+        if len(self._ready) < least:
             why = "not all members came"
         if self._has_given_up:
             why, missing = "the host left before the run began", [self.table.host.name]
         if why:
             for peer in list(self._peers.values()):
-                peer.send(words(Kind.END, why=why, missing=missing))
+                peer.send(_end(why, missing))
             await self._drain()
             return False
-        self._in = set(self._peers)
+        self._in = self._ready
         self._greetings = {i: self._greetings[i] for i in sorted(self._in)}
         self.memory.begin(self._greetings)
         self._has_begun = True
         self._tell("begun", self._in)
-        for peer in self._peers.values():
-            peer.send(self._beginning())
+        for i, peer in self._peers.items():
+            name = self._names[i]
+            without = _end(f"the run has begun without {name}, which was not ready", [name])
+            peer.send(self._beginning() if i in self._in else without)
         return True
+
+    @property
+    def _ready(self) -> set[int]:
+        """Who is here, and has read its data."""
+        return self._peers.keys() & self._greetings.keys()
 
     def _beginning(self) -> list[bytes]:
         return words(Kind.BEGIN, greetings=[each.to_json() for each in self._greetings.values()])
@@ -146,18 +167,11 @@ class Relay:
 
     def arrive(self, peer: Peer, hello: bytes) -> None:
         """A member has connected, for the first time or again. Raises `BadValue`."""
-        i, said = peer.member, read_words(hello)
-        match said:
-            case {"run": str(run), "stage": int(stage), "round": int(number), "begun": bool(begun), **rest}:
-                peer.watches = rest.get("watch") is True
-            case _:
-                raise BadValue("a greeting is not of the right form")
-        if run != self.table.run_id.hex():
-            raise BadValue(f"this relay serves run {self.table.number} of another consortium or number")
-        greeting = self._greeting(i, rest.get("greeting"))
+        i = peer.member
+        place, has_begun, greeting = self._hello(peer, read_words(hello))
         if i in self._left:
             raise BadValue(f"{self._names[i]} is out: {self._left[i]}")
-        if not self._has_begun and begun:
+        if not self._has_begun and has_begun:
             raise BadValue("the relay has lost what it knew of this run")
         if self._has_begun and i not in self._in:
             raise BadValue("the run has begun, or gone on, without this member")
@@ -165,17 +179,46 @@ class Relay:
         if before is not None:
             before.close()
         self._peers[i] = peer
+        peer.send(words(Kind.WELCOME, version=VERSION))
         if self._has_begun:
-            peer.send(self._beginning())
-            last = self._closed and (self._closed[-1].stage, self._closed[-1].round)
-            if (stage, number) == last:
-                peer.send(frame(Kind.CLOSED, *self.delivery(i).to_parts()))
-            elif (stage, number) != self.place:
-                raise BadValue("this member and the relay are at different rounds")
+            self._take_back(peer, place)
         else:
-            self._greetings[i] = greeting
+            self._greetings.pop(i, None)
             self._tell("arrived", self._peers)
+            if greeting is not None:
+                self._take_greeting(greeting)
         self._changed.set()
+
+    def _hello(self, peer: Peer, said: dict[str, Any]) -> tuple[Place, bool, Greeting | None]:
+        """Where a member is in this run, whether it has begun for it, and its greeting if it is ready."""
+        other = other_version(said.get("version"))
+        if other is not None:
+            self._tell_refused(peer.member, other)
+            raise BadValue(other)
+        match said:
+            case {"run": str(run), "stage": int(stage), "round": int(number), "begun": bool(begun), **rest}:
+                peer.watches = rest.get("watch") is True
+            case _:
+                raise BadValue("a greeting is not of the right form")
+        if run != self.table.run_id.hex():
+            raise BadValue(f"this relay serves run {self.table.number} of another consortium or number")
+        greeting = None if rest.get("greeting") is None else self._greeting(peer.member, rest["greeting"])
+        return (stage, number), begun, greeting
+
+    def _take_back(self, peer: Peer, place: Place) -> None:
+        """A member of a run that has begun: it is shown what it may have missed."""
+        peer.send(self._beginning())
+        last = self._closed and (self._closed[-1].stage, self._closed[-1].round)
+        if place == last:
+            peer.send(frame(Kind.CLOSED, *self.delivery(peer.member).to_parts()))
+        elif place != self.place:
+            raise BadValue("this member and the relay are at different rounds")
+
+    def _take_greeting(self, greeting: Greeting) -> None:
+        """A member is ready. After the beginning it says so only if it was cut off: it is shown that."""
+        if not self._has_begun:
+            self._greetings[greeting.sender] = greeting
+            self._tell("ready", self._ready)
 
     def _greeting(self, i: int, said: object) -> Greeting:
         greeting = Greeting.from_json(self.table.run_id, said)
@@ -186,6 +229,8 @@ class Relay:
     def hear(self, peer: Peer, kind: Kind, payload: bytes) -> None:
         """A frame from a member who has arrived. Raises `BadValue`."""
         match kind:
+            case Kind.READY:
+                self._take_greeting(self._greeting(peer.member, read_words(payload).get("greeting")))
             case Kind.POST:
                 self._take(peer.member, payload)
             case Kind.NOTICE:
@@ -235,7 +280,7 @@ class Relay:
 
     def turn_away(self, peer: Peer, why: str) -> None:
         """Who does not belong here now may come again, and better."""
-        peer.send(words(Kind.END, why=f"{self._names[peer.member]} was refused: {why}", missing=[]))
+        peer.send(_end(f"{self._names[peer.member]} was refused: {why}", []))
         self.depart(peer)
 
     def refuse(self, peer: Peer, why: str) -> None:
@@ -252,7 +297,7 @@ class Relay:
     def _dismiss(self, i: int, why: str) -> None:
         self._left.setdefault(i, why)
         if i in self._peers:
-            self._peers[i].send(words(Kind.END, why=why, missing=[self._names[i]]))
+            self._peers[i].send(_end(why, [self._names[i]]))
 
     # Time, news, and the end
 
@@ -267,15 +312,27 @@ class Relay:
         for peer in list(self._peers.values()):
             await peer.drain()
 
-    def _tell(self, kind: str, members: Iterable[int]) -> None:
+    def _tell_refused(self, i: int, why: str) -> None:
+        """Once: who comes again and again tells nothing new."""
+        if i in self._told:
+            return
+        self._told.add(i)
+        self._watch(Progress("refused", (self._names[i],), why=why))
+        news = words(Kind.NEWS, what="refused", names=(self._names[i],), stage=0, round=0, why=why)
+        for peer in self._peers.values():
+            if peer.watches:
+                peer.send(news)
+
+    def _tell(self, kind: str, members: Iterable[int], *, to: Iterable[int] = ()) -> None:
+        """To whoever watches, and to these."""
         names = tuple(self._names[i] for i in sorted(members))
         stage, number = self.place
         if kind in ("closed", "lost"):
             stage, number = divmod(len(self._closed) - 1, len(self._rounds))
-        if kind in ("arrived", "posted"):
+        if kind in ("arrived", "ready", "posted"):
             news = words(Kind.NEWS, what=kind, names=names, stage=stage, round=number)
-            for peer in self._peers.values():
-                if peer.watches:
+            for i, peer in self._peers.items():
+                if peer.watches or i in to:
                     peer.send(news)
         name = self._rounds[number] if stage < self.table.stages else ""
         self._watch(Progress(kind, names, stage, self.table.stages, name, number, len(self._rounds)))
@@ -293,6 +350,10 @@ class Relay:
         Transcript(
             table.number, table.digest, table.document, rounds, self._notices, opened, stopped
         ).write(self.transcript, durably=True)
+
+
+def _end(why: str, missing: Iterable[str]) -> list[bytes]:
+    return words(Kind.END, why=why, missing=list(missing), version=VERSION)
 
 
 def _envelopes(closed: Closed) -> tuple[Envelope, ...]:

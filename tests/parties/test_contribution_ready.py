@@ -1,0 +1,125 @@
+"""What a member reads before a run begins: it stays in memory, costs nothing, and its failures count."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from lapwing.errors import Aborted, AllHeld
+from lapwing.mechanisms import LaplaceShares
+from lapwing.parties.contribution import CONTRIBUTED, READ
+from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.statistics import Statistic, statistic_of
+from lapwing.query.dataset import Dataset
+from support.contributing import HISTOGRAM, contribution, left
+from support.joint import member, plain
+
+
+class Counted:
+    """How often a statistic's rows are read."""
+
+    def __init__(self, statistic: Statistic, patch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        self._exact = statistic.exact
+        patch.setattr(statistic, "exact", self.exact)
+
+    def exact(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+        self.times += 1
+        return self._exact(stage, earlier)
+
+
+def stored(folder: Path) -> list[bytes]:
+    with sqlite3.connect(folder / "lapwing.ledger") as connection:
+        found = [row[0] for row in connection.execute("SELECT bytes FROM answers")]
+    connection.close()
+    return found
+
+
+def test_data_is_read_before_the_charge_and_not_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with member(tmp_path, range(3000)) as dataset:
+        statistic = statistic_of(HISTOGRAM, dataset)
+        read, brings = Counted(statistic, monkeypatch), contribution(statistic, dataset)
+        before = left(dataset.ledger)
+        brings.read()
+        assert read.times == 1
+        assert left(dataset.ledger) == before
+        value = brings(0, ())
+        assert read.times == 1
+        assert before - left(dataset.ledger) == 1
+    counts = [
+        row[0] for row in plain([range(3000)], "SELECT COUNT(*) FROM visits GROUP BY ward ORDER BY ward")
+    ]
+    assert np.abs(value - counts).max() < 100  # a share at scale 2
+    assert stored(tmp_path) == [READ, CONTRIBUTED]
+
+
+def test_what_was_read_is_nowhere_before_the_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LaplaceShares, "sample", lambda *_: pytest.fail("noise was drawn"))
+    with member(tmp_path, range(30_000)) as dataset:
+        statistic = statistic_of(HISTOGRAM, dataset)
+        brings = contribution(statistic, dataset)
+        brings.read()
+        exact = statistic.exact(0, ())
+        assert not any(str(one) in repr(brings) for one in exact.tolist())
+    assert stored(tmp_path) == [READ]
+
+
+def test_after_a_crash_it_is_read_again_and_charged_once(tmp_path: Path) -> None:
+    with member(tmp_path, range(30)) as dataset:
+        statistic = statistic_of(HISTOGRAM, dataset)
+        before = left(dataset.ledger)
+        contribution(statistic, dataset).read()  # and then the process is gone
+        again = contribution(statistic, dataset)
+        again.check()
+        again.read()
+        again(0, ())
+        assert before - left(dataset.ledger) == 1
+
+
+def test_data_that_changed_since_it_was_read_is_read_again_after_the_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was read before is about people who are not those that are charged now."""
+    with member(tmp_path, range(300)) as dataset:
+        dataset.prepare()
+        statistic = statistic_of(HISTOGRAM, dataset)
+        read, brings = Counted(statistic, monkeypatch), contribution(statistic, dataset)
+        brings.read()
+        with Dataset(dataset.policy, analyst="bob") as other:
+            other.prepare()
+        brings(0, ())
+        assert read.times == 2
+
+
+def test_a_reading_that_fails_costs_nothing_tells_nothing_and_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it fails may depend on one row: as for every question, few failures are told."""
+
+    def fail(_stage: int, _earlier: Sequence[Opened]) -> NDArray[np.int64]:
+        raise ValueError("patient 17 is odd")
+
+    with member(tmp_path, range(30)) as dataset:
+        statistic = statistic_of(HISTOGRAM, dataset)
+        monkeypatch.setattr(statistic, "exact", fail)
+        before = left(dataset.ledger)
+        for _ in range(dataset.policy.failures):
+            brings = contribution(statistic, dataset)
+            with pytest.raises(Aborted, match="nothing was charged") as caught:
+                brings.read()
+            assert "17" not in str(caught.value)
+            assert caught.value.__cause__ is None
+        assert left(dataset.ledger) == before
+        monkeypatch.undo()
+        held = contribution(statistic, dataset)
+        with pytest.raises(AllHeld):
+            held.read()

@@ -16,10 +16,11 @@ import typer
 from typer.testing import CliRunner
 
 from lapwing.cli.survey_answer import answer
-from lapwing.errors import BadParameter, BadValue
+from lapwing.errors import BadParameter, BadValue, OverBudget
 from lapwing.survey.planning import design
 from lapwing.survey.planning.report_file import read_reports
 from lapwing.survey.questionnaire import load
+from lapwing.survey.respondent import Respondent
 from lapwing.survey.respondent.offered import digest, fingerprint
 from lapwing.survey.respondent.sending import Server
 from support.shell import Shell
@@ -43,7 +44,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 def run(folder: Path, *words: str | Path) -> str:
     """What it prints; what it raises is raised."""
-    arguments = [*map(str, words), "--folder", str(folder / "device")]
+    arguments = [*map(str, words), "--folder", str(folder / "device"), "--wait", "0"]
     found = CliRunner().invoke(app, arguments, catch_exceptions=False, standalone_mode=False)
     return found.output
 
@@ -82,6 +83,49 @@ def test_a_link_is_answered_and_sent(tmp_path: Path, site: Site) -> None:
     assert len(site.reports()) == before + 1
     run(tmp_path, site.file, "--send", site.link())
     assert len(site.reports()) == before + 1
+
+
+def test_the_credential_comes_before_the_answer_and_the_report_seconds_after_it(
+    tmp_path: Path, site: Site
+) -> None:
+    before, words = len(site.asked()), [site.link(), "--answer", "shop=yes", "--folder", str(tmp_path)]
+    found = CliRunner().invoke(app, [*words, "--wait", "4"], catch_exceptions=False, standalone_mode=False)
+    said = [
+        found.output.index(text)
+        for text in (
+            "What can be sent",
+            "Your invitation is used now",
+            "at a random moment within 4 s",
+            "Sent.",
+        )
+    ]
+    assert said == sorted(said)
+    asked = [one for one in site.asked()[before:] if one.path != "/survey.json"]
+    assert [one.path for one in asked] == ["/sign", "/report"]
+    assert 1 <= asked[1].second - asked[0].second <= 8
+    assert asked[0].port != asked[1].port
+
+
+def test_what_cannot_be_answered_uses_no_invitation(tmp_path: Path, site: Site) -> None:
+    before, link = len(site.asked()), site.link()
+    with pytest.raises(BadValue, match="shop: the answer must be one of: yes, no"):
+        run(tmp_path, link, "--answer", "shop=perhaps")
+    with pytest.raises(BadParameter, match="is not answered"):
+        run(tmp_path, link)
+    poor = Respondent(tmp_path / "poor" / "device", lifetime="0.5")
+    with pytest.raises(OverBudget):
+        run(tmp_path / "poor", link, "--answer", "shop=yes")
+    assert {one.path for one in site.asked()[before:]} == {"/survey.json"}
+    assert poor.left == poor.lifetime
+    run(tmp_path, link, "--answer", "shop=yes")
+
+
+def test_a_second_person_cannot_go_on_with_what_the_first_one_began(tmp_path: Path, site: Site) -> None:
+    mine = site.link()
+    Respondent(tmp_path / "device").authorize(site.address, mine.partition("#")[2])
+    with pytest.raises(BadParameter, match="one device, one person"):
+        run(tmp_path, site.link(), "--answer", "shop=yes")
+    run(tmp_path, mine, "--answer", "shop=yes")
 
 
 def test_what_is_missing_is_told(tmp_path: Path, site: Site) -> None:
@@ -218,7 +262,7 @@ def test_a_survey_that_is_not_in_order_is_told_in_one_line(
 def test_at_a_terminal_it_asks_until_an_answer_is_possible(tmp_path: Path, site: Site) -> None:
     ours, theirs = pty.openpty()
     script = "import typer; from lapwing.cli.survey_answer import answer; typer.run(answer)"
-    order = [sys.executable, "-c", script, site.link(), "--folder", str(tmp_path / "device")]
+    order = [sys.executable, "-c", script, site.link(), "--folder", str(tmp_path / "device"), "--wait", "0"]
     process = subprocess.Popen(order, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, b"perhaps\nno answer\ny\n")

@@ -123,7 +123,7 @@ def test_a_missing_answer_is_shown_and_gets_the_focus(visit: Visit, site: Site) 
     expect(page.locator("#q0-0")).to_be_focused()
     expect(page.get_by_role("status")).to_contain_text("Not sent.")
     assert page.locator("#q0-0").get_attribute("aria-describedby") == "q0-error"
-    assert visitor.posted == []
+    assert visitor.reports() == []
 
 
 KEYS = {

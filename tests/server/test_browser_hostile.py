@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from lapwing.survey.credentials import SigningKey
 from lapwing.survey.respondent.offered import digest, fingerprint
 from lapwing.survey.respondent.sending import Server
 from support.browser import Visit, chromium, visiting
@@ -101,10 +103,9 @@ def test_a_survey_beyond_all_measure_is_not_read(visit: Visit, site: Site, size:
 def test_a_reply_that_is_none_is_told_plainly(visit: Visit, site: Site, body: str) -> None:
     visitor = visit()
     visitor.page.route("**/sign", lambda route: route.fulfill(body=body, content_type="application/json"))
-    visitor.open(site.link()).get_by_label("yes", exact=True).check()
-    visitor.submit()
+    visitor.open(site.link())
     expect(visitor.page.locator(".refusal h2")).to_contain_text("is not in order")
-    assert visitor.reports() == []
+    assert visitor.page.locator("form").count() == 0
 
 
 def test_a_report_that_was_not_accepted_is_not_said_to_be_sent(visit: Visit, site: Site) -> None:
@@ -116,7 +117,9 @@ def test_a_report_that_was_not_accepted_is_not_said_to_be_sent(visit: Visit, sit
     assert visitor.page.locator("dl").count() == 0
 
 
-def test_the_fingerprint_stands_there_before_any_coin_is_thrown(visit: Visit, site: Site) -> None:
+def test_the_fingerprint_stands_there_before_any_coin_is_thrown(
+    visit: Visit, site: Site, tmp_path: Path
+) -> None:
     public, key = Server(site.address).survey()
     page = visit().open(site.link())
     shown = page.locator("#fingerprint").inner_text()
@@ -125,22 +128,30 @@ def test_the_fingerprint_stands_there_before_any_coin_is_thrown(visit: Visit, si
         "Compare this with others who were invited: it must be the same"
         in page.locator("form").inner_text()
     )
-    other = visit()
-    another = Server(site.address).survey()[1].to_json()
-    another["n"] = another["n"][:-2] + ("01" if another["n"][-2:] != "01" else "03")
-    other.page.route("**/survey.json", _lies(lambda found: found.update(key=another)))
+    other, another = visit(), SigningKey.create(tmp_path / "another")  # a key for one person alone
+
+    def sign(route: Route) -> None:
+        blinded = bytes.fromhex(json.loads(route.request.post_data or "")["blinded"])
+        route.fulfill(json={"signature": another.sign(blinded).hex()})
+
+    other.page.route("**/survey.json", _lies(lambda found: found.update(key=another.public.to_json())))
+    other.page.route("**/sign", sign)
     assert other.open(site.link()).locator("#fingerprint").inner_text() != shown
 
 
-def test_the_invitation_leaves_the_address_bar_once_it_has_served(visit: Visit, site: Site) -> None:
+def test_the_invitation_leaves_the_address_bar_at_once_and_the_browser_once_it_has_served(
+    visit: Visit, site: Site
+) -> None:
     visitor = visit()
     link = site.link()
     page = visitor.open(link)
-    assert page.url == link
+    assert page.url == site.address
+    assert page.evaluate("sessionStorage.length") == 1
     page.get_by_label("yes", exact=True).check()
     visitor.submit()
     expect(page.get_by_text("Sent. Thank you!")).to_be_visible()
     assert page.url == site.address
+    assert page.evaluate("[sessionStorage.length, localStorage.length]") == [0, 0]
     stored = page.evaluate("""async () => {
       const base = await new Promise((done) => {
         const opening = indexedDB.open("lapwing", 1);
@@ -186,8 +197,8 @@ def test_a_second_person_cannot_go_on_with_what_the_first_one_began(visit: Visit
     visitor.submit()
     expect(page.locator(".refusal")).to_be_visible()
     assert [path for path, _ in visitor.posted] == ["/sign"]
-    visitor.open(site.link()).get_by_label("no", exact=True).check()
-    visitor.submit()
+    visitor.open(site.link())
     expect(page.get_by_role("heading", name="Somebody else has begun to answer")).to_be_visible()
+    assert page.locator("form").count() == 0
     assert visitor.reports() == []
     visitor.answer_one(first)

@@ -154,7 +154,7 @@ class TestDeadlines:
         process.start()
         connection = process.connect()
         for _ in range(6):
-            assert process.ask("GET", "/survey.json", over=connection).status == 200
+            assert process.ask("GET", "/", over=connection).status == 200
             time.sleep(0.5)
         connection.close()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,6 +114,29 @@ def one_question(*, epsilon: str = "1", text: str = "Is it so?", no_answer: str 
     return ONE.format(epsilon=epsilon, text=text, no_answer=no_answer)
 
 
+@dataclass(frozen=True)
+class Request:
+    """What an owner who watches the server sees: a request's path, the port it came from, the second."""
+
+    path: str
+    port: int
+    second: float
+
+
+@dataclass
+class Watched:
+    """A served survey that notes every request in a file, as no server of Lapwing does."""
+
+    app: Any
+    file: Path
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            with self.file.open("a") as notes:
+                notes.write(f"{scope['path']} {scope['client'][1]} {time.monotonic()}\n")
+        await self.app(scope, receive, send)
+
+
 @dataclass
 class Site:
     """A survey file in a folder of its own, and the process that serves it."""
@@ -154,6 +179,11 @@ class Site:
     def link(self) -> str:
         return f"{self.address}#{self.invitation()}"
 
+    def asked(self) -> list[Request]:
+        """All requests so far, in their order."""
+        lines = [line.split() for line in (self.folder / "asked").read_text().splitlines()]
+        return [Request(path, int(port), float(second)) for path, port, second in lines]
+
     def reports(self) -> NDArray[np.uint8]:
         """All reports that the server has, as rows."""
         where, size = self.design.survey.reports, self.design.report_size
@@ -167,7 +197,7 @@ class Site:
 if __name__ == "__main__":
     with suppress(KeyboardInterrupt):
         serve(
-            open_survey(sys.argv[1]).app(),
+            Watched(open_survey(sys.argv[1]).app(), Path(sys.argv[1]).with_name("asked")),  # type: ignore[arg-type]
             host="127.0.0.1",
             port=int(sys.argv[2]),
             ready=lambda address: print(address, flush=True),

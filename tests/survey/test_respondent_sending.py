@@ -35,8 +35,8 @@ def test_a_report_is_counted_once_however_often_it_is_sent(tmp_path: Path, site:
     device = answered(tmp_path / "me", site)
     report = device.answered(site.design.public())
     for _ in range(3):
-        device.send(site.address, invitation)
-    Respondent(tmp_path / "me").send(site.address, site.invitation())  # another one is not used up
+        device.send(site.address, invitation, wait=0)
+    Respondent(tmp_path / "me").send(site.address, site.invitation(), wait=0)  # another one is not used up
     rows = [row.tobytes() for row in site.reports()]
     assert len(rows) == before + 1
     assert report in rows
@@ -50,21 +50,21 @@ def test_a_kill_while_sending_loses_nothing_and_counts_nothing_twice(tmp_path: P
         device = answered(tmp_path / str(moment), site)
 
         def work(device: Respondent = device, invitation: str = invitation) -> bytes:
-            device.send(site.address, invitation)
+            device.send(site.address, invitation, wait=0)
             return b"sent"
 
         ended, _ = dies_at(moment, work)
-        Respondent(tmp_path / str(moment)).send(site.address, invitation)
+        Respondent(tmp_path / str(moment)).send(site.address, invitation, wait=0)
         assert len(site.reports()) == before + moment
     assert moment > 9  # three states are stored: the token, the signature, that it was sent
 
 
 def test_an_invitation_serves_one_device(tmp_path: Path, site: Site) -> None:
     before, invitation = len(site.reports()), site.invitation()
-    answered(tmp_path / "me", site).send(site.address, invitation)
+    answered(tmp_path / "me", site).send(site.address, invitation, wait=0)
     other = answered(tmp_path / "other", site)
     with pytest.raises(BadParameter, match="was used on another device"):
-        other.send(site.address, invitation)
+        other.send(site.address, invitation, wait=0)
     assert len(site.reports()) == before + 1
 
 
@@ -72,13 +72,13 @@ def test_an_invitation_serves_one_device(tmp_path: Path, site: Site) -> None:
 def test_an_unknown_invitation_is_refused(tmp_path: Path, site: Site, invitation: str) -> None:
     device = answered(tmp_path / "me", site)
     with pytest.raises(BadParameter, match="invitation: is not known"):
-        device.send(site.address, invitation)
+        device.send(site.address, invitation, wait=0)
 
 
 def test_what_was_not_answered_cannot_be_sent(tmp_path: Path, site: Site) -> None:
     device = Respondent(tmp_path / "me")
     with pytest.raises(BadParameter, match="answer it first"):
-        device.send(site.address, "any")
+        device.send(site.address, "any", wait=0)
 
 
 @pytest.mark.parametrize(
@@ -87,24 +87,24 @@ def test_what_was_not_answered_cannot_be_sent(tmp_path: Path, site: Site) -> Non
 def test_only_encrypted_addresses_are_used(tmp_path: Path, url: str) -> None:
     device = Respondent(tmp_path / "me")
     with pytest.raises(BadParameter, match="must begin with https"):
-        device.send(url, "any")
+        device.send(url, "any", wait=0)
 
 
 def test_a_server_that_is_away_is_told_plainly(tmp_path: Path) -> None:
     device = Respondent(tmp_path / "me")
     with pytest.raises(Unavailable, match="cannot be reached"):
-        device.send("http://127.0.0.1:9/", "any")  # the port of "discard": nobody listens
+        device.send("http://127.0.0.1:9/", "any", wait=0)  # the port of "discard": nobody listens
 
 
 def test_a_key_that_changed_is_not_used(tmp_path: Path, site: Site) -> None:
     device = answered(tmp_path / "me", site)
-    device.send(site.address, site.invitation())
+    device.send(site.address, site.invitation(), wait=0)
     with Device(tmp_path / "me", None).turn() as state:
         (memo,) = state.memos.values()
         memo["key"] = {"n": "f" * 512, "e": "010001"}
         state.store()
     with pytest.raises(BadParameter, match="has changed"):
-        device.send(site.address, site.invitation())
+        device.send(site.address, site.invitation(), wait=0)
 
 
 def test_a_survey_is_what_its_digest_says(site: Site, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_closed_survey_says_so(tmp_path: Path) -> None:
         names = [question["name"] for question in site.design.public()["questions"]]
         device.answer(site.design.public(), dict.fromkeys(names))
         with pytest.raises(Unavailable, match="closed"):
-            device.send(site.address, site.invitation())
+            device.send(site.address, site.invitation(), wait=0)
     finally:
         site.stop()
 

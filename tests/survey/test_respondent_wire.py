@@ -86,11 +86,11 @@ def test_the_device_is_free_while_a_server_is_awaited(
 
 def _send(device: Respondent, address: str) -> None:
     with pytest.raises(Unavailable):
-        device.send(address, INVITATION)
+        device.send(address, INVITATION, wait=0)
 
 
 def test_every_request_has_a_connection_of_its_own(server: Hostile, device: Respondent) -> None:
-    device.send(server.address, INVITATION)
+    device.send(server.address, INVITATION, wait=0)
     assert [path for path, _, _ in server.asked] == ["/survey.json", "/sign", "/report"]
     assert len({port for _, port, _ in server.asked}) == 3
     for _, _, headers in server.asked:
@@ -106,7 +106,7 @@ def test_a_credential_can_be_fetched_long_before_the_report_is_sent(
     device.authorize(server.address, INVITATION)
     assert [path for path, _, _ in server.asked] == ["/survey.json", "/sign"]
     device.answer(server.public, YES)
-    Respondent(tmp_path / "me").send(server.address, INVITATION)
+    Respondent(tmp_path / "me").send(server.address, INVITATION, wait=0)
     assert [path for path, _, _ in server.asked[2:]] == ["/survey.json", "/report"]
 
 
@@ -122,7 +122,9 @@ def test_senders_at_the_same_time_show_one_token(
 
     server.honest = honest  # type: ignore[method-assign]
     senders = [
-        threading.Thread(target=Respondent(tmp_path / "me").send, args=(server.address, INVITATION))
+        threading.Thread(
+            target=Respondent(tmp_path / "me").send, args=(server.address, INVITATION), kwargs={"wait": 0}
+        )
         for _ in range(4)
     ]
     for sender in senders:
@@ -139,7 +141,7 @@ def test_redirects_are_not_followed(server: Hostile, device: Respondent) -> None
     for path in ("/survey.json", "/sign", "/report"):
         server.replies = {path: _moved}
         with pytest.raises(Unavailable, match="the code 307"):
-            device.send(server.address, INVITATION)
+            device.send(server.address, INVITATION, wait=0)
     assert not any(path == "/elsewhere" for path, _, _ in server.asked)
 
 
@@ -153,16 +155,16 @@ def test_a_key_or_survey_other_than_the_one_shown_gets_nothing(
     shown = fingerprint(read(server.public).digest, server.key.public)
     server.key = SigningKey.create(tmp_path / "another")
     with pytest.raises(BadParameter, match="has changed since its fingerprint was shown"):
-        device.send(server.address, INVITATION, shown=shown)
+        device.send(server.address, INVITATION, shown=shown, wait=0)
     assert [path for path, _, _ in server.asked] == ["/survey.json"]
 
 
 def test_a_report_is_shown_to_its_own_invitation_only(server: Hostile, device: Respondent) -> None:
     assert not device.is_of(server.public, INVITATION)
-    device.send(server.address, INVITATION)
+    device.send(server.address, INVITATION, wait=0)
     assert device.is_of(server.public, INVITATION)
     assert not device.is_of(server.public, "B" * 24)
-    device.send(server.address, "B" * 24)
+    device.send(server.address, "B" * 24, wait=0)
     assert not device.is_of(server.public, "B" * 24)
 
 

@@ -51,9 +51,14 @@ def answer(
         Path | None,
         typer.Option(envvar="LAPWING_DEVICE", help="Where this device keeps its memo and account."),
     ] = None,
+    wait: Annotated[
+        float, typer.Option(help="Send at a random moment within so many seconds.", min=0, max=86400)
+    ] = 20.0,
     yes: Annotated[bool, typer.Option("--yes", help="Throw the coins without asking again.")] = False,
 ) -> None:
     """Answer a survey on this device: it shows the odds, throws the coins, then sends the report.
+
+    The invitation is used before the first question is asked: what comes long after tells less about you.
 
     The device remembers what it sent and what that cost. It never sends more than its lifetime allows, and
     to one survey always the same report.
@@ -71,11 +76,16 @@ def answer(
         public, key = _public(survey, url)
         offered = read(public)
         device = Respondent(folder or Path(typer.get_app_dir("lapwing")) / "device")
+        shown = None if key is None else fingerprint(offered.digest, key)
         if device.answered(public) is None:
-            _show(device, public, offered, key)
-            values = _values(device, public, offered, answers or [])
+            _show(device, public, offered, shown)
+            values = _written(device, public, offered, answers or [])
+            if out is None:
+                device.authorize(url, invitation, shown=shown)
+                print("\nYour invitation is used now, and works on this device alone. The owner sees that.")
+            _ask(device, public, offered, values)
             if not yes and not answers and not typer.confirm("\nThrow the coins and send?"):
-                print("Nothing was thrown and nothing was sent.")
+                print("Nothing was thrown and no report was sent. You may come back.")
                 return
             report = device.answer(public, values)
         else:
@@ -85,7 +95,9 @@ def answer(
             _write(out, offered, report, device.mark(public))
             print(f"The report is in {out}. It says nothing about you that the odds do not allow.")
         else:
-            device.send(url, invitation, shown=None if key is None else fingerprint(offered.digest, key))
+            if wait:
+                print(f"The report leaves at a random moment within {wait:g} seconds.", flush=True)
+            device.send(url, invitation, shown=shown, wait=wait)
             _tell(offered, report, mine=device.is_of(public, invitation))
     print(f"Left of this device's account: ε {_rounded(device.left)} of {_rounded(device.lifetime)}.")
 
@@ -164,9 +176,9 @@ def _rounded(epsilon: Fraction) -> str:
     return f"{float(epsilon):.4g}"
 
 
-def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, key: PublicKey | None) -> None:
-    """Everything that there is to know before a coin is thrown."""
-    from lapwing.survey.respondent.offered import fingerprint, grouped  # noqa: PLC0415
+def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, shown: str | None) -> None:
+    """Everything that there is to know before a coin is thrown. `shown` is the fingerprint, if known."""
+    from lapwing.survey.respondent.offered import grouped  # noqa: PLC0415
     from lapwing.survey.respondent.words import odds_in_words  # noqa: PLC0415
 
     print(_clean(f"{offered.title}\n\n{offered.text}"))
@@ -181,10 +193,10 @@ def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, key: 
         for sentence in odds_in_words(question):
             print(_clean(f"  - {sentence}"))
     price = Fraction(offered.price, 10**9)
-    if key is None:
+    if shown is None:
         print(f"\nThe digest of this survey: {grouped(offered.digest[:32])}")
     else:
-        print(f"\nThe fingerprint of this survey and its key: {fingerprint(offered.digest, key)}")
+        print(f"\nThe fingerprint of this survey and its key: {shown}")
     print("Compare this with others who were invited: it must be the same.")
     print(f"\nIt costs ε {_rounded(price)}. This device has ε {_rounded(device.left)} left, for life.")
 
@@ -225,10 +237,10 @@ def _given(question: Asked, text: str) -> object:
     return [part.strip() for part in text.split(_separator(question)) if part.strip()]
 
 
-def _values(
+def _written(
     device: Respondent, public: Mapping[str, Any], offered: Offered, written: list[str]
 ) -> dict[str, object]:
-    """The answers: as written in the command, or asked for one by one."""
+    """The answers that are written in the command, checked; all of them, if nobody can be asked."""
     named: dict[str, str] = {}
     for each in written:
         name, equals, value = each.partition("=")
@@ -240,13 +252,25 @@ def _values(
         question = offered.questions[place]
         if question.name in named:
             values[question.name] = _given(question, named[question.name])
-        elif sys.stdin.isatty():
-            values[question.name] = _asked_for(question, input)
-        else:
+            try:
+                question.coding.code(values[question.name])
+            except BadValue as error:
+                raise BadValue(f"{question.name}: {error}") from None
+        elif not sys.stdin.isatty():
             raise BadParameter(
                 "answer", f"{question.name} is not answered: write --answer {question.name}=…"
             )
     return values
+
+
+def _ask(
+    device: Respondent, public: Mapping[str, Any], offered: Offered, values: dict[str, object]
+) -> None:
+    """Ask for the answers that are not there yet."""
+    for place in device.asked(public):
+        question = offered.questions[place]
+        if question.name not in values:
+            values[question.name] = _asked_for(question, input)
 
 
 def _asked_for(question: Asked, ask: Callable[[str], str]) -> object:

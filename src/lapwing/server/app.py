@@ -3,6 +3,8 @@
 `POST /sign`    an invitation and a blinded token; the signature comes back. Says that somebody takes part.
 `POST /report`  a token, its signature and a report. Says what was thrown, and not who threw it.
 
+The connection of a signature ends with it: a report comes over another one (headers.py).
+
 Nothing is logged and nothing is stored but what the store keeps: no address, no time, no header. What is
 answered depends on the form of a request, on invitations and tokens, never on what a report says.
 """

@@ -44,6 +44,8 @@ ONLY_TLS = "max-age=31536000"
 CLOSE = (b"connection", b"close")
 # After these, something may follow that nobody wants to read.
 LAST = frozenset({400, 404, 405, 408, 413, 415})
+# A report must not come over the connection by which somebody with an invitation came.
+APART = frozenset({"/survey.json", "/sign"})
 
 
 def all_headers(*, has_tls: bool) -> list[tuple[bytes, bytes]]:
@@ -77,7 +79,7 @@ class Guard:
                 own = message["headers"]
                 is_cached = any(name == b"cache-control" for name, _ in own)
                 message["headers"] = [*own, *self._headers, *([] if is_cached else [NO_STORE])]
-                if message["status"] in LAST:
+                if message["status"] in LAST or scope["path"] in APART:
                     message["headers"].append(CLOSE)
             await send(message)
 

@@ -1,8 +1,10 @@
 // The respondent's page: show the survey and the odds, then throw, store and send.
 //
-// The order is fixed. Before the coins: texts, odds, price. Then the credential; then charge, throw and
-// store in one step; then send. What was sent is shown only after the server has it: whoever sees the coin
-// first could drop out because of it. The true answers are never stored and never leave the form.
+// The order is fixed. First the credential, which uses the invitation. Before the coins: texts, odds, price.
+// Then charge, throw and store in one step; then send, at a random moment: credential and report are as far
+// apart as the answers took, and come over two connections. What was sent is shown only after the server has
+// it: whoever sees the coin first could drop out because of it. The true answers are never stored and never
+// leave the form.
 
 import * as account from "./account.js";
 import { fingerprint, fromHex } from "./blind.js";
@@ -11,12 +13,14 @@ import { make, questionForm } from "./form.js";
 import { offered } from "./offered.js";
 import { UNIT } from "./price.js";
 import { BadSurvey, size } from "./recipes.js";
-import { ALL, Stop, call, credential, invitedBy, packed, surveyText } from "./sending.js";
+import { ALL, Later, Stop, call, credential, invitedBy, packed, surveyText } from "./sending.js";
 import { Coins } from "./throw.js";
 import { oddsInWords, sentInWords } from "./words.js";
 
 const LIFETIME = 8n * UNIT; // what this device sends in its whole life, at most; a survey can only lower it
 const UP = 999999n; // rounds costs up; what is left is rounded down
+const [SOON, LATE] = [5000, 20000]; // milliseconds from throwing the coins to sending the report
+const TAB = `lapwing invitation ${location.pathname}`; // in the memory of this tab, until the report is sent
 
 const view = document.getElementById("view");
 const status = document.getElementById("status");
@@ -35,8 +39,7 @@ function epsilonText(billionths, more = 0n) {
 }
 
 function checkBrowser() {
-  const able = window.isSecureContext && window.indexedDB && window.crypto?.subtle;
-  if (!able) {
+  if (!(window.isSecureContext && window.indexedDB && window.crypto?.subtle && keepsTabs())) {
     throw new Stop(
       "This browser cannot keep your answer safe",
       "It needs an address with https, and a memory for this page. Private windows may have none.",
@@ -45,9 +48,26 @@ function checkBrowser() {
   }
 }
 
+function keepsTabs() {
+  try {
+    return window.sessionStorage !== null;
+  } catch {
+    return false;
+  }
+}
+
+/** The invitation of the link. It leaves the address and the history at once; this tab remembers it. */
+function invitationOfTab() {
+  if (location.hash.length > 1) {
+    sessionStorage.setItem(TAB, location.hash.slice(1));
+    history.replaceState(null, "", location.pathname + location.search);
+  }
+  return sessionStorage.getItem(TAB) ?? "";
+}
+
 async function load() {
+  const invitation = invitationOfTab();
   const survey = await offered(await surveyText());
-  const invitation = location.hash.slice(1);
   const lifetime = survey.lifetime < LIFETIME ? survey.lifetime : LIFETIME;
   return { ...survey, lifetime, invitation, invited: await invitedBy(invitation) };
 }
@@ -63,11 +83,19 @@ async function asked({ survey, digest }) {
 async function send(state, memo) {
   say("Sending …");
   const { prepared, signature, report } = memo;
-  const { accepted } = await call("report", { digest: state.digest, token: prepared, signature, report });
-  if (accepted !== true) throw new Stop("The server did not say that it has the report", "Please send it again.");
+  let reply;
+  try {
+    reply = await call("report", { digest: state.digest, token: prepared, signature, report });
+  } catch (problem) {
+    if (!(problem instanceof Later)) throw problem;
+    showWaiting(state, memo, problem.message);
+    return;
+  }
+  if (reply.accepted !== true) {
+    throw new Stop("The server did not say that it has the report", "Please send it again.");
+  }
   await account.note(state.digest, { sent: true });
-  // The invitation has served. Who looks at the address bar or the history later does not find it.
-  history.replaceState(null, "", location.pathname + location.search);
+  sessionStorage.removeItem(TAB); // the invitation has served: who uses this tab later does not find it
   await showSent(state);
 }
 
@@ -140,18 +168,44 @@ async function showSent(state) {
   heading.focus();
 }
 
-function showWaiting(state, memo) {
+/** The report is thrown and stored. `why` it was not sent, if that was tried. */
+function showWaiting(state, memo, why) {
+  const heading = make("h2", { tabindex: "-1" }, "Your report is not sent yet");
   const button = make("button", { type: "button" }, "Send it now");
-  button.addEventListener("click", () => guarded(() => send(state, memo)));
+  button.addEventListener("click", () => {
+    button.disabled = true;
+    guarded(() => send(state, memo));
+  });
   show(
     make(
       "section",
-      { class: "card" },
-      make("h2", {}, "Your report is not sent yet"),
+      { class: "card", id: "waiting" },
+      heading,
+      why && make("p", {}, `${why}. Nothing is lost.`),
       make("p", {}, "The coins were thrown and the report is stored on this device. It will be sent as it is."),
       button,
     ),
   );
+  say("");
+  if (why) heading.focus();
+}
+
+/** Until a random moment: the time of a report then tells less about whose it is. */
+function showLeaving() {
+  const heading = make("h2", { tabindex: "-1" }, "Your report is about to be sent");
+  show(
+    make(
+      "section",
+      { class: "card", id: "leaving" },
+      heading,
+      make("p", {}, `The coins were thrown. The report leaves at a random moment within ${LATE / 1000} seconds, so ` +
+        "that its time tells less about you. Please leave this page open. If you close it, open it again to send."),
+    ),
+  );
+  say("");
+  heading.focus();
+  const wait = SOON + Number(new Coins().below(BigInt(LATE - SOON + 1)));
+  return new Promise((done) => setTimeout(done, wait));
 }
 
 async function showForm(state, spent) {
@@ -172,6 +226,8 @@ async function showForm(state, spent) {
       make("h2", {}, "Your device throws coins before it answers"),
       make("p", {}, "Answer truthfully. Your device then throws coins, and what it sends may differ from your " +
         "answer. So nobody can be sure from the message what you answered. The survey learns only about the group."),
+      make("p", {}, "The owner of the survey sees that you take part: opening this page has used your invitation. It " +
+        "now works in this browser alone."),
       one && make("p", {}, `By coin, you are asked one of the ${survey.questions.length} questions of this survey.`),
     ),
     ...forms.map(({ element }) => element),
@@ -203,12 +259,15 @@ async function answer(state, places, forms, button) {
   button.disabled = true;
   try {
     navigator.storage?.persist?.().catch(() => {}); // asks the browser not to tidy its memory away
-    say("Getting a one-time credential …");
     const { memo: known } = await account.look(state.digest);
     await credential(state, known);
-    const memo = await account.commit(state.digest, state.cost, state.lifetime, () => ({
-      report: packed(state, places, codes),
-    }));
+    let mine = false;
+    const memo = await account.commit(state.digest, state.cost, state.lifetime, () => {
+      mine = true;
+      return { report: packed(state, places, codes) };
+    });
+    if (mine) state.invited = memo.invited; // who came back without the link has answered all the same
+    await showLeaving();
     await send(state, memo);
   } finally {
     button.disabled = false;
@@ -237,7 +296,7 @@ function refusal(title, ...paragraphs) {
   const heading = make("h2", { tabindex: "-1" }, title);
   const lines = paragraphs.map((text) => make("p", {}, text));
   const back = make("button", { type: "button", class: "quiet" }, "Try again");
-  back.addEventListener("click", () => location.reload());
+  back.addEventListener("click", () => guarded(start));
   show(make("section", { class: "card refusal", id: "refusal" }, heading, ...lines, back));
   say(""); // the heading has the focus, so it is read out
   heading.focus();
@@ -273,10 +332,14 @@ async function guarded(work) {
 }
 
 let current;
+let starts = 0;
 
 async function start() {
+  const mine = ++starts;
   checkBrowser();
-  current = await load();
+  const found = await load();
+  if (mine !== starts) return; // another link was opened meanwhile
+  current = found;
   const { survey, digest, cost, lifetime } = current;
   document.title = survey.title;
   document.getElementById("title").textContent = survey.title;
@@ -285,7 +348,17 @@ async function start() {
   if (memo?.sent) await showSent(current);
   else if (memo?.report) showWaiting(current, memo);
   else if (spent + cost > lifetime) refusal(...overLifetime(current, spent));
-  else await showForm(current, spent);
+  else {
+    say("Getting a one-time credential …");
+    await credential(current, memo);
+    if (mine !== starts) return;
+    say("");
+    await showForm(current, spent);
+  }
 }
 
 guarded(start);
+// A link that is pasted over this page loads nothing: only what stands after # changes.
+addEventListener("hashchange", () => {
+  if (location.hash.length > 1 && invitationOfTab() !== current?.invitation) guarded(start);
+});

@@ -1,6 +1,7 @@
-// Talking to the survey's server: a signature under a blinded token, then the report.
+// Talking to the survey's server: a signature under a blinded token, and much later the report.
 //
-// Requests have no cookies, no time and nothing about the device; for one survey all are of one size.
+// Requests have no cookies, no time and nothing about the device; for one survey all are of one size. The
+// server ends the connections of the first two replies, so that the report comes over another one.
 
 import * as account from "./account.js";
 import { blind, finalize, fromHex, newToken, toHex } from "./blind.js";
@@ -17,6 +18,9 @@ export class Stop extends Error {
     this.paragraphs = paragraphs;
   }
 }
+
+/** The same, where trying again may help. */
+export class Later extends Stop {}
 
 /** The text of a reply, which is no longer than `most` bytes. */
 async function textOf(response, most) {
@@ -69,7 +73,7 @@ async function answered(path, body) {
       referrerPolicy: "no-referrer",
     });
   } catch {
-    throw new Stop("The server cannot be reached", "Please try again later.");
+    throw new Later("The server cannot be reached", "Please try again later.");
   }
   if (response.ok) return response;
   const status = path === "sign" && response.status === 422 ? 403 : response.status; // not even of the right form
@@ -84,7 +88,7 @@ async function answered(path, body) {
     429: ["The server is busy", "Please try again in a minute."],
   };
   const texts = why[status] ?? ["The server did not accept this", `It answered with the code ${status}.`];
-  throw new Stop(...texts);
+  throw new (status === 429 || status >= 500 ? Later : Stop)(...texts);
 }
 
 /** The report: which question (255: all), then the messages, filled up with zeros. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -19,6 +20,9 @@ from lapwing.survey.throwing import Coins, throw
 
 if TYPE_CHECKING:
     from lapwing.survey.respondent.sending import Server
+
+WAIT = 20.0  # seconds from the throw to the report, at most
+LONGEST_WAIT = 86_400
 
 
 class Respondent:
@@ -110,27 +114,33 @@ class Respondent:
             return state.memos.get(read(public).digest, {}).get("invited") == _hashed(invitation)
 
     def authorize(self, url: str, invitation: str, *, shown: str | None = None) -> None:
-        """Fetch the credential for a report, and store it. `send` may follow much later.
+        """Fetch the credential for a report, and store it: it uses the invitation. `send` may follow later.
 
         The longer the time between the two, the less the times tell which report is whose. `shown` is the
-        fingerprint that the respondent saw: another survey or key than that is refused.
+        fingerprint that the respondent saw: another survey or key than that is refused. So is a survey that
+        this device cannot afford, and one that another invitation was used for here.
         """
         # Whoever only answers needs no HTTP: it is an extra.
         from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
 
         self._authorize(Server(url), invitation, shown)
 
-    def send(self, url: str, invitation: str, *, shown: str | None = None) -> None:
+    def send(self, url: str, invitation: str, *, shown: str | None = None, wait: float = WAIT) -> None:
         """Send the stored report to the survey at `url`, under a credential that cannot be traced.
 
-        It may be called again at any time: the same bytes go out, and the survey counts them once. `shown`
-        is as in `authorize`. The device is not locked while the server is awaited.
+        It leaves at a random moment, after a quarter of `wait` seconds at least and all of them at most:
+        the time of a report then tells less about whose it is. `authorize` long before does more. It may
+        be called again at any time: the same bytes go out, and the survey counts them once. `shown` is as
+        in `authorize`. The device is not locked while the server is awaited.
         """
         from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
 
-        server = Server(url)
-        digest, memo = self._authorize(server, invitation, shown, answered=True)
-        server.report(digest, memo)
+        if not 0 <= wait <= LONGEST_WAIT:
+            raise BadParameter("wait", f"must be 0 to {LONGEST_WAIT:,} seconds")
+        digest, memo = self._authorize(Server(url), invitation, shown, answered=True)
+        if not memo.get("sent"):
+            time.sleep(_moment(wait))
+        Server(url).report(digest, memo)
         with self._device.turn() as state:
             state.memos[digest]["sent"] = True
             state.store()
@@ -140,13 +150,21 @@ class Respondent:
     ) -> tuple[str, Memo]:
         """The digest, and the memo with its credential. An invitation signs one token: the stored one."""
         public, key = server.survey()
-        digest = read(public).digest
+        survey, invited = read(public), _hashed(invitation)
+        digest = survey.digest
         if shown is not None and fingerprint(digest, key) != shown:
             raise BadParameter("survey", "or its key has changed since its fingerprint was shown")
         with self._device.turn() as state:
             memo = state.memos.setdefault(digest, {})
-            if answered and "report" not in memo:
-                raise BadParameter("survey", "was not answered on this device yet: answer it first")
+            if "report" not in memo:
+                if answered:
+                    raise BadParameter("survey", "was not answered on this device yet: answer it first")
+                if memo.get("invited", invited) != invited:
+                    raise BadParameter(
+                        "invitation",
+                        "is not the one that was begun with on this device: one device, one person",
+                    )
+                _afford(state, survey)  # else the invitation would be used for nothing
             if memo.get("key", key.to_json()) != key.to_json():
                 raise BadParameter("key", "of this survey has changed since its token was made")
             if "token" not in memo:
@@ -159,9 +177,15 @@ class Respondent:
         with self._device.turn() as state:
             memo = state.memos[digest]
             if "signature" not in memo:
-                memo.update(signature=signature, invited=_hashed(invitation))
+                memo.update(signature=signature, invited=invited)
                 state.store()
             return digest, memo
+
+
+def _moment(wait: float) -> float:
+    """A random part of so many seconds, a quarter of them at least."""
+    most = int(wait * 1000)
+    return (most // 4 + Coins().below(most - most // 4 + 1)) / 1000
 
 
 def _hashed(invitation: str) -> str:

@@ -83,9 +83,10 @@ class Gate:
         self._principal = principal
         self._watch = watch
 
-    def release(self, plan: Plan, *, key: str | None = None) -> Release:
+    def release(self, plan: Plan, *, key: str | None = None, shared: bool = False) -> Release:
         """Charge, run, store and return; or, for a key that was answered before, return that.
 
+        A `shared` key is one for all principals: who comes first is charged, and all get that answer.
         Raises `OverBudget` and changes nothing, or `KeyReused`, `InProgress`. If `run` fails, now or
         before under this key, `WorkEnded`: the charge stays, and nobody is told why.
         """
@@ -96,6 +97,7 @@ class Gate:
                 plan.spending,
                 principal=self._principal,
                 key=_fresh_key() if key is None else key,
+                shared=shared,
             )
         except Replayed as before:
             return Release(before.answer, before.receipt, is_replay=True)
@@ -141,9 +143,10 @@ class Gate:
             return Work(self, held, Release(before.answer, before.receipt, is_replay=True))
         return Work(self, held)
 
-    def find(self, key: str) -> Earlier | None:
-        """What became of an earlier request of this principal under this key. It costs nothing."""
-        return earlier(self._ledger, principal=self._principal, key=key)
+    def find(self, key: str, *, shared: bool = False) -> Earlier | None:
+        """What became of an earlier request under this key, of this principal, or of anybody if the key is
+        `shared`. It costs nothing."""
+        return earlier(self._ledger, principal=self._principal, key=key, shared=shared)
 
     def resume(self, number: int) -> Work:
         """Work that was reserved before, by this principal."""

@@ -12,9 +12,9 @@ from lapwing.query.dataset import Dataset
 from lapwing.query.policies.file import load
 
 
-def ask(policy: Path, sql: str, price: str, out: Any) -> None:
+def ask(policy: Path, sql: str, price: str, out: Any, analyst: str = "ann") -> None:
     """Put the first number of the answer, or None if another process is being answered."""
-    with Dataset(load(policy), analyst="ann") as own:
+    with Dataset(load(policy), analyst=analyst) as own:
         try:
             out.put(int(own.ask(sql, epsilon=price).columns[0].values[0]))
         except InProgress:

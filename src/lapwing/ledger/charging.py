@@ -42,13 +42,15 @@ class Replayed(Exception):
         self.receipt = receipt
 
 
-def charge(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> Receipt:
-    """Charge all targets durably, or none.
+def charge(
+    ledger: Ledger, spending: Spending, *, principal: str, key: str, shared: bool = False
+) -> Receipt:
+    """Charge all targets durably, or none. A `shared` key is the same for all principals.
 
     Raises `OverBudget` (nothing changed). The same key again raises `Replayed` with the stored answer,
     `InProgress`, `WorkEnded`, or, for another request, `KeyReused`.
     """
-    request = Request.of(ledger, spending, principal=principal, key=key, kind="charge")
+    request = Request.of(ledger, spending, principal=principal, key=key, kind="charge", shared=shared)
     return request.settle()
 
 
@@ -59,6 +61,7 @@ class Request:
     ledger: Ledger
     spending: Spending
     principal: str
+    shared: bool
     by: str
     key: bytes
     asked: str  # who does not know the key cannot guess the question from it
@@ -67,13 +70,22 @@ class Request:
     price: Callable[[Account], Costs]
 
     @classmethod
-    def of(cls, ledger: Ledger, spending: Spending, *, principal: str, key: str, kind: str) -> Request:
+    def of(
+        cls,
+        ledger: Ledger,
+        spending: Spending,
+        *,
+        principal: str,
+        key: str,
+        kind: str,
+        shared: bool = False,
+    ) -> Request:
         """Check everything that can be checked before anything is written."""
         if not ledger.is_here:
             ledger.require_here()
         self = cls()
         self.ledger, self.spending, self.principal, self.kind = ledger, spending, principal, kind
-        key = checked_label(key, "key")
+        self.shared, key = shared, checked_label(key, "key")
         self.roots = []
         for target in spending.targets:
             account = ledger.account(target.account)
@@ -89,7 +101,7 @@ class Request:
                 raise BadParameter("blocks", "the account has no slices")
             self.roots.append((account, target))
         self.by = by = ledger.principal(principal)
-        self.key = hashed_key(by, key)
+        self.key = hashed_key("" if shared else by, key)
         self.asked = sha256(f"{key}\n{spending.digest}".encode()).hexdigest()
         is_charge = kind == "charge"
         self.price = spending.costs if is_charge else partial(Account.costs_of_steps, loss=spending.loss)
@@ -168,7 +180,7 @@ class Request:
 
     def _outcome(self) -> Exception:
         """What became of the earlier request with this key."""
-        found = found_under(self.ledger, self.key, self.principal)
+        found = found_under(self.ledger, self.key, None if self.shared else self.principal)
         assert found is not None, "entries only grow"
         if found.receipt.request != self.asked:
             return KeyReused()

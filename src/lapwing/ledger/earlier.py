@@ -34,19 +34,21 @@ class Earlier:
 
 
 def hashed_key(by: str, key: str) -> bytes:
-    """How a principal's key stands in the ledger."""
+    """How a principal's key stands in the ledger. A shared key is nobody's: `by` is empty."""
     return sha256(f"{by}\n{key}".encode()).digest()
 
 
-def earlier(ledger: Ledger, *, principal: str, key: str) -> Earlier | None:
-    """The request of this principal under this key, or None."""
-    return found_under(
-        ledger, hashed_key(ledger.principal(principal), checked_label(key, "key")), principal
-    )
+def earlier(ledger: Ledger, *, principal: str, key: str, shared: bool = False) -> Earlier | None:
+    """The request of this principal under this key, or None. If `shared`, of whoever came first."""
+    by = "" if shared else ledger.principal(principal)
+    return found_under(ledger, hashed_key(by, checked_label(key, "key")), None if shared else principal)
 
 
-def found_under(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
-    """The request under a hashed key, checked against its entry and the digest of its answer."""
+def found_under(ledger: Ledger, hashed: bytes, principal: str | None) -> Earlier | None:
+    """The request under a hashed key, checked against its entry and the digest of its answer.
+
+    Without a principal, the receipt names whoever was charged.
+    """
     found = _look(ledger, hashed, principal)
     if found is None or found.state is not State.OPEN or _is_alive(ledger, hashed, found.receipt):
         return found
@@ -63,7 +65,7 @@ def _is_alive(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
     return hashed in ledger.running if own else ledger.store.is_alive(session)
 
 
-def _look(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
+def _look(ledger: Ledger, hashed: bytes, principal: str | None) -> Earlier | None:
     """As it stands in the database: open, if nothing came of it yet.
 
     Opening does not look at older entries and answers, so whoever reads one does.
@@ -72,9 +74,11 @@ def _look(ledger: Ledger, hashed: bytes, principal: str) -> Earlier | None:
     if not rows:
         return None
     seq, body, digest, done_at, done, done_digest, answer = rows[0]
-    receipt = Receipt(ledger.id, seq, principal, bytes(body))
+    receipt = Receipt(ledger.id, seq, principal or "", bytes(body))
     if digest_of(bytes(body)) != bytes(digest) or receipt.record["key"] != hashed.hex():
         raise Tampered([f"entry {seq} was changed"])
+    if principal is None:
+        receipt = receipt._replace(principal=ledger.label_of(receipt.record["by"]))
     if done_at is None:
         return Earlier(State.OPEN, receipt)
     record = {} if done is None else json.loads(bytes(done))

@@ -155,6 +155,14 @@ class Known(Once):
 
         return self.store.write(work)
 
+    def label_of(self, name: str) -> str:
+        """Who a principal is, by the id under which it stands in entries."""
+        query = "SELECT label, salt FROM principals WHERE name = ?"
+        rows = self.store.read(lambda tx: tx.rows(query, name))
+        if not rows or commitment(rows[0][0], bytes(rows[0][1])) != name:
+            raise Tampered([f"principal {name} was renamed"])
+        return str(rows[0][0])
+
     def family(self, tx: Transaction, root: Account) -> list[Account]:
         """The root and what it was raised by, oldest first."""
         rows = tx.rows(

@@ -1,7 +1,9 @@
 """Few failures: that a charged question fails may tell of one person's rows, and nobody has priced it.
 
-Claim    an analyst learns of at most `policy.failures` questions that failed, and of those that end in the
-         same moment, until the curator has looked; whatever the policy file and the data are called.
+Claim    an analyst learns of at most `policy.failures` questions of theirs that failed, and of those that
+         end in the same moment, until the curator has looked; whatever the policy file and the data are
+         called. Where answers are shared, they may learn of other analysts' as well, each of whom has no
+         more; a question that was held already is no failure of who asks it again.
 Because  failures are read from the ledger itself, by the analyst and the accounts that were charged. Who
          has had so many is told nothing any more, neither old answers nor the outcome of questions that
          were under way: the check comes before the charge, and again before an outcome is told.

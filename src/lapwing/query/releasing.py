@@ -1,8 +1,10 @@
 """The release of one plan: charge, compute, add noise, store, return; or what was stored before.
 
-Answers of one *shape* (data set and its version, question and what it means; not the price) are numbered,
-and the number is the idempotency key of its charge. So the same question finds its stored answer, another
-price finds the earlier ones to combine with, and one that failed is found, too, and held.
+Answers of one *shape* (data set and its version, what the question means; not the price, nor what it calls
+its columns) are numbered, and the number is the idempotency key of its charge. So the same question finds
+its stored answer, another price finds the earlier ones to combine with, and one that failed is found, too,
+and held. Where the policy shares answers, the key is one for all analysts: all of this holds for whoever
+asks.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from lapwing.query.answering.noising import Noisy, noise
 from lapwing.query.answering.shares import Shares, share_out
 from lapwing.query.answering.stored import Asked, from_bytes, to_bytes
 from lapwing.query.bounded import registered
-from lapwing.query.bounded.meaning import meaning_of
+from lapwing.query.bounded.meaning import meanings_of
 from lapwing.query.failures import require_few
 from lapwing.query.language.where_first import ranks_anew
 from lapwing.query.plan import Plan
@@ -58,7 +60,7 @@ class Releasing:
         dataset, plan, asked = self.dataset, self.plan, self._asked()
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
-        same = [one for one in earlier if one.asked == asked]
+        same = [one for one in earlier if one.asked.price == asked.price]
         if same and not fresh:
             return self._answer(same[-1].noisy, same[-1].receipt, plan.shares, is_replay=True)
         # What is wrong with source or question is told before a charge; a stored answer needs neither.
@@ -66,11 +68,12 @@ class Releasing:
         with dataset.reading(plan.question) as reader:
             reader.require_plan(plan.question)
         try:
-            done = gate.release(gates.Plan(self._spending(asked), self._run(asked)), key=key)
-        except KeyReused:  # at another price, by this analyst, since we looked
+            work = gates.Plan(self._spending(asked), self._run(asked))
+            done = gate.release(work, key=key, shared=dataset.policy.shares_answers)
+        except KeyReused:  # at another price, or in other words, since we looked
             raise InProgress from None
         except WorkEnded:
-            found = gate.find(key)
+            found = gate.find(key, shared=dataset.policy.shares_answers)
             position = found.receipt.position if found else 0
             require_few(dataset, besides=position)
             raise Held(position) from None
@@ -95,8 +98,9 @@ class Releasing:
 
     def _asked(self) -> Asked:
         dataset, plan = self.dataset, self.plan
-        data, meaning = dataset.data(), meaning_of(dataset.policy, plan.question, dataset.public)
-        return replace(plan.asked, version=data.version, meaning=meaning, data=data.number)
+        data = dataset.data()
+        meaning, form = meanings_of(dataset.policy, plan.question, dataset.public)
+        return replace(plan.asked, version=data.version, meaning=meaning, data=data.number, form=form)
 
     def _beside(self, answer: Answer, earlier: list[Before], noisy: list[Noisy]) -> Answer:
         """Combined with earlier answers where that is possible, else with them at its side."""
@@ -144,24 +148,38 @@ class Releasing:
     def _earlier(self, gate: Gate, asked: Asked) -> tuple[list[Before], str]:
         """Earlier answers of the same shape, and the key of the next one. Who is held gets neither."""
         require_few(self.dataset)
-        unnamed, _ = self._stored(gate, replace(asked, data=0), asked.data)
-        answers, key = self._stored(gate, asked, asked.data)
-        return unnamed + answers, key
+        policy = self.dataset.policy
+        if policy.shares_answers:
+            custody.quota_of(policy, self.dataset.analyst)  # who may not ask may not read either
+        old = replace(asked, form="")
+        found, _ = self._stored(gate, replace(old, data=0), asked.data)
+        keys = []
+        for shape, shared in ((old, False), (asked, False), (asked, True)):
+            answers, key = self._stored(gate, shape, asked.data, shared=shared)
+            found += answers
+            keys.append(key)
+        return sorted(found, key=lambda one: one.receipt.position), keys[1 + policy.shares_answers]
 
-    def _stored(self, gate: Gate, asked: Asked, data: int) -> tuple[list[Before], str]:
-        """Find the stored answers of one shape, and the next free key.
+    def _stored(
+        self, gate: Gate, asked: Asked, data: int, *, shared: bool = False
+    ) -> tuple[list[Before], str]:
+        """Find the stored answers of one shape, and the next free key; if `shared`, of all analysts.
 
-        Older entries do not name their data set. Their answer is used only if no other data set can have
-        made it; one that failed or is under way stops every data set that may have asked it.
+        A policy that shares no more leaves shared answers to those who were charged. Older entries do not
+        name their data set. Their answer is used only if no other data set can have made it; one that
+        failed or is under way stops every data set that may have asked it.
         """
         shape = hashlib.sha256(asked.shape.encode()).hexdigest()
         answers: list[Before] = []
         for repeat in range(MOST_REPEATS):
             key = f"{shape}:{repeat}"
-            found = gate.find(key)
+            found = gate.find(key, shared=shared)
             if found is None:
                 return answers, key
             ledger, receipt = self.dataset.ledger, found.receipt
+            is_own = receipt.record["by"] == ledger.principal(self.dataset.analyst)
+            if not is_own and not self.dataset.policy.shares_answers:
+                continue
             makers = {data} if asked.data else custody.makers_of(ledger, asked.version, receipt)
             if data not in makers:
                 continue

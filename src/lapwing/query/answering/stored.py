@@ -19,6 +19,7 @@ from lapwing.query.answering.noising import Noisy
 from lapwing.query.answering.shares import Wanted
 
 FORMAT = 2
+SHAPE = 3  # of questions that are known by their form, whatever they call their columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,21 @@ class Asked:
     mechanisms: str  # a digest of them: whether they can be found again from all the above
     meaning: str = ""  # of the text under the policy and public tables of then
     data: int = 0  # the ledger's number of the data set; 0: stored before it was noted
+    form: str = ""  # the meaning without names of columns and tables; "": stored before it was noted
 
     @property
     def shape(self) -> str:
         """The question without its price: answers of one shape can be combined."""
+        if self.form:
+            return json.dumps([SHAPE, self.version, self.rows, self.form, self.data])
         parts = [FORMAT, self.sql, self.version, self.rows, self.meaning]
         parts += [self.data] if self.data else []
         return json.dumps(parts, ensure_ascii=False)
+
+    @property
+    def price(self) -> tuple[Fraction, Fraction, str, str]:
+        """What tells answers of one shape apart."""
+        return self.epsilon, self.delta, self.noise, self.mechanisms
 
     def to_json(self) -> dict[str, Any]:
         """As it is stored and digested."""
@@ -48,6 +57,7 @@ class Asked:
             "sql": self.sql, "version": self.version, "epsilon": str(self.epsilon),
             "delta": str(self.delta), "noise": self.noise, "rows": self.rows,
             "mechanisms": self.mechanisms, "meaning": self.meaning, "data": self.data,
+            "form": self.form,
         }  # fmt: skip
 
     @classmethod
@@ -56,6 +66,7 @@ class Asked:
         return cls(
             found["sql"], found["version"], Fraction(found["epsilon"]), Fraction(found["delta"]),
             found["noise"], found["rows"], found["mechanisms"], found["meaning"], found.get("data", 0),
+            found.get("form", ""),
         )  # fmt: skip
 
 

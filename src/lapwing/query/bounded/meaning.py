@@ -6,14 +6,17 @@ import hashlib
 from collections.abc import Mapping
 
 from lapwing.query.binding.public import PublicTable
-from lapwing.query.language.question import Question
+from lapwing.query.language.question import Question, unnamed
 from lapwing.query.language.relation import public_scans_of, scans_of
 from lapwing.query.policies.policy import Policy
 
 
-def meaning_of(policy: Policy, question: Question, public: Mapping[str, PublicTable]) -> str:
-    """A digest of all that decides what reaches the mechanisms, but the private rows: the bound question,
-    the declared columns of its tables (they decide values and ranks), and the rows of public tables."""
+def meanings_of(policy: Policy, question: Question, public: Mapping[str, PublicTable]) -> tuple[str, str]:
+    """Digests of all that decides what reaches the mechanisms, but the private rows: the bound question,
+    the declared columns of its tables (they decide values and ranks), and the rows of public tables.
+
+    The second is of the question without its names: one for texts that differ in aliases or spelling only.
+    """
     names = {scan.table for scan in scans_of(question.source)}
     names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
     tables = [
@@ -22,7 +25,10 @@ def meaning_of(policy: Policy, question: Question, public: Mapping[str, PublicTa
         if name in names
     ]
     ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
-    digest = hashlib.sha256(repr((question, tables, *ids)).encode())
+    named = hashlib.sha256(repr((question, tables, *ids)).encode())
+    form = hashlib.sha256(repr((unnamed(question), tables, *ids)).encode())
     for scan in public_scans_of(question.source):
-        digest.update(repr(public[scan.table].shipped(scan).to_pydict()).encode())
-    return digest.hexdigest()
+        rows = repr(public[scan.table].shipped(scan).to_pydict()).encode()
+        named.update(rows)
+        form.update(rows)
+    return named.hexdigest(), form.hexdigest()

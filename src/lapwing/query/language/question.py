@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from lapwing.query.language.expression import Expression
@@ -198,6 +198,20 @@ class Question:
         trees: list[Released | None] = [output.value for output in self.outputs]
         trees += [self.having, *(order.value for order in self.order)]
         return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
+
+
+def unnamed(question: Question) -> Question:
+    """The same without what the text calls its columns: equal ones compute the same, in the same order.
+
+    Names of tables and of inner columns are not the analyst's any more: binding found what they stand for.
+    """
+    return replace(
+        question,
+        keys=tuple(replace(key, name="") for key in question.keys),
+        parts=tuple(replace(part, label="") for part in question.parts),
+        spectra=tuple(replace(spectrum, label="") for spectrum in question.spectra),
+        outputs=tuple(replace(output, name="") for output in question.outputs),
+    )
 
 
 def _statistics_in(tree: Released | None) -> Iterator[Statistic]:

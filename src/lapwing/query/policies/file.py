@@ -93,6 +93,7 @@ def load(path: str | Path) -> Policy:
         ledger_anchor=ledger.anchor,
         folds_ids=dataset.folds_ids,
         limits=engine.limits,
+        shares_answers=not quotas if dataset.shares_answers is None else dataset.shares_answers,
     )
 
 
@@ -102,10 +103,11 @@ class _Dataset:
     protects: str | None
     population: str
     folds_ids: bool
+    shares_answers: bool | None
 
 
 def _dataset(root: Section) -> _Dataset | None:
-    section = root.below("dataset", ("name", "protects", "population", "ids"))
+    section = root.below("dataset", ("name", "protects", "population", "ids", "share_answers"))
     if section is None:
         if not root.has("dataset"):
             root.missing("dataset", '[dataset] with name = "visits"')
@@ -114,7 +116,8 @@ def _dataset(root: Section) -> _Dataset | None:
         section.missing("name", 'name = "visits": how the ledger calls these data')
     protects = section.one_of("protects", PROTECTS) if section.has("protects") else "person"
     folds_ids = section.has("ids") and section.one_of("ids", IDS) == "folded"
-    return _Dataset(section.label("name"), protects, section.label("population") or "", folds_ids)
+    shares = section.flag("share_answers") if section.has("share_answers") else None
+    return _Dataset(section.label("name"), protects, section.label("population") or "", folds_ids, shares)
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,3 +141,4 @@ class Policy:
     ledger_anchor: str = ""
     folds_ids: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one
     limits: Limits = DEFAULTS  # of what an engine may use
+    shares_answers: bool = False  # whether all analysts get an answer that one of them was charged for

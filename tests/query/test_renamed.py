@@ -15,7 +15,7 @@ import pytest
 from lapwing.errors import BadFile, BadParameter
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
-from lapwing.query.bounded.meaning import meaning_of
+from lapwing.query.bounded.meaning import meanings_of
 from lapwing.query.bounded.prepare import prepare
 from lapwing.query.bounded.prepared import digest_of
 from lapwing.query.bounded.reader import Reader
@@ -204,7 +204,7 @@ def test_another_column_of_the_source_is_another_question(sales: Path) -> None:
     other = load(sales)
     assert digest_of(one, KEY) != digest_of(other, KEY)
     meanings = {
-        meaning_of(policy, bind("SELECT SUM(discount) FROM sales", Catalog(policy, {})), {})
+        meanings_of(policy, bind("SELECT SUM(discount) FROM sales", Catalog(policy, {})), {})
         for policy in (one, other)
     }
     assert len(meanings) == 2

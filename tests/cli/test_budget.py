@@ -191,6 +191,7 @@ def test_json_has_stable_names(file_home: Home, shell: Shell) -> None:
     found = shell.good("budget", *at(file_home), "--json").json
     assert list(found) == [
         "ledger", "accounts", "accounts_not_shown", "losses_add", "data_sets", "signed_by_curator",
+        "changed_after_check",
     ]  # fmt: skip
     assert list(found["accounts"][0]) == [
         "account", "unit", "relation", "slices", "rule", "epsilon", "delta", "is_raised", "parts",

@@ -254,6 +254,15 @@ BROKEN: dict[str, tuple[Callable[[History], Any], str]] = {
     "recovered unsigned": (
         lambda h: h.add("recovered", lost=None, signature="ab" * 64), "signed by the curator",
     ),
+    "a check unsigned": (
+        lambda h: h.add("check", account=1, policy="ab" * 32, signature="ab" * 64), "signed by the curator",
+    ),
+    "a policy of no account": (
+        lambda h: h.add("policy", account=99, policy="ab" * 32), "account 99 was never opened",
+    ),
+    "a check with a count": (
+        lambda h: h.add("check", account=1, policy="ab" * 32, signature="ab" * 64, cells=7), "other fields",
+    ),
     "a charge after a loss": (
         lambda h: (h.recovered(), h.charge((2, [[5, 5]]))), "block 5 is not an open block",
     ),

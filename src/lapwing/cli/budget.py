@@ -87,6 +87,12 @@ def to_json(found: Overview) -> dict[str, Any]:
                 "what": line.what,
             }
             for line in found.declared
+            if line.kind != "policy"
+        ],
+        "changed_after_check": [
+            {"entry": line.number, "time": line.time, "accounts": list(line.accounts)}
+            for line in found.declared
+            if line.kind == "policy"
         ],
     }
 

@@ -21,6 +21,7 @@ from lapwing.cli import query as query_commands
 from lapwing.cli import stream as stream_commands
 from lapwing.cli import survey as survey_commands
 from lapwing.cli.budget import budget
+from lapwing.cli.check import check
 from lapwing.cli.example import example
 from lapwing.cli.init import init
 from lapwing.cli.train import train
@@ -110,6 +111,7 @@ for command in (
     query_commands.ask,
     query_commands.bounds,
     query_commands.dropped,
+    check,
     query_commands.looked,
     budget,
     train,

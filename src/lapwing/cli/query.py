@@ -50,7 +50,8 @@ Threads = Annotated[int | None, typer.Option(help="How many cores an embedded en
 
 
 @contextmanager
-def _dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
+def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
+    """The data set of a policy, for one who asks."""
     from lapwing.query.dataset import open as open_dataset  # noqa: PLC0415
 
     with plainly(), open_dataset(policy, analyst=analyst, threads=threads) as found:
@@ -76,7 +77,7 @@ def plan(
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
     from lapwing.cli.show_query import show_plan  # noqa: PLC0415
 
-    with _dataset(policy, analyst) as found:
+    with opened_dataset(policy, analyst) as found:
         made = found.plan(
             sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
             rows=rows, n=n, where_first=where_first,
@@ -124,7 +125,7 @@ def ask(
         from lapwing.plots.style import checked_path  # noqa: PLC0415
 
         checked_path(plot)
-    with _dataset(policy, analyst, threads) as found:
+    with opened_dataset(policy, analyst, threads) as found:
         if two_stage:
             if within is None or epsilon is not None:
                 raise BadParameter("two-stage", "needs --within alone: with --epsilon the price is known")
@@ -176,7 +177,7 @@ def prepare(
     """Register the source as it is now and store every row's rank once: then answers are fast."""
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
 
-    with _dataset(policy, "curator", threads) as found, working("preparing") as report:
+    with opened_dataset(policy, "curator", threads) as found, working("preparing") as report:
         is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
         name, version = found.policy.name, found.version()
     if not is_new:
@@ -201,7 +202,7 @@ def bounds(
     table, _, name = column.partition(".")
     if not table or not name:
         raise BadParameter("column", "must be TABLE.COLUMN, such as visits.cost")
-    with _dataset(policy, analyst) as found:
+    with opened_dataset(policy, analyst) as found:
         low, high, answer = found.search_bounds(table, name, epsilon=epsilon, step=step)
         if as_json:
             found_out = {"low": low, "high": high, "cost": answer.cost, "left": answer.left}
@@ -228,7 +229,7 @@ def dropped(
     as_json: AsJson = False,
 ) -> None:
     """Estimate privately how many people (with --beyond: and rows) the bound on rows concerns."""
-    with _dataset(policy, analyst) as found:
+    with opened_dataset(policy, analyst) as found:
         answer = found.dropped(table, epsilon=epsilon, rows=rows, beyond=beyond)
         _show_dropped(answer, as_json=as_json)
 
@@ -247,7 +248,7 @@ def looked(
     receipts: Annotated[list[int], typer.Argument(help="Receipts of questions that failed.")],
 ) -> None:
     """Let questions that failed be asked again. The curator's decision: why they failed may be private."""
-    with _dataset(policy, "curator") as found:
+    with opened_dataset(policy, "curator") as found:
         found.looked(*receipts)
     for receipt in receipts:
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")

@@ -212,9 +212,14 @@ def _exceptions(out: Console, found: Overview) -> None:
     if lines:
         heading(out, "Whoever is in several accounts")
         points(out, lines)
-    if found.declared:
-        heading(out, "Signed by the curator")
-        points(out, [f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in found.declared])
+    changed = [line for line in found.declared if line.kind == "policy"]
+    for title, some in (
+        ("Signed by the curator", [line for line in found.declared if line not in changed]),
+        ("Changed after a check", changed),
+    ):
+        if some:
+            heading(out, title)
+            points(out, [f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in some])
 
 
 def _losses_add(found: Overview) -> str:
@@ -230,7 +235,9 @@ def _losses_add(found: Overview) -> str:
 
 def _about(line: Line) -> str:
     accounts = ", ".join(line.accounts)
-    return f"{accounts} {line.what}" if line.kind == "account" else line.what
+    if line.kind == "account":
+        return f"{accounts} {line.what}"
+    return f"{accounts}: {line.what}" if line.kind in ("check", "policy") else line.what
 
 
 # History and checks

@@ -18,6 +18,7 @@ from typing import Self
 from lapwing.errors import BadParameter, Tampered
 from lapwing.exact import Number
 from lapwing.ledger import places
+from lapwing.ledger.accountant.replay import Check
 from lapwing.ledger.accounts import EVERYONE, Account, Slices, Unit
 from lapwing.ledger.check import Report, check
 from lapwing.ledger.entry import FORMAT, Name, checked_label, encode, now
@@ -38,11 +39,14 @@ MOST_BLOCKS_TO_AN_ENTRY = 10_000
 class Ledger(Known):
     """An open ledger. Threads may share it; a forked child opens its own."""
 
-    def __init__(self, store: Store, keys: LedgerKeys, ledger_id: str, curator: bytes) -> None:
+    def __init__(
+        self, store: Store, keys: LedgerKeys, ledger_id: str, curator: bytes, checks: Iterable[Check] = ()
+    ) -> None:
         super().__init__(store)
         self.keys = keys
         self.id = ledger_id
         self.curator = curator
+        self.checks = list(checks)
         self.running = Running()
 
     # Opening and closing
@@ -110,7 +114,7 @@ class Ledger(Known):
             store.seal()  # a crash may have left entries of which the witnesses do not know
             if report.whole is not None:
                 _state_at_newest_seal(store, own, report.whole)
-            return cls(store, own, ledger_id, report.replay.curator)
+            return cls(store, own, ledger_id, report.replay.curator, report.replay.checks)
         except BaseException:
             store.close()
             raise

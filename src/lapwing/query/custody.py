@@ -10,6 +10,7 @@ Test     tests/query/test_custody.py, tests/query/test_registry.py
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -19,6 +20,7 @@ from lapwing.errors import BadParameter
 from lapwing.gate import Target, targets
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, register
 from lapwing.ledger import data as data_sets
+from lapwing.ledger.checks import note_policy
 from lapwing.ledger.people import Ids
 from lapwing.ledger.places import Place, is_postgres
 from lapwing.ledger.registry import Registry, is_gone, place_of, registry
@@ -83,10 +85,23 @@ def open_ledger(policy: Policy, tell: Tell) -> Ledger:
             _require_own(known, policy, ledger.id)
             _require_accounts(ledger, policy, tell)
             _note(known, policy, ledger)
+        note_policy(ledger, account_label(policy), declared_digest(policy, ledger))
     except BaseException:
         ledger.close()
         raise
     return ledger
+
+
+def declared_digest(policy: Policy, ledger: Ledger) -> str:
+    """A keyed digest of all that a policy declares about rows: what a check could change for the better."""
+    tables = [
+        (table.name, table.unit, table.rows_per_unit, table.primary_key, table.rows, table.hidden, columns)
+        for table in sorted(policy.tables.values(), key=lambda table: table.name)
+        for columns in [sorted(table.columns.items())]
+    ]
+    words = repr((policy.name, policy.protects, policy.blocks, policy.folds_ids, tables)).encode()
+    person = b"lapwing policy"
+    return hashlib.blake2b(words, key=ledger.keys.people, person=person, digest_size=32).hexdigest()
 
 
 def _sources(policy: Policy) -> list[str]:

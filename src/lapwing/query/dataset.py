@@ -34,6 +34,7 @@ from lapwing.query import custody
 from lapwing.query.answering.answer import Answer
 from lapwing.query.answering.estimate import estimate
 from lapwing.query.answering.noising import Record, noise
+from lapwing.query.answering.shares import Shares
 from lapwing.query.answering.stored import Asked
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
@@ -164,19 +165,29 @@ class Dataset:
     ) -> tuple[float, float, Answer]:
         """Bounds of a column that the policy does not declare, bought like any other answer."""
         policy = searched_policy(self.policy, table, column, step)
+        wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+        question = bounds_question(policy, table, column)
+        name = f"bounds of {table}.{column} in steps of {step}"
+        answer, shares = self._released_under(policy, question, name, wish)
+        low, high = read_bounds(answer, shares, policy.tables[table].columns[column].kind)
+        return low, high, answer
+
+    def released_under(self, policy: Policy, question: Question, name: str, wish: Wish) -> Answer:
+        """An answer under a policy that declares other columns of the same tables, from the same ledger."""
+        return self._released_under(policy, question, name, wish)[0]
+
+    def _released_under(
+        self, policy: Policy, question: Question, name: str, wish: Wish
+    ) -> tuple[Answer, Shares]:
         other = Dataset(policy, analyst=self.analyst, threads=self._threads, record=self.record)
         with self._keeping_open():
             other._ledger = self.ledger
             try:
-                wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
-                question = bounds_question(policy, table, column)
-                plan = other._planned(question, f"bounds of {table}.{column} in steps of {step}", wish)
-                answer = plan.release()
+                plan = other._planned(question, name, wish)
+                return plan.release(), plan.shares
             finally:
                 other._ledger = None
                 other.close()
-        low, high = read_bounds(answer, plan.shares, policy.tables[table].columns[column].kind)
-        return low, high, answer
 
     def dropped(
         self, table: str, *, epsilon: Number, rows: int | None = None, beyond: int | None = None

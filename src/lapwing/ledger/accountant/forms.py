@@ -264,4 +264,6 @@ SHAPES: Final[dict[str, Shape]] = {
     "data": _VERSION | {"name": _hex(32), "origin": _hex(32), "rule": _text},
     "version": _VERSION,
     "recovered": {"at": _time, "lost": _or_null(_lost), "signature": _hex(128)},
+    "check": {"at": _time, "account": whole, "policy": _hex(64), "signature": _hex(128)},
+    "policy": {"at": _time, "account": whole, "policy": _hex(64)},
 }  # fmt: skip

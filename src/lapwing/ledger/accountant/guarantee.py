@@ -13,7 +13,7 @@ from lapwing.errors import Tampered
 from lapwing.exact import ball, precision
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.registers import Opened
-from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accountant.replay import Check, Replay
 from lapwing.ledger.anchors import Head
 from lapwing.privacy.convert import probability_up
 
@@ -140,13 +140,14 @@ class Guarantee:
     families: tuple[Family, ...]
     differ: tuple[tuple[int, int, int], ...]  # entry, data set, account
     recovered: tuple[tuple[int, int | None], ...]  # entry, number of the lost one
+    checks: tuple[Check, ...] = ()
 
     @classmethod
     def of(cls, replay: Replay) -> Guarantee:
         """What the entries read so far promise."""
         registers = replay.registers
         families = tuple([Family.of(replay, accounts) for accounts in registers.families.values()])
-        return cls(families, tuple(registers.differ), tuple(replay.recovered))
+        return cls(families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks))
 
     def lines(self) -> Iterator[str]:
         """The promises, for people to read."""
@@ -160,6 +161,15 @@ class Guarantee:
         for entry, lost in self.recovered:
             what = "entries" if lost is None else f"entries up to {lost}"
             yield f"entry {entry}: {what} were lost; the curator signed that all open blocks count as spent"
+        for check in self.checks:
+            yield f"entry {check.entry}: account {check.account}: {check_words(is_change=check.is_change)}"
+
+
+def check_words(*, is_change: bool) -> str:
+    """What an entry about a check says, for people to read."""
+    if is_change:
+        return "the policy was changed after a check; what that showed may be in it, and is not covered"
+    return "the curator signed to have seen exact counts of the data (`lapwing check`)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from lapwing.ledger.accountant import forms
 from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings
@@ -29,6 +29,15 @@ FAST_UP_TO = 4096  # bytes; somebody could write a long body in which a pattern 
 _charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
 
 
+class Check(NamedTuple):
+    """Exact counts that the curator looked at under a policy; or another policy, used after such a look."""
+
+    entry: int
+    account: int
+    policy: str  # a keyed digest of what it declares
+    is_change: bool
+
+
 class Replay:
     """Feed it all entries in order, then ask `finish` for what is wrong. Nothing that it reads raises."""
 
@@ -43,6 +52,7 @@ class Replay:
         self.last = 0
         self.ledger, self.key, self.curator = "", b"", b""
         self.recovered: list[tuple[int, int | None]] = []  # entry, and the number of the lost one
+        self.checks: list[Check] = []  # and policies that were used after them
         # By account and text: the place of a price, and whether it has a second opinion.
         self._texts: dict[tuple[bytes, bytes], tuple[int, bool]] = {}
         self._priced: dict[tuple[int, bytes, Costs], tuple[int, bool]] = {}
@@ -53,6 +63,7 @@ class Replay:
             "charge": self._charged, "reserve": self._reserved, "step": self._stepped,
             "settle": self._settled, "answer": self._answered, "failed": self._failed,
             "data": self.registers.data, "version": self.registers.version, "recovered": self._recovered,
+            "check": self._checked, "policy": self._changed,
         }  # fmt: skip
 
     def feed(self, entries: Iterable[Raw]) -> None:
@@ -318,6 +329,20 @@ class Replay:
         self.reservations.lose_everything()
         self.balances.lose_everything()
         self.recovered.append((seq, record["lost"] and record["lost"][0]))
+
+    def _checked(self, seq: int, record: dict[str, Any]) -> None:
+        signature = bytes.fromhex(record["signature"])
+        if not good_signature(self.curator, encode(record | {"signature": None}), signature):
+            self._find(seq, "was not signed by the curator")
+        self._note(Check(seq, record["account"], record["policy"], is_change=False))
+
+    def _changed(self, seq: int, record: dict[str, Any]) -> None:
+        self._note(Check(seq, record["account"], record["policy"], is_change=True))
+
+    def _note(self, check: Check) -> None:
+        if check.account not in self.accounts:
+            self._find(check.entry, f"account {check.account} was never opened")
+        self.checks.append(check)
 
 
 def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> bool:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from lapwing.ledger.accountant.held import Held, Part
 from lapwing.ledger.accountant.registers import Opened, Registered
-from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accountant.replay import Check, Replay
 from lapwing.ledger.entry import encode
 
 FORMAT = 1
@@ -56,6 +56,7 @@ def books_of(replay: Replay) -> bytes | None:
                 [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
                 for one in replay.registers.datasets.values()
             ],
+            **({"checks": replay.checks} if replay.checks else {}),  # books without are those of before
         }
     )  # fmt: skip
 
@@ -72,6 +73,7 @@ def replay_from(books: bytes) -> Replay:
     registers.curator = replay.curator
     replay.entries, replay.last = said["entries"], said["last"]
     replay.recovered = [(entry, lost) for entry, lost in said["recovered"]]
+    replay.checks = [Check(*one) for one in said.get("checks", ())]
     replay.outcomes.begin_after = replay.last
     for number, root, name, unit, relation, epsilon, delta, orders, caps, *rest in said["accounts"]:
         place = balances.add_account(number, caps)

@@ -10,6 +10,7 @@ from typing import Any
 
 from lapwing.errors import BadParameter
 from lapwing.exact import whole
+from lapwing.ledger.accountant.guarantee import check_words
 from lapwing.ledger.accounts import EVERYONE, Slices, in_numbers
 from lapwing.ledger.entry import Ranges
 from lapwing.ledger.ledger import Ledger
@@ -20,8 +21,8 @@ SHOWN = 3  # so many blocks are named, the others counted
 MOST_LINES = 10_000_000
 ALL, OTHERS = "everyone", "everybody else"
 _KIND_AT = 10  # every body begins {"kind":"
-# The kinds in which the curator may sign an exception, as far as they tell each other apart.
-_SIGNED = (b"acco", b"data", b"vers", b"reco")
+# The kinds of exceptions, most of them signed by the curator, as far as they tell each other apart.
+_SIGNED = (b"acco", b"data", b"vers", b"reco", b"chec", b"poli")
 Record = dict[str, Any]
 
 
@@ -50,7 +51,8 @@ def history(ledger: Ledger, *, last: int) -> tuple[Line, ...]:
 
 
 def declared(tx: Transaction) -> tuple[Line, ...]:
-    """Every exception that the curator signed: raised budgets, people who differ, recoveries."""
+    """Every exception that the curator signed: raised budgets, people who differ, recoveries, checks; and
+    each policy that was changed after a check."""
     marks = ", ".join("?" * len(_SIGNED))
     rows = tx.rows(
         f"SELECT seq, body FROM entries WHERE substr(body, {_KIND_AT}, 4) IN ({marks}) ORDER BY seq",  # noqa: S608
@@ -60,7 +62,8 @@ def declared(tx: Transaction) -> tuple[Line, ...]:
 
 
 def _is_exception(record: Record) -> bool:
-    return record["kind"] == "recovered" or bool(record.get("raises") or record.get("differ"))
+    is_one = record["kind"] in ("recovered", "check", "policy")
+    return is_one or bool(record.get("raises") or record.get("differ"))
 
 
 def name_of_block(label: str, slices: Slices) -> str:
@@ -159,6 +162,10 @@ class _Reader:
         gone = "the anchor was lost" if lost is None else f"entries up to {lost[0]} were lost"
         return replace(line, what=f"{gone}; the curator signed that all that was open counts as spent")
 
+    def check(self, line: Line, record: Record) -> Line:
+        what = check_words(is_change=line.kind == "policy")
+        return replace(line, accounts=self._labels([record["account"]]), what=what)
+
     # Looking up
 
     def _labels(self, numbers: Iterable[int]) -> tuple[str, ...]:
@@ -203,4 +210,6 @@ _KINDS: dict[str, Callable[[_Reader, Line, Record], Line]] = {
     "data": _Reader.data,
     "version": _Reader.data,
     "recovered": _Reader.recovered,
+    "check": _Reader.check,
+    "policy": _Reader.check,
 }

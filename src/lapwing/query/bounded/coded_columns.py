@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
 
@@ -40,6 +40,7 @@ WHOLE = frozenset(
 )
 WIDEST = 1 << 62  # of a unit that is a whole number
 _NESTED = re.compile(r"(struct|map|union|variant)\b|.*[\[<]")
+STATES = ("used", "missing", "unreadable", "undeclared", "clamped")  # what can become of a cell
 FEW = 8  # values that a CASE finds faster than a join does
 
 
@@ -133,6 +134,8 @@ class Source:
 
     def raw(self, column: Column) -> str:
         """The code; of times the seconds, since what is used several times is better found once."""
+        if column.checks is not None:
+            return self._state(column, column.checks)
         sql, kind = self.column(column.in_source)
         spelling = self.spelling
         match column.kind:
@@ -150,6 +153,28 @@ class Source:
                 return text if column.longest is None else spelling.substring(text, 1, column.longest)
             case Person():
                 raise AssertionError("the unit has no code")
+
+    def _state(self, column: Column, checks: Kind) -> str:
+        """What became of a cell, as a position in `STATES`: its code follows from the cell alone."""
+        sql, kind = self.column(column.in_source)
+        raw = self.raw(replace(column, kind=checks, checks=None, longest=None))
+        known, beyond, unread = raw, "FALSE", STATES.index("unreadable")
+        match checks:
+            case Number(step, first, last):
+                low, high = _ends(first, last)
+                known = self.spelling.clamped_steps(sql, kind, step=step, first=low - 1, last=high + 1)
+                beyond = f"{known} < {literal(low)} OR {known} > {literal(high)}"
+            case Moment(seconds, first, last):
+                low, high = first * seconds, (last + 1) * seconds - 1
+                beyond = f"{raw} < {literal(low)} OR {raw} > {literal(high)}"
+            case Choice():
+                unread = STATES.index("undeclared")
+            case Text() if column.longest is not None:
+                beyond = f"{self.spelling.length(raw)} > {column.longest}"
+        return (
+            f"CASE WHEN {sql} IS NULL THEN {STATES.index('missing')} WHEN {known} IS NULL THEN {unread} "
+            f"WHEN {beyond} THEN {STATES.index('clamped')} ELSE {STATES.index('used')} END"
+        )
 
     def _choice(self, choice: Choice, sql: str, kind: str) -> str:
         """The position among declared values; NULL for others."""

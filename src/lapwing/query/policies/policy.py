@@ -44,12 +44,14 @@ class Column:
     missing: int | None = None  # a code
     longest: int | None = None  # letters of a text that are read
     source: str = ""  # what the source calls it, if not so
+    checks: Kind | None = None  # the kind whose cells are told apart by `STATES`, which its own kind lists
 
     @property
     def coding(self) -> tuple[object, ...]:
         """All that decides codes. Digests are made of it: of columns that say no more, those of before."""
         cut = () if self.longest is None else (self.longest,)
-        return (self.kind, self.missing, *cut, *(("source", self.source) if self.source else ()))
+        called = ("source", self.source) if self.source else ()
+        return (self.kind, self.missing, *cut, *called, *(() if self.checks is None else (self.checks,)))
 
     @property
     def in_source(self) -> str:
@@ -60,6 +62,7 @@ class Column:
         """Digests are made of this, too."""
         more = "" if self.longest is None else f", longest={self.longest!r}"
         more += f", source={self.source!r}" if self.source else ""
+        more += "" if self.checks is None else f", checks={self.checks!r}"
         return f"Column(name={self.name!r}, kind={self.kind!r}, missing={self.missing!r}{more})"
 
 

@@ -1,0 +1,218 @@
+"""What a policy makes of its cells: how many are read, and how many only count as something else.
+
+Claim    exact counts go to whoever holds the curator's key, and are only returned: they are in no ledger,
+         no log and no error. Noisy counts are charged like any other answer: one person changes all counts
+         of a table with C columns by at most K·C in all.
+Because  the check is signed and on disk before a row is read. For noisy counts, at most K rows of a person
+         are kept, and each of them is in one state for each column: the counts by state of one column
+         change by at most K, and columns add up, as GROUPING SETS do.
+Test     tests/query/test_check.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from lapwing.engines.engine import EngineFailed
+from lapwing.errors import BadParameter, OverBudget, Unavailable
+from lapwing.exact import Number, positive, round_down
+from lapwing.ledger import CuratorKey
+from lapwing.ledger.checks import note_check, require_curator
+from lapwing.mechanisms.spread import checked_confidence
+from lapwing.privacy.charge import EPSILON_UNIT
+from lapwing.query import custody
+from lapwing.query.answering.answer import Answer
+from lapwing.query.binding.catalog import Catalog
+from lapwing.query.binding.final import bind
+from lapwing.query.bounded.coded import Bounded
+from lapwing.query.bounded.coded_columns import STATES
+from lapwing.query.bounded.sources import Opened, open_sources, private_tables
+from lapwing.query.dataset import Dataset
+from lapwing.query.language.kinds import Choice, Text, Truth
+from lapwing.query.language.relation import RANK, UNIT
+from lapwing.query.policies.policy import Column, Policy, Table
+from lapwing.query.wish import Wish
+
+EVERY_ROW = 1 << 30  # of a unit
+NAMED = "checked_{}"  # how the columns are called in the question
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """Exact counts of one table. Private."""
+
+    table: str
+    rows: int
+    rows_without_id: int
+    units: int
+    units_beyond: int  # with more rows than count
+    rows_beyond: int  # that do not count
+    cells: Mapping[str, Mapping[str, int]]  # by column and state
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyCheck:
+    """Released counts of one table: cells by column and state, and units with more rows than count."""
+
+    table: str
+    columns: tuple[str, ...]
+    cells: Answer | None
+    beyond: Answer | None
+    refused: str = ""  # why something is missing, once other counts were paid for
+
+    def listed(self, policy: Policy) -> Iterator[tuple[str, str, int]]:
+        """The column, the state and the row in the answer of all counts that can be other than 0."""
+        if self.cells is None:
+            return
+        *keys, _ = self.cells.columns
+        for row in range(len(self.cells)):
+            place, state = next(
+                (n, key.values[row]) for n, key in enumerate(keys) if key.values[row] is not None
+            )
+            if state in states_of(policy.tables[self.table].columns[self.columns[place]]):
+                yield self.columns[place], state, row
+
+
+def states_of(column: Column) -> tuple[str, ...]:
+    """What can become of a column's cells."""
+    match column.kind:
+        case Choice():
+            never = {"unreadable", "clamped"}
+        case Truth():
+            never = {"undeclared", "clamped"}
+        case Text() if column.longest is None:
+            never = {"undeclared", "clamped"}
+        case _:
+            never = {"undeclared"}
+    return tuple(state for state in STATES if state not in never)
+
+
+def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
+    """Count what the policy makes of every cell. The curator's key signs it; nothing is charged.
+
+    What comes back is private: show it to the curator and to nobody else.
+    """
+    policy = dataset.policy
+    if not custody.has_ledger(policy):
+        raise BadParameter("policy", "has no ledger yet: `lapwing prepare` makes it, and the curator's key")
+    ledger = dataset.ledger
+    require_curator(ledger, curator)
+    digest = custody.declared_digest(policy, ledger)
+    note_check(ledger, custody.account_label(policy), digest, curator)
+    opened = open_sources(policy)
+    try:
+        return [_exact(policy, table, opened) for table in private_tables(policy)]
+    except EngineFailed:
+        raise Unavailable("a stored value cannot be read. `lapwing prepare` tells where") from None
+    finally:
+        opened.engine.close()
+
+
+def _exact(policy: Policy, table: Table, opened: Opened) -> TableCheck:
+    checked, columns = checked_policy(policy, table.name)
+    key = bytes(32)  # the order of a unit's rows is of no account here
+    cells = Bounded(checked, checked.tables[table.name], opened.engine, key, opened.relations)
+    sums = [
+        f"coalesce(sum(CASE WHEN {opened.engine.spelling.name(name)} = {place} THEN 1 ELSE 0 END), 0)"
+        f" AS c{n}_{place}"
+        for n, name in enumerate(columns)
+        for place in range(len(STATES))
+    ]
+    [(known, units, *counts)] = _rows(
+        opened,
+        f"SELECT count(*) AS n, count(DISTINCT {UNIT}) AS u{''.join(f', {one}' for one in sums)} "  # noqa: S608
+        f"FROM ({cells.codes()}) AS c",
+    )
+    sliced = policy.blocks is not None and policy.blocks.by == "row"
+    whole = replace(table, rows_per_unit=EVERY_ROW)
+    ranks = Bounded(
+        policy if sliced else replace(policy, blocks=None), whole, opened.engine, key, opened.relations
+    )
+    most = table.rows_per_unit
+    [(over, beyond)] = _rows(
+        opened,
+        f"SELECT coalesce(sum(CASE WHEN {RANK} = {most + 1} THEN 1 ELSE 0 END), 0) AS p, "  # noqa: S608
+        f"coalesce(sum(CASE WHEN {RANK} > {most} THEN 1 ELSE 0 END), 0) AS n "
+        f"FROM ({ranks.ranked(ranks.codes())}) AS b",
+    )
+    [(rows,)] = _rows(opened, f"SELECT count(*) AS n FROM {opened.relations[table.name]} AS t")  # noqa: S608
+    size = len(STATES)
+    found = {
+        name: dict(zip(STATES, counts[n * size : (n + 1) * size], strict=True))
+        for n, name in enumerate(columns.values())
+    }
+    units = known if ranks.each_row else units
+    return TableCheck(table.name, rows, rows - known, units, over, beyond, found)
+
+
+def _rows(opened: Opened, sql: str) -> list[list[int]]:
+    found = opened.engine.run(sql)
+    return [[int(value) for value in row.values()] for row in found.to_pylist()]
+
+
+def checked_policy(policy: Policy, table: str) -> tuple[Policy, dict[str, str]]:
+    """The policy with the states of a table's cells instead of its columns, and whose states they are.
+
+    The column that slices rows stays as well: blocks are found from it.
+    """
+    own = policy.tables[table]
+    columns = {NAMED.format(n): column for n, column in enumerate(own.columns.values())}
+    states = {
+        name: Column(name, Choice(STATES), None, column.longest, column.in_source, column.kind)
+        for name, column in columns.items()
+    }
+    blocks = policy.blocks
+    kept = {blocks.column: own.columns[blocks.column]} if blocks is not None and blocks.by == "row" else {}
+    changed = replace(own, columns={**kept, **states})
+    named = {name: column.name for name, column in columns.items()}
+    return replace(policy, tables={**policy.tables, table: changed}), named
+
+
+def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
+    """Buy noisy counts of what the policy makes of the cells of every table, for ε in all.
+
+    Tables share ε alike; within one, each column has a share, and the units with more rows than count.
+    """
+    tables = private_tables(dataset.policy)
+    each = _down(positive(epsilon, "epsilon") / len(tables))
+    found: list[NoisyCheck] = []
+    for table in tables:
+        try:
+            found.append(_noisy(dataset, table, each))
+        except OverBudget as error:
+            if not found:
+                raise
+            found.append(NoisyCheck(table.name, (), None, None, str(error)))  # the others are paid for
+    return found
+
+
+def _down(epsilon: Fraction) -> Fraction:
+    """In whole units of the ledger, so that shares add up to no more than was said."""
+    return Fraction(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
+
+
+def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
+    columns = tuple(table.columns)
+    rows_are_units = table.unit is not None and not table.unit.column
+    parts = len(columns) + (not rows_are_units)
+    rest = Fraction(0) if rows_are_units else _down(epsilon / parts)
+    cells = _cells(dataset, table, epsilon - rest) if columns else None
+    try:
+        beyond = None if rows_are_units else dataset.dropped(table.name, epsilon=rest)
+    except OverBudget as error:
+        if cells is None:
+            raise
+        return NoisyCheck(table.name, columns, cells, None, str(error))
+    return NoisyCheck(table.name, columns, cells, beyond)
+
+
+def _cells(dataset: Dataset, table: Table, epsilon: Fraction) -> Answer:
+    policy, columns = checked_policy(dataset.policy, table.name)
+    listed = ", ".join(columns)
+    sets = ", ".join(f"({name})" for name in columns)
+    sql = f"SELECT {listed}, COUNT(*) AS cells FROM {table.name} GROUP BY GROUPING SETS ({sets})"  # noqa: S608
+    question = bind(sql, Catalog(policy, dataset.public))
+    wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+    return dataset.released_under(policy, question, f"check of {table.name}", wish)

@@ -45,7 +45,7 @@ def small(tmp_path: Path) -> Path:
 def test_the_example_can_be_checked_and_planned_at_once(shell: Shell, example: Path) -> None:
     done = shell.good("survey", "check", example)
     assert "is in order: 8 questions, each respondent is asked one at random." in done.out
-    assert "A respondent loses at most ε 4." in done.out
+    assert "A respondent loses at most ε 2." in done.out
     done = shell.good("survey", "plan", example, "--n", "5000", "--margin", "0.03")
     for text in (
         "pill",
@@ -57,6 +57,30 @@ def test_the_example_can_be_checked_and_planned_at_once(shell: Shell, example: P
     ):
         assert text in done.out
     assert sorted(path.name for path in example.parent.iterdir()) == ["wellbeing.toml"]
+
+
+@pytest.mark.parametrize(("epsilon", "likely"), [("2", None), ("4", "98.3 %"), ("8", "99.97 %")])
+def test_the_owner_is_warned_where_the_coins_hide_little(
+    shell: Shell, small: Path, epsilon: str, likely: str | None
+) -> None:
+    small.write_text(SMALL.replace("epsilon = 2.0", f"epsilon = {epsilon}"), encoding="utf-8")
+    invited = shell("survey", "invite", small, "--count", "1", "--out", small.with_name("links"))
+    assert invited.code == 0
+    for words in (
+        invited.error,
+        shell.good("survey", "check", small).out,
+        shell.good("survey", "plan", small, "--n", "100").out,
+    ):
+        assert ("hides little" in words) == (likely is not None)
+        assert likely is None or f"up to {likely} likely" in _plain(words)
+    warning = shell.good("survey", "check", small, "--json").json["warning"]
+    assert (warning is None) == (likely is None)
+
+
+def test_the_shipped_example_promises_no_more_than_its_coins_keep(example: Path) -> None:
+    made = design(load(example))
+    assert made.warning is None
+    assert "nobody" not in made.survey.text
 
 
 def test_the_example_is_not_written_over_anything(shell: Shell, example: Path) -> None:

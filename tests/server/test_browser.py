@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -95,11 +96,46 @@ def test_odds_and_price_stand_there_before_any_coin_is_thrown(visit: Visit, ever
     visitor = visit()
     page = visitor.open(every_kind.link())
     assert page.locator("fieldset").count() == page.locator(".odds").count() == 10
-    assert "It is your own answer: chance" in page.locator("#q0-odds").inner_text()
+    odds = page.locator("#q0-odds")
+    assert odds.inner_text().startswith("Your own answer is sent: chance ")
+    assert "It is your own answer" not in odds.inner_text(), "the rest is folded"
+    odds.locator("summary").click()
+    assert "It is your own answer: chance" in odds.inner_text()
     spent = read(every_kind.design.public()).price
     assert f"takes {-(-spent // 10**6) / 1000:.3f}" in page.locator("form").inner_text()
     assert page.get_by_text("reading <b>aloud</b>").is_visible()  # text stays text
     assert visitor.paths() == ["/sign"]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "lead", "likely"), [("1", "nobody can be sure", "73.2 %"), ("8", "hide little", "99.97 %")]
+)
+def test_the_page_promises_what_its_coins_keep(
+    visit: Visit, tmp_path: Path, epsilon: str, lead: str, likely: str
+) -> None:
+    site = Site(tmp_path, one_question(epsilon=epsilon, no_answer="false")).start()
+    try:
+        told = visit().open(site.link()).locator("form").inner_text()
+    finally:
+        site.stop()
+    assert lead in told
+    assert f"up to {likely} likely afterwards" in told
+    assert ("nobody can be sure" in told) == (epsilon == "1")
+    assert "The owner sees that you took part" in told
+
+
+def test_eight_questions_fit_into_six_screens_of_a_phone(visit: Visit, tmp_path: Path) -> None:
+    """They took 8.5 with all odds open. Fonts differ: half a screen to spare."""
+    content = files("lapwing.cli").joinpath("data", "wellbeing.toml").read_text(encoding="utf-8")
+    site = Site(tmp_path, content.replace('ask = "auto"', 'ask = "all"')).start()
+    try:
+        visitor = visit(viewport={"width": 390, "height": 844})
+        page = visitor.open(site.link())
+        assert page.locator("fieldset").count() == 8
+        page.screenshot(path=tmp_path / "phone.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollHeight") <= 6.5 * 844
+    finally:
+        site.stop()
 
 
 def test_without_scripts_the_page_leads_to_doing_it_by_hand(visit: Visit, single: Site) -> None:

@@ -17,8 +17,8 @@ FOCUS_RING = """() => {
   return getComputedStyle(ring).outlineWidth;
 }"""
 CHECKS = """() => {
-  const TEXTS = "p, li, label, h1, h2, h3, dt, dd, button, a, td, th, span";
-  const TOUCHED = ".choice label, button, select, input[type=text], input[type=date]";
+  const TEXTS = "p, li, label, h1, h2, h3, dt, dd, button, a, td, th, span, summary";
+  const TOUCHED = ".choice label, button, select, input[type=text], input[type=date], summary";
   const problems = [];
   const labelled = ({ labels }) => labels?.length && [...labels].every((label) => label.innerText.trim());
   for (const control of document.querySelectorAll("input, select, textarea")) {
@@ -102,6 +102,10 @@ def test_people_with_other_eyes_and_hands_can_use_it(
     visitor = visit(viewport={"width": 360, "height": 740}, color_scheme=scheme)
     page = visitor.open(site.link())
     assert page.evaluate(CHECKS) == []
+    for odds in page.locator("summary").all():
+        odds.click()
+    assert page.evaluate(CHECKS) == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
     visitor.submit()
     assert page.evaluate(CHECKS) == []
     page.screenshot(path=tmp_path / f"missing_{scheme}.png", full_page=True)
@@ -148,6 +152,10 @@ def test_it_is_done_with_the_keyboard_alone(visit: Visit, site: Site) -> None:
             page.keyboard.press(key)
     expect(page.locator("#q0-1")).to_be_checked()
     expect(page.locator("#q4-2")).to_be_checked()
+    page.keyboard.press("Tab")
+    expect(page.locator("#q9-short")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#q9-odds ul")).to_be_visible()
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name=SUBMIT)).to_be_focused()
     page.keyboard.press("Enter")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -13,9 +14,12 @@ from playwright.sync_api import Page
 
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers import from_recipe
+from lapwing.survey.respondent.offered import read
+from lapwing.survey.respondent.words import promise
 from lapwing.survey.throwing import inputs
 from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
+from support.estimated import designed
 
 SURVEY = Path(__file__).parents[1] / "survey"
 VECTORS = json.loads((SURVEY / "vectors.json").read_text())
@@ -111,6 +115,48 @@ def test_prices_and_words_are_those_of_python(page: Page) -> None:
     assert found["each"] == [[each["price"], each["odds"]] for each in VECTORS["questions"]]
     assert found["all"] == VECTORS["all"]
     assert int(found["one"]) == max(int(each["price"]) for each in VECTORS["questions"])
+
+
+def test_the_promise_is_that_of_python_and_follows_the_odds(page: Page, tmp_path: Path) -> None:
+    script = """async (surveys) => {
+      const { promise } = await import("/words.js");
+      return surveys.map(promise);
+    }"""
+    binary = 'kind = "yes_no"\nno_answer = false'
+    surveys = [
+        designed(tmp_path, *[binary] * count, epsilon=epsilon, ask=ask).public()
+        for count, epsilon, ask in [
+            (1, "1", "all"), (1, "2", "all"), (8, "2", "one"), (8, "4", "all"), (1, "4", "all"),
+            (1, "5", "all"), (1, "8", "all"), (20, "8", "all"),
+        ]
+    ]  # fmt: skip
+    found = page.evaluate(script, surveys)
+    assert found == [promise(read(survey)) for survey in surveys]
+    assert found[0] == (
+        "So nobody can be sure what you answered. If two answers seem equally likely before, one of them "
+        "may be up to 73.2 % likely afterwards."
+    )
+    for text, likely in zip(found[1:], ("88.1 %", "88.1 %", "98.3 %", "98.3 %", "99.4 %"), strict=False):
+        assert f"up to {likely}" in text
+        assert "nobody can be sure" not in text
+    assert "two sets of answers to all 8 questions" in found[3]
+    assert found[6].startswith(
+        "But what is sent can all but settle what you answered: the coins hide little."
+    )
+    assert "up to 99.97 % likely" in found[6]
+
+
+def test_each_question_is_told_in_one_sentence_with_its_own_chance(page: Page) -> None:
+    script = """async (questions) => {
+      const { inShort } = await import("/words.js");
+      return questions.map(({ question }) => inShort(question));
+    }"""
+    found = page.evaluate(script, VECTORS["questions"])
+    for short, each in zip(found, VECTORS["questions"], strict=True):
+        assert len(short) <= 110
+        chances = re.findall(r"chance (?:more than )?[\d.]+ %|chance 1 in [\d,]+", short)
+        assert all(chance in " ".join(each["odds"]) for chance in chances)
+        assert chances or each["question"]["recipe"]["kind"] == "hybrid"
 
 
 def test_logarithms_are_rounded_up_to_the_next_billionth(page: Page) -> None:

@@ -75,12 +75,15 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     found = designed(file)
     shown = fingerprint_of(found)
     if as_json:
-        print_json({"digest": found.digest, "fingerprint": shown, "survey": found.public()})
+        told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}
+        print_json({**told, "survey": found.public()})
         return
     count = len(found.parts)
     asked = "all are asked" if found.asks_all else "each respondent is asked one at random"
     print(f"{file} is in order: {f'{count} questions, {asked}' if count > 1 else 'one question'}.")
     print(f"A respondent loses at most ε {epsilon_text(found.epsilon)}. It ends {found.survey.stops}.")
+    if found.warning:
+        print(f"Warning: {found.warning}")
     print(f"Digest {found.digest}")
     if shown is not None:
         print(f"The fingerprint of this survey and its key: {shown}")

@@ -179,9 +179,11 @@ def _rounded(epsilon: Fraction) -> str:
 def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, shown: str | None) -> None:
     """Everything that there is to know before a coin is thrown. `shown` is the fingerprint, if known."""
     from lapwing.survey.respondent.offered import grouped  # noqa: PLC0415
-    from lapwing.survey.respondent.words import odds_in_words  # noqa: PLC0415
+    from lapwing.survey.respondent.words import odds_in_words, promise  # noqa: PLC0415
 
     print(_clean(f"{offered.title}\n\n{offered.text}"))
+    print("\nThis device throws coins, and what it sends may differ from your answer.")
+    print(promise(offered))
     places = device.asked(public)
     if not offered.asks_all:
         print(f"\nBy coin, you are asked one of the {len(offered.questions)} questions of this survey.")

@@ -52,6 +52,8 @@ def invite(
     _require_base(base)
     design = _designed(file)
     people = None if to is None else _ids(to)
+    if design.warning:
+        print(f"Warning: {design.warning}", file=sys.stderr)
     issued = 0
     with (
         plainly(),

@@ -194,7 +194,7 @@ def test_what_is_public_is_json_and_says_all_that_a_device_needs() -> None:
     made = bundled()
     public = json.loads(json.dumps(made.public(), allow_nan=False))
     assert public == made.public()
-    assert (public["name"], public["ask"], public["epsilon"]) == ("wellbeing", "one", "4")
+    assert (public["name"], public["ask"], public["epsilon"]) == ("wellbeing", "one", "2")
     assert public["report_size"] == 1 + max(question["size"] for question in public["questions"])
     by_name = {question["name"]: question for question in public["questions"]}
     for part in made.parts:

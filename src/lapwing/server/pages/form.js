@@ -139,19 +139,19 @@ function withChances(sentence) {
 }
 
 /** { element, code() } for a question; code() throws NotAnswered and marks the place. */
-export function questionForm(question, place, odds) {
+export function questionForm(question, place, short, odds) {
   const id = `q${place}`;
   const { nodes, inputs, read } = controls(question, id);
   const error = make("p", { class: "error", id: `${id}-error`, hidden: true });
   const oddsBox = make(
-    "div",
+    "details",
     { class: "odds", id: `${id}-odds` },
-    make("h3", {}, "What can be sent, and how likely it is"),
+    make("summary", { id: `${id}-short` }, ...withChances(short)),
     make("ul", {}, ...odds.map((sentence) => make("li", {}, ...withChances(sentence)))),
   );
   const element = make(
     "fieldset",
-    { id, "aria-describedby": `${id}-odds` },
+    { id, "aria-describedby": `${id}-short` },
     make("legend", {}, make("h2", {}, question.text)),
     make("div", { class: "controls" }, ...nodes),
     error,

@@ -15,7 +15,7 @@ import { UNIT } from "./price.js";
 import { BadSurvey, size } from "./recipes.js";
 import { ALL, Later, Stop, call, credential, invitedBy, packed, surveyText } from "./sending.js";
 import { Coins } from "./throw.js";
-import { oddsInWords, sentInWords } from "./words.js";
+import { inShort, oddsInWords, promise, sentInWords } from "./words.js";
 
 const LIFETIME = 8n * UNIT; // what this device sends in its whole life, at most; a survey can only lower it
 const UP = 999999n; // rounds costs up; what is left is rounded down
@@ -213,7 +213,7 @@ async function showForm(state, spent) {
   const places = await asked(state);
   const forms = places.map((place) => {
     const question = survey.questions[place];
-    return questionForm(question, place, oddsInWords(question));
+    return questionForm(question, place, inShort(question), oddsInWords(question));
   });
   const button = make("button", { type: "submit" }, "Throw the coins and send");
   const one = survey.ask === "one" && survey.questions.length > 1;
@@ -224,10 +224,10 @@ async function showForm(state, spent) {
       "section",
       { class: "card promise" },
       make("h2", {}, "Your device throws coins before it answers"),
-      make("p", {}, "Answer truthfully. Your device then throws coins, and what it sends may differ from your " +
-        "answer. So nobody can be sure from the message what you answered. The survey learns only about the group."),
-      make("p", {}, "The owner of the survey sees that you take part: opening this page has used your invitation. It " +
-        "now works in this browser alone."),
+      make("p", { id: "promise" }, "Answer truthfully. Your device then throws coins, and what it sends may differ " +
+        `from your answer. ${promise(survey)}`),
+      make("p", {}, "The owner sees that you took part: opening this page has used your invitation. It now works in " +
+        "this browser alone."),
       one && make("p", {}, `By coin, you are asked one of the ${survey.questions.length} questions of this survey.`),
     ),
     ...forms.map(({ element }) => element),

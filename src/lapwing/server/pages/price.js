@@ -70,12 +70,14 @@ function series(top, bottom, one) {
   return 2n * sum;
 }
 
-/** What answering costs, in billionths of ε: all questions together, or the dearest if one is asked. */
-export function price(survey) {
+/** The largest ratio of the probabilities of a whole report: all questions together, or the dearest one. */
+export function worstRatio(survey) {
   const ratios = survey.questions.map(({ recipe }) => ratio(recipe));
-  const [top, bottom] =
-    survey.ask === "one"
-      ? ratios.reduce(larger)
-      : ratios.reduce(([a, b], [c, d]) => [a * c, b * d], [1n, 1n]);
-  return logUp(top, bottom);
+  if (survey.ask === "one") return ratios.reduce(larger);
+  return ratios.reduce(([a, b], [c, d]) => [a * c, b * d], [1n, 1n]);
+}
+
+/** What answering costs, in billionths of ε. */
+export function price(survey) {
+  return logUp(...worstRatio(survey));
 }

@@ -1,10 +1,10 @@
 // The possible messages and their odds in plain words, and what was sent.
 //
 // The words come from the recipe's whole numbers, never from what the survey's owner says. They are the
-// same as in survey/respondent/words.py.
+// same as in survey/respondent/words.py, which has none in short.
 
 import { distance, said, valueAt, NO_ANSWER } from "./coding.js";
-import { ratio } from "./price.js";
+import { ratio, worstRatio } from "./price.js";
 import { ODDS, checkedRecipe, messages, points, size as sizeOf } from "./recipes.js";
 import { fromBytes } from "./throw.js";
 
@@ -173,6 +173,64 @@ export function oddsInWords(question) {
     `No message is more than ${grouped(tenths / 10n)}.${tenths % 10n} times as likely ` +
       "with one answer as with another.",
   ];
+}
+
+/** How likely one of two answers can become that seem equally likely before: rounded up, below 100 %. */
+export function likely(top, bottom) {
+  for (let unit = 10n; ; unit *= 10n) {
+    const parts = (top * 100n * unit + top + bottom - 1n) / (top + bottom);
+    if (parts < 100n * unit) return `${parts / unit}.${(parts % unit).toString().padStart(`${unit}`.length - 1, "0")} %`;
+  }
+}
+
+const LEADS = [
+  [3n, 1n, "So nobody can be sure what you answered."],
+  [7389057n, 1000000n, "So what is sent hints at what you answered, and does not settle it."], // ε 2
+  [99n, 1n, "But what is sent can show what you answered."],
+];
+const LITTLE = "But what is sent can all but settle what you answered: the coins hide little.";
+
+/** What the coins of all questions together promise, in two sentences. */
+export function promise(survey) {
+  const [top, bottom] = worstRatio(survey);
+  const [, , lead] = LEADS.find(([most, of]) => top * of <= bottom * most) ?? [0n, 0n, LITTLE];
+  const count = survey.ask === "one" ? 1 : survey.questions.length;
+  const two = count > 1 ? `two sets of answers to all ${count} questions` : "two answers";
+  return `${lead} If ${two} seem equally likely before, one of them may be up to ${likely(top, bottom)} likely afterwards.`;
+}
+
+const sendsList = (top) => `A list is sent. Your own answer is on it: chance ${chance(BigInt(top), ODDS)}.`;
+const sendsCode = ({ favoured }) => `A code is sent that fits many answers. It fits yours: chance ${chance(BigInt(favoured), ODDS)}.`;
+const SHORT = {
+  choice: (question, { favoured }) => `Your own answer is sent: chance ${chance(BigInt(favoured), ODDS)}.`,
+  subset: (question, { favoured }) => sendsList(favoured),
+  unary: (question, { one }) => sendsList(one),
+  hadamard: (question, recipe) => sendsCode(recipe),
+  projective: (question, recipe) => sendsCode(recipe),
+  bits: (question, { favoured }) => `Each line is sent as you left it: chance ${chance(BigInt(favoured), ODDS)}.`,
+  window(question, { favoured, stride, width }) {
+    const away = distance(question, BigInt(width) - 1n, 2n * BigInt(stride));
+    return `What is sent lies at most ${away} away from your answer: chance ${chance(BigInt(favoured), ODDS)}.`;
+  },
+  duchi(question, { favoured, steps }) {
+    const [low, high] = [valueAt(question, 0n), valueAt(question, BigInt(steps))];
+    const most = `chance ${chance(BigInt(favoured), ODDS)}`;
+    return `Only ${low} or ${high} is sent, by a coin that your answer tilts: ${most} at most.`;
+  },
+  hybrid(question, recipe) {
+    const only = onlyWay(recipe);
+    if (only) return SHORT[only.kind](question, only);
+    return "By coin, a value near your answer is sent, or only an end of the range.";
+  },
+  prefixes(question, { inner }) {
+    const least = inner.map(({ favoured }) => BigInt(favoured)).reduce((a, b) => (a < b ? a : b));
+    return `A code for the first letters is sent. It fits yours: chance ${chance(least, ODDS)} or more.`;
+  },
+};
+
+/** What is sent in one sentence; the odds in words say the rest. */
+export function inShort(question) {
+  return SHORT[checkedRecipe(question.recipe).kind](question, question.recipe);
 }
 
 function listed(question, bytes, count) {

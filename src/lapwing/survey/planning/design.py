@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 from lapwing.exact import round_up
 from lapwing.survey.planning.choose import choose
-from lapwing.survey.planning.odds import odds_of
+from lapwing.survey.planning.odds import likely, odds_of, worst_ratio
 from lapwing.survey.planning.reports import Layout, Sorted
 from lapwing.survey.planning.spread import Spread, spread_of
 from lapwing.survey.questionnaire.coding import Several
@@ -28,6 +28,7 @@ from lapwing.survey.questionnaire.words import Word
 from lapwing.survey.randomizers import Randomizer
 
 FORMAT = 1
+MUCH = 2  # ε above which the owner is warned
 NANO = 10**9  # ε is told to people and devices in these, rounded up
 CROSS_TABLES = "Two answers of one respondent are never seen together: there are no cross tables."
 
@@ -67,6 +68,19 @@ class Design:
         """What one respondent loses at most, whichever questions are asked."""
         costs = [part.epsilon for part in self.parts]
         return sum(costs, Fraction(0)) if self.asks_all else max(costs)
+
+    @property
+    def warning(self) -> str | None:
+        """What the owner must know where the coins hide little: above ε 2."""
+        if self.epsilon <= MUCH:
+            return None
+        ratio = worst_ratio([part.randomizer for part in self.parts], asks_all=self.asks_all)
+        two = "sets of answers" if self.asks_all and len(self.parts) > 1 else "answers"
+        return (
+            f"ε {epsilon_text(self.epsilon)} hides little. If two {two} seem equally likely before, a "
+            f"report may make one of them up to {likely(ratio)} likely; at ε 2 that is 88.1 %. Ask for "
+            "less, and do not tell people that nobody can find out what they answered."
+        )
 
     @property
     def asked(self) -> Fraction:

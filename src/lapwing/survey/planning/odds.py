@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from itertools import count
+from math import ceil, prod
+from typing import Any, Protocol, runtime_checkable
 
 from lapwing.survey.randomizers import Bits, Choice, Oracle, Prefixes, Randomizer, Subset, Unary
 from lapwing.survey.randomizers.two_level import ODDS
 
 THREE_QUARTERS = Fraction(3, 4)
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A randomizer that knows its worst ratio exactly, as all do that come from a recipe."""
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a message's probabilities under two answers."""
 
 
 def percent(chance: Fraction) -> str:
@@ -19,6 +31,28 @@ def percent(chance: Fraction) -> str:
     if tenths == 1000 and chance != 1:
         return "more than 99.9 %"
     return f"{tenths // 10}.{tenths % 10} %" if tenths % 10 else f"{tenths // 10} %"
+
+
+def worst_ratio(randomizers: Sequence[Randomizer], *, asks_all: bool) -> Fraction:
+    """The largest ratio of the probabilities of a whole report under two sets of answers: exact."""
+    ratios = []
+    for randomizer in randomizers:
+        assert isinstance(randomizer, Measured)
+        ratios.append(randomizer.ratio)
+    return prod(ratios, start=Fraction(1)) if asks_all else max(ratios)
+
+
+def likely(ratio: Fraction) -> str:
+    """How likely one of two answers can become by a report: rounded up, and below 100 %.
+
+    Both seem equally likely before, and the report is at most `ratio` times as likely with one of them.
+    """
+    for digits in count(1):
+        parts = ceil(ratio / (1 + ratio) * 100 * 10**digits)
+        if parts < 100 * 10**digits:
+            break
+    whole, rest = divmod(parts, 10**digits)
+    return f"{whole}.{rest:0{digits}} %"
 
 
 def odds_of(randomizer: Randomizer) -> str:

@@ -87,6 +87,8 @@ class Plan:
         coins = sum(coins_of(part.question) for part in self.design.parts)
         if self.design.asks_all and len(notes) > 1:
             notes.append(f"All coins together cost a respondent {cost_of_coins(coins)}.")
+        if self.design.warning:
+            notes.insert(0, self.design.warning)
         notes += [note for line in self.lines if (note := _other_form(line))]
         if any(part.question.no_answer for part in self.design.parts):
             notes.append("Errors are as if everybody answered; those who do not make a mean less certain.")

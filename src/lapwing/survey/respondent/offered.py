@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from fractions import Fraction
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final
 
 from lapwing.errors import BadValue, LapwingError
 from lapwing.survey import randomizers
 from lapwing.survey.credentials import PublicKey
+from lapwing.survey.planning.odds import worst_ratio
 from lapwing.survey.questionnaire.coding import NO_ANSWER, Coding, OneOf, Ranked, Several
 from lapwing.survey.questionnaire.scales import Days, Grid
 from lapwing.survey.questionnaire.words import Word
@@ -54,15 +55,6 @@ _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _STEP = re.compile(r"[1-9][0-9]{0,4}")
 
 
-@runtime_checkable
-class Measured(Protocol):
-    """A randomizer that knows its worst ratio exactly, as all do that come from a recipe."""
-
-    @property
-    def ratio(self) -> Fraction:
-        """The greatest ratio of a message's probabilities under two answers."""
-
-
 @dataclass(frozen=True)
 class Asked:
     """One question, with all that it takes to answer it."""
@@ -77,9 +69,7 @@ class Asked:
     @property
     def ratio(self) -> Fraction:
         """How many times likelier a message may be with one answer than with another: exact."""
-        found = self.randomizer
-        assert isinstance(found, Measured)
-        return found.ratio
+        return worst_ratio([self.randomizer], asks_all=True)
 
 
 @dataclass(frozen=True)
@@ -94,6 +84,11 @@ class Offered:
     lifetime: Fraction
     questions: tuple[Asked, ...]
     price: int
+
+    @property
+    def ratio(self) -> Fraction:
+        """How many times likelier a whole report may be with some answers than with others: exact."""
+        return worst_ratio([each.randomizer for each in self.questions], asks_all=self.asks_all)
 
     def pack(self, messages: Mapping[int, bytes]) -> bytes:
         """The report: which question (255: all), then the messages in order, filled up with zeros."""

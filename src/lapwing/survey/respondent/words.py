@@ -11,10 +11,11 @@ from datetime import date
 from fractions import Fraction
 from math import ceil, floor
 
+from lapwing.survey.planning.odds import likely
 from lapwing.survey.questionnaire.coding import NO_ANSWER, Coding
 from lapwing.survey.questionnaire.scales import Days, Grid, decimal_text
 from lapwing.survey.questionnaire.words import Word
-from lapwing.survey.respondent.offered import Asked
+from lapwing.survey.respondent.offered import Asked, Offered
 from lapwing.survey.throwing import ODDS, Recipe, messages, size
 
 LISTED = 12
@@ -29,6 +30,26 @@ def odds_in_words(question: Asked) -> list[str]:
         f"No message is more than {worst // 10:,}.{worst % 10} times as likely with one answer as with "
         "another.",
     ]
+
+
+def promise(offered: Offered) -> str:
+    """What the coins of all questions together promise, in two sentences."""
+    lead = next((words for most, words in _LEADS if offered.ratio <= most), _LITTLE)
+    count = len(offered.questions) if offered.asks_all else 1
+    two = f"two sets of answers to all {count} questions" if count > 1 else "two answers"
+    most = likely(offered.ratio)
+    return f"{lead} If {two} seem equally likely before, one of them may be up to {most} likely afterwards."
+
+
+_LEADS = (
+    (Fraction(3), "So nobody can be sure what you answered."),
+    (
+        Fraction(7389057, 10**6),
+        "So what is sent hints at what you answered, and does not settle it.",
+    ),  # ε 2
+    (Fraction(99), "But what is sent can show what you answered."),
+)
+_LITTLE = "But what is sent can all but settle what you answered: the coins hide little."
 
 
 def chance(share: Fraction) -> str:

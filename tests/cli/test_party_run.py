@@ -21,6 +21,7 @@ from lapwing.parties.consortium import Consortium, read_wish
 from lapwing.parties.consortium.founding import found
 from lapwing.parties.identity import Keys
 from lapwing.parties.journal import Ending, Journal
+from lapwing.parties.messages.greeting import Greeting
 from lapwing.parties.messages.parcel import Parcel
 from lapwing.parties.messages.table import Table
 from lapwing.parties.protocols.protocol import Opened
@@ -137,7 +138,7 @@ def test_the_number_after_an_abort_is_one_that_can_be_run(shell: Shell, folder: 
     charge("east", 2)
     with journal("east", 1) as mine:
         mine.drawing(0, None)
-        mine.finish(None, Ending([], "too few (south)"))
+        mine.finish([], Ending([], "too few (south)"))
     done = shell(*part("east", "--number", 1))
     assert done.code == 1
     assert "is number 3: give the same command again" in done.error
@@ -146,7 +147,7 @@ def test_the_number_after_an_abort_is_one_that_can_be_run(shell: Shell, folder: 
 def finish(name: str) -> None:
     with journal(name, 1) as mine:
         mine.drawing(0, None)
-        mine.finish(None, Ending([Opened(np.zeros(4, np.int64), (0, 1, 2))]))
+        mine.finish([], Ending([Opened(np.zeros(4, np.int64), (0, 1, 2))]))
 
 
 def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
@@ -172,11 +173,23 @@ def test_the_relay_remembers_who_may_have_missed_the_end(folder: Path) -> None:
     consortium, at, runs = Consortium.read(Path(FILE)), table(1), runs_folder(Path("north"))
     assert (next_relayed(consortium, runs), without_the_end(at, runs)) == (1, ())
     memory = Memory(runs, at)
-    memory.close_round(Closed(0, 2, {i: Parcel(b"", {}) for i in range(3)}, {}))
+    memory.begin({i: Greeting(at.run_id, i, b"") for i in range(3)})
+    for number, there in enumerate((3, 2, 2)):  # who was lost on the way is not forgotten
+        memory.close_round(Closed(0, number, {i: Parcel(b"", {}) for i in range(there)}, {}))
     assert next_relayed(consortium, folder) == 1
     memory.end({1}, [])
     memory.close()
     assert (next_relayed(consortium, runs), without_the_end(at, runs)) == (2, ("east", "south"))
+
+
+def test_of_a_run_that_stopped_nobody_missed_the_end(folder: Path) -> None:
+    consortium, at, runs = Consortium.read(Path(FILE)), table(1), runs_folder(Path("north"))
+    memory = Memory(runs, at)
+    memory.begin({i: Greeting(at.run_id, i, b"") for i in range(3)})
+    memory.close_round(Closed(0, 0, {}, {}))
+    memory.end((), [])
+    memory.close()
+    assert (next_relayed(consortium, runs), without_the_end(at, runs)) == (2, ())
 
 
 def test_a_relay_is_refused_before_it_says_that_it_relays(shell: Shell, folder: Path) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from lapwing.errors import Unavailable
 from lapwing.parties.journal import Journal
-from lapwing.parties.transcript import Transcript
+from lapwing.parties.messages.frames import Kind, frame, words
+from lapwing.parties.messages.greeting import VERSION
+from lapwing.parties.messages.parcel import Delivery
+from lapwing.parties.transcript import Round, Transcript
 from lapwing.parties.verifying import check
 from support.parties import Flock, Process, close_all, flock, start_all
+from support.parties_lying import South, Talk, lying
 from support.parties_raw import proxy
 
 
@@ -136,6 +141,93 @@ def test_asked_again_a_finished_run_gives_the_same(tmp_path: Path, processes: li
     again = start_all(group, {i: {"fail": True} for i in range(3)})
     processes += again
     assert [process.end()["sums"] for process in again] == [SUM] * 3
+
+
+class TestTheResultIsFetched:
+    """South has dealt, and is in the sum; it is lost before it has agreed. It paid like the others."""
+
+    @pytest.fixture
+    def group(self, tmp_path: Path) -> Flock:
+        return flock(tmp_path, protocol="C", deadline=2.0)
+
+    def lost_after_dealing(self, group: Flock, processes: list[Process]) -> None:
+        processes += start_all(group, {1: {"hold": "closed:deal:0"}})
+        processes[1].wait_for("holding")
+        processes[1].kill()
+        for i in (0, 2):
+            said = processes[i].end()
+            assert said["sums"] == SUM
+            assert said["contributors"] == [[0, 1, 2]]
+
+    def fetched(self, group: Flock, processes: list[Process]) -> None:
+        south = Process(group, 1, fail=True)  # whatever happens, it contributes nothing again
+        processes.append(south)
+        assert south.end()["sums"] == SUM
+        shown = Transcript.read(group.transcript(1))
+        assert check(shown, group.table, guarantee="").contributors == (("north", "south", "east"),)
+        again = Process(group, 1, fail=True)  # from its journal: nobody is asked
+        processes.append(again)
+        assert again.end()["sums"] == SUM
+
+    def test_from_the_host_that_is_still_there(self, group: Flock, processes: list[Process]) -> None:
+        self.lost_after_dealing(group, processes)
+        self.fetched(group, processes)
+        processes[0]._process.join(10)  # now everybody has it, and the host need not stay
+        assert processes[0]._process.exitcode == 0
+
+    def test_from_a_host_that_was_restarted(self, group: Flock, processes: list[Process]) -> None:
+        self.lost_after_dealing(group, processes)
+        processes[0].kill()
+        processes.append(Process(group, 0, serve=True, fail=True))
+        assert processes[-1].end()["sums"] == SUM
+        self.fetched(group, processes)
+
+    def test_by_who_was_only_slow(self, group: Flock, processes: list[Process]) -> None:
+        processes += start_all(group, {1: {"hold": "closed:deal:0"}})
+        processes[1].wait_for("holding")
+        assert [processes[i].end()["sums"] for i in (0, 2)] == [SUM] * 2
+        processes[1].go_on()  # it posts, too late
+        assert processes[1].end()["sums"] == SUM
+
+    def test_who_waits_while_the_others_stop_is_told_so(
+        self, tmp_path: Path, processes: list[Process]
+    ) -> None:
+        group = flock(tmp_path / "b", protocol="B", deadline=2.0)
+        processes += start_all(group, {1: {"hold": "closed:present:0"}})
+        processes[1].wait_for("holding")
+        assert {processes[i].end()["error"] for i in (0, 2)} == {"Aborted"}
+        processes[1].go_on()
+        assert processes[1].end()["error"] in ("Aborted", "Unavailable")
+
+    def test_a_result_that_members_have_not_signed_is_none(
+        self, group: Flock, processes: list[Process]
+    ) -> None:
+        self.lost_after_dealing(group, processes)
+        processes[0].kill()
+        rounds = Transcript.read(group.transcript(0)).rounds
+        other = Transcript.read(group.transcript(2)).rounds[2].envelopes[0]
+        forged = replace(other, public=bytes(len(other.public)))
+        wrong = [
+            [*rounds[:2], replace(rounds[2], envelopes=(forged, *rounds[2].envelopes[1:]))],
+            [rounds[0], replace(rounds[1], envelopes=rounds[1].envelopes[:1]), rounds[2]],
+            [replace(rounds[0], envelopes=rounds[0].envelopes[:2]), *rounds[1:]],
+            [rounds[1], rounds[0], rounds[2]],
+        ]
+        for shown in wrong:
+
+            def lie(talk: Talk, shown: Sequence[Round] = shown) -> None:
+                talk.read()
+                talk.say(words(Kind.WELCOME, version=VERSION))
+                talk.say(words(Kind.OUT, why="too late"))
+                for one in shown:
+                    items = [(envelope.to_bytes(), None) for envelope in one.envelopes]
+                    talk.say(frame(Kind.CLOSED, *Delivery(one.stage, one.round, items, {}).to_parts()))
+                talk.read()
+
+            with lying(group, lie), pytest.raises(Unavailable, match="what members have signed"):
+                South(group).play()
+            with Journal(group.journal(1), group.table, 1) as journal:
+                assert journal.outcome() is None, "an honest relay can still show it"
 
 
 @pytest.mark.slow

@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,101 +13,15 @@ from lapwing.errors import Aborted, Unavailable
 from lapwing.parties.journal import Journal
 from lapwing.parties.member import playing, take_part
 from lapwing.parties.member.line import Line
-from lapwing.parties.messages.frames import HEADER, Kind, frame, read_header, words
+from lapwing.parties.messages.frames import Kind, frame, words
 from lapwing.parties.messages.greeting import VERSION, Greeting
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
 from lapwing.parties.messages.progress import Progress
-from lapwing.parties.messages.table import where
-from lapwing.parties.protocols import Opened
 from lapwing.parties.seat import Seat
 from lapwing.parties.transcript import Transcript
 from support.parties import Flock, flock
-
-
-class Talk:
-    """The lying relay's side of one connection."""
-
-    def __init__(self, line: ssl.SSLSocket) -> None:
-        self._line = line
-
-    def read(self) -> tuple[Kind, bytes]:
-        kind, length = read_header(self._exactly(HEADER.size), largest=1 << 30)
-        return kind, self._exactly(length)
-
-    def _exactly(self, length: int) -> bytes:
-        got = b""
-        while len(got) < length:
-            piece = self._line.recv(length - len(got))
-            if not piece:
-                raise EOFError
-            got += piece
-        return got
-
-    def say(self, parts: list[bytes]) -> None:
-        self._line.sendall(b"".join(parts))
-
-
-Lie = Callable[[Talk], None]
-
-
-@contextmanager
-def lying(group: Flock, lie: Lie) -> Iterator[list[float]]:
-    """Shows the host's certificate, then does as it is told; gives the times of all connections."""
-    context = group.keys[0].tls(trusting=group.table.cards, server=True)
-    server = socket.create_server(where(group.table.address))
-    times: list[float] = []
-
-    def go() -> None:
-        while True:
-            try:
-                plain, _ = server.accept()
-            except OSError:
-                return
-            times.append(time.monotonic())
-            plain.settimeout(5)
-            with suppress(OSError, EOFError), context.wrap_socket(plain, server_side=True) as line:
-                lie(Talk(line))
-
-    thread = threading.Thread(target=go, daemon=True)
-    thread.start()
-    try:
-        yield times
-    finally:
-        with suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)
-        server.close()
-        thread.join(5)
-
-
-class South:
-    """An honest member, and whether it was charged."""
-
-    def __init__(self, group: Flock, watch: Callable[[Progress], None] | None = None) -> None:
-        self.group = group
-        self.watch = watch
-        self.charged: list[int] = []
-        self.takes = 0.0
-
-    def contribute(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
-        del earlier
-        self.charged.append(stage)
-        time.sleep(self.takes)
-        return np.full(self.group.table.length, 5, dtype=np.int64)
-
-    def play(self) -> None:
-        group = self.group
-        take_part(
-            group.table,
-            1,
-            group.keys[1],
-            folder=group.folder(1),
-            contribute=self.contribute,
-            watch=self.watch,
-        )
-
-    def shown(self) -> Transcript:
-        return Transcript.read(self.group.transcript(1))
+from support.parties_lying import Lie, South, Talk, lying
 
 
 @pytest.fixture

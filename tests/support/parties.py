@@ -153,9 +153,9 @@ class Process:
         os.kill(self._process.pid, number)
 
     def end(self) -> dict[str, Any]:
-        """Its last word: `sums`, or `error` and `message`."""
+        """Its last word: `sums`, or `error` and `message`. A host may stay for who missed the end."""
         said = self.wait_for("ended")
-        self._process.join()
+        self._process.join(1)
         return said
 
     def close(self) -> None:

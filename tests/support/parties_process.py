@@ -27,7 +27,9 @@ from lapwing.parties.relay import serve, serving
 
 
 def table_to_json(table: Table) -> dict[str, Any]:
-    fields = ("number", "address", "protocol", "coalition", "losses", "length", "stages", "document")
+    fields = (
+        "number", "address", "protocol", "coalition", "losses", "length", "stages", "document",
+    )  # fmt: skip
     said: dict[str, Any] = {name: getattr(table, name) for name in fields}
     return said | {
         "lobby_seconds": table.lobby_seconds,
@@ -102,10 +104,12 @@ class Member:
                 read=self.read,
                 watch=self.watch,
             )
-            return {
+            ended: dict[str, object] = {
                 "sums": [opened.values.tolist() for opened in outcome.opened],
                 "contributors": [list(opened.contributors) for opened in outcome.opened],
             }
+            self.say("ended", **ended)  # a host stays for the others
+            return ended
 
 
 def run(orders: Mapping[str, Any], pipe: Connection, stderr: Path) -> None:

@@ -80,20 +80,22 @@ def next_relayed(consortium: Consortium, folder: Path) -> int:
 
 
 def without_the_end(table: Table, folder: Path) -> tuple[str, ...]:
-    """Who was in the last round of a run, and has not told the relay here that it has heard it."""
+    """Who has begun a run whose sums are open, and has not told the relay here that it knows them."""
     ended = _ended(table, folder)
     return () if ended is None else ended[1]
 
 
 def _ended(table: Table, folder: Path) -> tuple[bool, tuple[str, ...]] | None:
+    from lapwing.parties.protocols import PROTOCOLS  # noqa: PLC0415
     from lapwing.parties.relay.memory import Memory  # noqa: PLC0415
 
     if not (folder / f"{table.label}.relay").exists():
         return None
     memory = Memory(folder, table)
     try:
-        rounds, served = memory.rounds(), memory.served()
-        last = rounds[-1].parcels if rounds else ()
-        return memory.has_ended(), tuple(table.names[i] for i in last if i not in served)
+        is_over = len(memory.rounds()) == table.stages * len(PROTOCOLS[table.protocol].rounds)
+        begun, served = memory.begun() or {}, memory.served()
+        unserved = tuple(table.names[i] for i in begun if i not in served)
+        return memory.has_ended(), unserved if is_over else ()
     finally:
         memory.close()

@@ -39,8 +39,8 @@ class Board:
                 self._mark(event.names, "posted")
                 self.said = "waiting until all have read their data; nothing is charged yet"
                 line = f"ready: {names}"
-            case "refused":
-                line = f"refused: {names}: {event.why}"
+            case "refused" | "unserved":
+                line = f"{event.kind}: {names}: {event.why}"
             case "begun":
                 self.state = {name: "waiting" if name in event.names else "lost" for name in self.names}
                 line = f"begun with {names}"

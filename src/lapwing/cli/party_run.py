@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from fractions import Fraction
 from pathlib import Path
@@ -15,14 +16,14 @@ from lapwing.cli.party_numbers import charges_of, next_relayed, runs_folder, sta
 from lapwing.errors import Aborted, BadParameter, LapwingError, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lapwing.cli.party_numbers import Standing
     from lapwing.cli.show_party import Result
     from lapwing.parties.consortium import Consortium
     from lapwing.parties.contribution import Contribution
     from lapwing.parties.identity import Keys
-    from lapwing.parties.messages.progress import Watch
+    from lapwing.parties.messages.progress import Progress, Watch
     from lapwing.parties.messages.table import Table
     from lapwing.parties.protocols.protocol import Opened
     from lapwing.parties.statistics import JointAnswer, Statistic
@@ -62,19 +63,30 @@ def run(
     level = checked_confidence(confidence)
     with plainly():
         keys, consortium = _opened(file, me)
+
+        def show(result: Result) -> None:
+            if as_json:
+                print_json(result.to_json())
+            else:
+                show_result(result)
+            sys.stdout.flush()
+
         try:
             with watching(consortium.names) as watch:
                 result = taken(
-                    consortium, keys, policy, number=number, confidence=level, listen=listen, watch=watch
+                    consortium,
+                    keys,
+                    policy,
+                    number=number,
+                    confidence=level,
+                    listen=listen,
+                    watch=watch,
+                    show=show,
                 )
         except Aborted as error:
             raise _ended(error, _after_abort(consortium, keys, policy)) from None
         except Unavailable as error:
             raise _ended(error, _after_cut(consortium, keys, number)) from None
-    if as_json:
-        print_json(result.to_json())
-    else:
-        show_result(result)
     if result.is_replay:
         with plainly():
             _show_the_end(consortium.table(result.number), keys, listen)
@@ -131,8 +143,9 @@ def taken(
     confidence: Fraction,
     listen: str | None,
     watch: Watch,
+    show: Callable[[Result], None] = lambda _: None,
 ) -> Result:
-    """One member's part in one run, and what it gave."""
+    """One member's part in one run, and what it gave. A host shows it, and then stays for the others."""
     from lapwing.cli.show_party import Result  # noqa: PLC0415
     from lapwing.parties.consortium.founding import require_same_meaning  # noqa: PLC0415
     from lapwing.parties.member import take_part  # noqa: PLC0415
@@ -151,14 +164,16 @@ def taken(
             outcome = take_part(
                 table, seat, keys, folder=folder, contribute=contribute, read=contribute.read, watch=watch
             )
-        return Result(
-            consortium=consortium,
-            number=table.number,
-            answer=answer_of(consortium, statistic, outcome.opened, confidence=confidence),
-            transcript=outcome.transcript,
-            left=data.left(),
-            is_replay=standing.ending is not None,
-        )
+            result = Result(
+                consortium=consortium,
+                number=table.number,
+                answer=answer_of(consortium, statistic, outcome.opened, confidence=confidence),
+                transcript=outcome.transcript,
+                left=data.left(),
+                is_replay=standing.ending is not None,
+            )
+            show(result)
+        return result
 
 
 def _tell_lost(standing: Standing, folder: Path) -> None:
@@ -214,8 +229,9 @@ def _show_the_end(table: Table, keys: Keys, listen: str | None) -> None:
     names = [name for name in waiting if name != keys.name]
     if names:
         tell(
-            f"{', '.join(names)} may not know the sums: for {table.round_seconds:g} seconds the end of run "
-            f"{table.number} is shown again to whoever comes"
+            f"{', '.join(names)} may not know the sums: for "
+            f"{max(table.lobby_seconds, table.round_seconds):g} seconds the end of run {table.number} is "
+            "shown again to whoever comes"
         )
         serve(table, keys, folder=folder, listen=listen)
 
@@ -268,4 +284,13 @@ def _relaying(table: Table, keys: Keys, folder: Path, listen: str | None) -> Abs
 
     if keys.card != table.host:
         return nullcontext()
-    return serving(table, keys, folder=folder, listen=listen)
+    return serving(table, keys, folder=folder, listen=listen, watch=_tell_unserved)
+
+
+def _tell_unserved(event: Progress) -> None:
+    """Why a host does not end with its answer. Of the rest it hears as a member."""
+    if event.kind == "unserved":
+        tell(
+            f"{', '.join(event.names)} may not know the sums: {event.why}. You may stop this: the same "
+            "command shows them again"
+        )

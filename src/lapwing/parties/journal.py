@@ -175,14 +175,17 @@ class Journal(OwnFile):
         ]
         return Ending(opened, outcome[0][0])
 
-    def finish(self, heard: Delivery | None, ending: Ending) -> None:
+    def finish(self, heard: Sequence[Delivery], ending: Ending) -> None:
         """The run is over for this member. What only it knew is no longer needed, and is overwritten.
 
-        That is in these files: a disk that never writes in place may keep what they held before.
+        `heard` are its last rounds; some may be stored. Overwritten is what is in these files: a disk that
+        never writes in place may keep what they held before.
         """
         self._rows("PRAGMA synchronous = NORMAL")  # what forgets the log waits for the disk, once
         with self._transaction() as run:
-            self._store_heard(run, heard)
+            for one in heard:
+                place = _number((one.stage, one.round))
+                run("INSERT OR IGNORE INTO heard VALUES (?, ?)", (place, one.to_bytes()))
             run("INSERT INTO outcome VALUES (1, ?)", (ending.stopped,))
             for stage, opened in enumerate(ending.opened):
                 who = np.array(opened.contributors, "<u4").tobytes()

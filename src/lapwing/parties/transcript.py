@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lapwing.errors import BadValue, Tampered, Unavailable
-from lapwing.parties.messages.envelope import SIGNATURE_BYTES, Envelope
+from lapwing.parties.messages.envelope import SIGNATURE_BYTES, Envelope, round_digest, start_digest
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.table import Table
 from lapwing.parties.protocols import PROTOCOLS
@@ -163,6 +163,49 @@ def open_publicly(table: Table, rounds: Sequence[Round]) -> tuple[list[Opened], 
         except Stop as stop:
             return opened, stop
     return opened, None
+
+
+def out_of_order(rounds: Sequence[Round], table: Table) -> list[str]:
+    """What a stranger finds wrong with the signatures and the order of posts. Nothing, if all is well."""
+    return [*_order(rounds, table), *_chain(rounds, table)]
+
+
+def _order(rounds: Sequence[Round], table: Table) -> list[str]:
+    """All rounds of all stages in order, none left out before the end."""
+    names = PROTOCOLS[table.protocol].rounds
+    for at, closed in enumerate(rounds):
+        stage, number = divmod(at, len(names))
+        if stage >= table.stages:
+            return [f"there are more than {table.stages} stages"]
+        if (closed.stage, closed.round, closed.name) != (stage, number, names[number]):
+            return [f"{closed.name} of stage {closed.stage} stands where {names[number]} of {stage} should"]
+    return []
+
+
+def _chain(rounds: Sequence[Round], table: Table) -> list[str]:
+    """Every post: its member's, signed, once, and after exactly the rounds before."""
+    found = []
+    seen = start_digest(table.run_id)
+    before = set(range(len(table.cards)))
+    for closed in rounds:
+        where = f"stage {closed.stage}, {closed.name}"
+        senders = [envelope.sender for envelope in closed.envelopes]
+        if len(set(senders)) != len(senders):
+            found.append(f"{where}: a member posted twice")
+        for envelope in closed.envelopes:
+            if envelope.sender not in before:
+                found.append(f"{where}: a post of a member who is not, or no longer, in the run")
+                continue
+            name = table.names[envelope.sender]
+            if not envelope.is_signed_by(table.cards[envelope.sender]):
+                found.append(f"{where}: {name} did not sign this post")
+            elif envelope.seen != seen:
+                found.append(f"{where}: {name} had heard other rounds before than these")
+            if any(to >= len(table.cards) for to in envelope.commitments):
+                found.append(f"{where}: {name} committed to a part for nobody")
+        seen = round_digest(closed.envelopes)
+        before = set(senders) & before
+    return found
 
 
 def _post_to_json(envelope: Envelope) -> dict[str, Any]:

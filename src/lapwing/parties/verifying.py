@@ -21,11 +21,10 @@ import numpy as np
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.parties.consortium import Consortium
-from lapwing.parties.messages.envelope import round_digest, start_digest
 from lapwing.parties.messages.table import Table
-from lapwing.parties.protocols import NAMES, PROTOCOLS
+from lapwing.parties.protocols import NAMES
 from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.transcript import Round, Transcript, open_publicly
+from lapwing.parties.transcript import Transcript, open_publicly, out_of_order
 
 NOT_CHECKED = (
     "that each member's value was computed from its data, and within its bounds",
@@ -68,7 +67,7 @@ def check(transcript: Transcript, table: Table, *, guarantee: str) -> Verified:
     """The same, for a table that is known to be the consortium's."""
     if transcript.digest != table.digest or transcript.number != table.number:
         raise Tampered(["the transcript is of another consortium or run than its header says"])
-    found = [*_order(transcript.rounds, table), *_chain(transcript.rounds, table)]
+    found = out_of_order(transcript.rounds, table)
     opened: list[Opened] = []
     stopped = transcript.stopped
     if not found:
@@ -94,44 +93,6 @@ def check(transcript: Transcript, table: Table, *, guarantee: str) -> Verified:
         left=tuple(f"{names[notice.sender]}: {notice.why}" for notice in transcript.notices),
         guarantee=guarantee,
     )
-
-
-def _order(rounds: Sequence[Round], table: Table) -> list[str]:
-    """All rounds of all stages in order, none left out before the end."""
-    names = PROTOCOLS[table.protocol].rounds
-    for at, closed in enumerate(rounds):
-        stage, number = divmod(at, len(names))
-        if stage >= table.stages:
-            return [f"there are more than {table.stages} stages"]
-        if (closed.stage, closed.round, closed.name) != (stage, number, names[number]):
-            return [f"{closed.name} of stage {closed.stage} stands where {names[number]} of {stage} should"]
-    return []
-
-
-def _chain(rounds: Sequence[Round], table: Table) -> list[str]:
-    """Every post: its member's, signed, once, and after exactly the rounds before."""
-    found = []
-    seen = start_digest(table.run_id)
-    before = set(range(len(table.cards)))
-    for closed in rounds:
-        where = f"stage {closed.stage}, {closed.name}"
-        senders = [envelope.sender for envelope in closed.envelopes]
-        if len(set(senders)) != len(senders):
-            found.append(f"{where}: a member posted twice")
-        for envelope in closed.envelopes:
-            if envelope.sender not in before:
-                found.append(f"{where}: a post of a member who is not, or no longer, in the run")
-                continue
-            name = table.names[envelope.sender]
-            if not envelope.is_signed_by(table.cards[envelope.sender]):
-                found.append(f"{where}: {name} did not sign this post")
-            elif envelope.seen != seen:
-                found.append(f"{where}: {name} had heard other rounds before than these")
-            if any(to >= len(table.cards) for to in envelope.commitments):
-                found.append(f"{where}: {name} committed to a part for nobody")
-        seen = round_digest(closed.envelopes)
-        before = set(senders) & before
-    return found
 
 
 def _sums(said: Sequence[Opened], opened: Sequence[Opened], table: Table) -> list[str]:

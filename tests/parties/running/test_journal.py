@@ -101,7 +101,7 @@ def test_secrets_are_gone_when_the_run_is_over_and_the_sums_are_not(three: Flock
     with open_journal(three) as journal:
         journal.drawing(0, None)
         journal.posting((0, 0), b"parcel", coins=coins, value=VALUE, heard=None)
-        journal.finish(HEARD, Ending([opened], "why"))
+        journal.finish([HEARD], Ending([opened], "why"))
     stored = b"".join(path.read_bytes() for path in three.folder(1).glob("*.journal*"))
     assert secret not in stored
     assert VALUE.astype("<i8").tobytes() not in stored
@@ -130,7 +130,7 @@ def test_secrets_are_overwritten_before_the_log_is_cut(
         journal.posting((0, 0), b"parcel", coins=coins, value=VALUE, heard=None)
         assert VALUE.astype("<i8").tobytes() in Path(f"{three.journal(1)}-wal").read_bytes()
         monkeypatch.setattr(os, "fsync", seen)
-        journal.finish(HEARD, Ending([], "why"))
+        journal.finish([HEARD], Ending([], "why"))
         assert cut
         assert len(cut[-1]) > 4096
         assert not any(cut[-1])

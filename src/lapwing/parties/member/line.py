@@ -47,6 +47,14 @@ class Ended(Exception):
         self.missing = missing
 
 
+class Out(Exception):
+    """The run goes on without this member, which missed a round: it may wait for the sums."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class Line:
     """Blocking. `has_begun` once the lobby was over."""
 
@@ -92,7 +100,7 @@ class Line:
         return time.monotonic() + self._table.lobby_seconds + min(_GRACE, self._table.lobby_seconds)
 
     def exchange(self, place: Place, parcel: bytes) -> Delivery:
-        """Post, and wait for the round to be closed. Raises `Ended`, `Unavailable`."""
+        """Post, and wait for the round to be closed. Raises `Ended`, `Out`, `Unavailable`."""
         # A relay that was restarted gives a round its whole time again.
         deadline = time.monotonic() + 3 * self._table.round_seconds
         sent_over = None
@@ -106,6 +114,24 @@ class Line:
                 if delivery is not None:
                     self._pause = 0.0
                     return delivery
+
+    def result(self, place: Place) -> list[Delivery]:
+        """All rounds of a run that has gone on without this member, once its sums are open. Raises `Ended`,
+        `Unavailable`."""
+        every = self._table.stages * len(self._rounds)
+        deadline = time.monotonic() + (every + 2) * self._table.round_seconds
+        found: list[Delivery] = []
+        while len(found) < every:
+            with self._trying_again():
+                self._connect(place, deadline)
+                kind, payload = self._receive(deadline)
+                if kind is Kind.OUT:  # from the beginning, after a cut
+                    found = []
+                elif kind is Kind.CLOSED:
+                    found.append(Delivery.from_bytes(payload))
+                else:
+                    self._take(place, kind, payload)
+        return found
 
     def leave(self, notice: Notice) -> None:
         """Tell the others, if they can be told."""
@@ -206,26 +232,34 @@ class Line:
                 # What comes while this member still reads is not heard before it has said that it is ready.
                 if not self.has_begun:
                     self._begin(read_words(payload).get("greetings"))
+            case Kind.OUT:
+                raise self._out(_printable(read_words(payload).get("why")))
             case Kind.NEWS:
                 self._tell_news(read_words(payload))
             case Kind.NOTICE:
-                notice = Notice.from_json(read_words(payload))
-                if not 0 <= notice.sender < len(self._table.cards) or notice.run != self._table.run_id:
-                    raise BadValue("a notice of nobody, or of another run")
-                if not notice.is_signed_by(self._table.cards[notice.sender]):
-                    raise BadValue("a notice that is not signed")
-                self.notices.setdefault(notice.sender, notice)
+                self._take_notice(Notice.from_json(read_words(payload)))
             case Kind.END:
                 raise self._ended(read_words(payload))
             case _:
                 raise BadValue("a message that relays do not send")
         return None
 
+    def _take_notice(self, notice: Notice) -> None:
+        if not 0 <= notice.sender < len(self._table.cards) or notice.run != self._table.run_id:
+            raise BadValue("a notice of nobody, or of another run")
+        if not notice.is_signed_by(self._table.cards[notice.sender]):
+            raise BadValue("a notice that is not signed")
+        self.notices.setdefault(notice.sender, notice)
+
     def _welcomed(self, version: object) -> None:
         other = other_version(version)
         if other is not None:
             raise Ended(f"{self._table.host.name}'s relay cannot be talked with: {other}", ())
         self._is_welcome = True
+
+    def _out(self, why: str) -> Exception:
+        said = f"the relay says: {why}"
+        return Out(said) if self.has_begun else Ended(said, ())  # nothing was charged: nothing is owed
 
     def _ended(self, said: dict[str, object]) -> Ended:
         missing = said.get("missing")

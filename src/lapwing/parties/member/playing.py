@@ -18,21 +18,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from lapwing.errors import Aborted, BadParameter, Unavailable
+from lapwing.errors import Aborted, BadParameter, BadValue, Unavailable
 from lapwing.parties.identity import Keys
 from lapwing.parties.journal import Ending, Journal, RecordedCoins
-from lapwing.parties.member.line import Ended, Line
-from lapwing.parties.messages.envelope import Envelope
+from lapwing.parties.member.line import Ended, Line, Out
+from lapwing.parties.messages.envelope import Envelope, round_digest
 from lapwing.parties.messages.notice import LONGEST_WHY, Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
 from lapwing.parties.messages.progress import Progress, Watch, harmless
 from lapwing.parties.messages.table import Table
 from lapwing.parties.protocols.protocol import Ints, Opened, Stop
 from lapwing.parties.seat import Seat
-from lapwing.parties.transcript import Round, Transcript
+from lapwing.parties.transcript import Round, Transcript, open_publicly, out_of_order
 
 Contribute = Callable[[int, Sequence[Opened]], Ints]  # stage, sums opened before -> noised value
 Read = Callable[[], None]  # what the first stage needs, into memory
+
+
+_NOT_A_RESULT = (
+    "what the relay showed as the result does not follow from what members have signed. The transcript of "
+    "any member shows the sums: lapwing party verify"
+)
 
 
 def nothing_to_read() -> None:
@@ -175,6 +181,12 @@ class _Part:
                 self._seat.sit(value, self._coins)
 
     def _go_on(self, line: Line) -> Outcome:
+        try:
+            return self._go_through(line)
+        except Out:
+            return self._fetch(line)
+
+    def _go_through(self, line: Line) -> Outcome:
         seat = self._seat
         if not line.has_begun:
             line.arrive((seat.stage, seat.round))
@@ -194,11 +206,36 @@ class _Part:
                 self._tell("lost", delivery.missing)
             if seat.round == 0:
                 self._tell("opened", seat.opened[-1].contributors)
-        ending = Ending(seat.opened)
-        self._journal.finish(self._unstored, ending)
+        return self._finish(line, Ending(seat.opened), self._last_heard())
+
+    def _last_heard(self) -> list[Delivery]:
+        return [] if self._unstored is None else [self._unstored]
+
+    def _finish(self, line: Line, ending: Ending, heard: Sequence[Delivery]) -> Outcome:
+        self._journal.finish(heard, ending)
         line.done()
         self._write(ending, line.notices)
-        return Outcome(seat.opened, self._transcript)
+        return Outcome(list(ending.opened), self._transcript)
+
+    def _fetch(self, line: Line) -> Outcome:
+        """The sums of a run that has gone on without this member: checked as a stranger would, and against
+        what this member has heard itself. It posts nothing more."""
+        shown = line.result((self._seat.stage, self._seat.round))
+        try:
+            rounds = [self._round_of(one) for one in shown]
+        except (BadValue, IndexError) as error:
+            raise Unavailable(_NOT_A_RESULT) from error
+        opened, stop = open_publicly(self._table, rounds)
+        heard = [self._round_of(one) for one in self._heard]
+        is_same = all(
+            round_digest(mine.envelopes) == round_digest(theirs.envelopes)
+            for mine, theirs in zip(heard, rounds, strict=False)
+        )
+        if out_of_order(rounds, self._table) or stop or len(opened) < self._table.stages or not is_same:
+            raise Unavailable(_NOT_A_RESULT)
+        self._heard = shown
+        self._tell("opened", opened[-1].contributors)
+        return self._finish(line, Ending(opened), shown)
 
     def _become_ready(self) -> None:
         """Read, before anybody is charged. Later stages are read on the clock: if that would be too slow,
@@ -261,7 +298,7 @@ class _Part:
             notices[self._me] = notice
         ending = Ending(seat.opened, _cut_to(found + listed + reasons, LONGEST_WHY))
         with suppress(Unavailable):
-            self._journal.finish(self._unstored, ending)
+            self._journal.finish(self._last_heard(), ending)
             self._write(ending, notices)
         return Aborted(found + reasons + self._hint(), names, opened=len(seat.opened))
 
@@ -301,21 +338,16 @@ class _Part:
     def _last(self) -> tuple[int, int]:
         return self._heard[-1].stage, self._heard[-1].round
 
+    def _round_of(self, heard: Delivery) -> Round:
+        envelopes = tuple(Envelope.from_bytes(raw) for raw, _ in heard.items)
+        return Round(heard.stage, heard.round, self._seat.rounds[heard.round], envelopes)
+
     def _write(self, ending: Ending, notices: dict[int, Notice]) -> None:
-        rounds = [
-            Round(
-                heard.stage,
-                heard.round,
-                self._seat.rounds[heard.round],
-                tuple(Envelope.from_bytes(raw) for raw, _ in heard.items),
-            )
-            for heard in self._heard
-        ]
         Transcript(
             self._table.number,
             self._table.digest,
             self._table.document,
-            rounds,
+            [self._round_of(heard) for heard in self._heard],
             list(notices.values()),
             list(ending.opened),
             ending.stopped,

@@ -31,6 +31,7 @@ class Kind(IntEnum):
     END = 8  # relay: why it is over for this member
     WELCOME = 9  # relay: its version; the member may come in
     READY = 10  # member: its greeting; it has read its data
+    OUT = 11  # relay: this member missed a round; all rounds follow when the sums are open
 
 
 def frame(kind: Kind, *parts: bytes) -> list[bytes]:

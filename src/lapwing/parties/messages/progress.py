@@ -20,6 +20,7 @@ class Progress:
     closed    `names` were in time
     lost      `names` are out
     opened    the sum of a stage is open, and `names` are in it
+    unserved  `names` may not know the sums, which are kept for them: `why`
     away      the relay cannot be reached; trying again
     """
 

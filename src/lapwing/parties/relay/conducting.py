@@ -31,6 +31,7 @@ from lapwing.parties.transcript import Round, Transcript, open_publicly
 
 Place = tuple[int, int]
 _BACK = 10.0  # seconds, for a member whose line was cut in the lobby
+_SOON = 2.0  # seconds, in which all who are there have heard the end
 _BEAT = 5.0  # seconds, after which who waits for others to be ready hears that the relay is there
 
 
@@ -48,6 +49,7 @@ class Relay:
         self._posts: dict[int, Parcel] = {}
         self._left: dict[int, str] = {}  # who will post no more, and why
         self._notices: list[Notice] = []
+        self._has_result = False
         self._told: set[int] = set()  # whose refusal was told
         self._has_given_up = False
         self._changed = asyncio.Event()
@@ -75,7 +77,7 @@ class Relay:
     @property
     def is_through(self) -> bool:
         """Whether the run has ended, and nobody is known to have missed its end."""
-        return self.memory.has_ended() and (not self._is_over or self._in <= self._done)
+        return self.memory.has_ended() and (not self._is_over or self._greetings.keys() <= self._done)
 
     async def conduct(self) -> None:
         """The whole run; or, for those who missed the end, the end."""
@@ -83,9 +85,44 @@ class Relay:
             return
         while not self._is_over and self._in - set(self._left):
             await self._round()
-        await self._until(lambda: self._in <= self._done | set(self._left), self.table.round_seconds)
-        self.memory.end(self._done | set(self._left), self._closed[:-1] if self._is_over else self._closed)
+        self._has_result = self._write()
+        self._end()
+        if self._has_result:
+            await self._serve_result()
+        else:
+            for i in self._peers.keys() - self._in:
+                self._dismiss(i, "the run has ended, and nothing was opened")
+            await self._until(lambda: self._in <= self._done | set(self._left), self.table.round_seconds)
+            self._done |= self._greetings.keys() - self._in  # they miss nothing
+        self._end()
         self._write()
+
+    def _end(self) -> None:
+        """The sealed boxes of rounds that nobody hears again are dropped, and who has the sums is noted."""
+        self.memory.end(self._done | set(self._left), self._closed[:-1] if self._is_over else self._closed)
+
+    async def _serve_result(self) -> None:
+        """Until all who have begun know the sums, the lost ones too: they are charged like the others."""
+
+        def unserved() -> set[int]:
+            return self._greetings.keys() - self._done - set(self._left)
+
+        for i in self._peers.keys() - self._in:
+            self._show_result(self._peers[i])
+        seconds = max(self.table.lobby_seconds, self.table.round_seconds)
+        await self._until(lambda: not unserved(), min(_SOON, seconds))
+        if unserved():
+            names = tuple(self._names[i] for i in sorted(unserved()))
+            why = f"the sums are shown again, for {seconds:g} seconds, to whoever gives its command again"
+            self._watch(Progress("unserved", names, why=why))
+        await self._until(lambda: not unserved(), seconds)
+
+    def _show_result(self, peer: Peer) -> None:
+        """All rounds, as everybody can read them. A member that was lost checks them like a stranger."""
+        for closed in self._closed:
+            items = [(parcel.envelope, None) for parcel in closed.parcels.values()]
+            delivery = Delivery(closed.stage, closed.round, items, closed.missing)
+            peer.send(frame(Kind.CLOSED, *delivery.to_parts()))
 
     async def _lobby(self) -> bool:
         """Whether the run has begun. Who comes within the lobby's time is waited for as long as it reads,
@@ -147,10 +184,17 @@ class Relay:
             if i in self._peers:
                 self._peers[i].send(frame(Kind.CLOSED, *self.delivery(i).to_parts()))
         for i, why in missing.items():
-            self._dismiss(i, f"{self._names[i]} {why}")
+            if i in self._left:
+                self._dismiss(i, f"{self._names[i]} {why}")
+            elif i in self._peers:
+                self._peers[i].send(self._out(f"{self._names[i]} {why}"))
         self._tell("closed", self._in)
         if missing:
             self._tell("lost", missing)
+
+    @staticmethod
+    def _out(why: str) -> list[bytes]:
+        return words(Kind.OUT, why=why)
 
     def delivery(self, to: int) -> Delivery:
         """The last closed round, as one member hears it."""
@@ -173,8 +217,8 @@ class Relay:
             raise BadValue(f"{self._names[i]} is out: {self._left[i]}")
         if not self._has_begun and has_begun:
             raise BadValue("the relay has lost what it knew of this run")
-        if self._has_begun and i not in self._in:
-            raise BadValue("the run has begun, or gone on, without this member")
+        if self._has_begun and i not in self._greetings:
+            raise BadValue("the run has begun without this member")
         before = self._peers.get(i)
         if before is not None:
             before.close()
@@ -207,6 +251,11 @@ class Relay:
 
     def _take_back(self, peer: Peer, place: Place) -> None:
         """A member of a run that has begun: it is shown what it may have missed."""
+        if peer.member not in self._in:
+            peer.send(self._out(f"the run has gone on without {self._names[peer.member]}"))
+            if self._has_result:
+                self._show_result(peer)
+            return
         peer.send(self._beginning())
         last = self._closed and (self._closed[-1].stage, self._closed[-1].round)
         if place == last:
@@ -231,6 +280,8 @@ class Relay:
         match kind:
             case Kind.READY:
                 self._take_greeting(self._greeting(peer.member, read_words(payload).get("greeting")))
+            case Kind.POST if self._has_begun and peer.member not in self._in:
+                pass  # too late: it was told
             case Kind.POST:
                 self._take(peer.member, payload)
             case Kind.NOTICE:
@@ -337,7 +388,8 @@ class Relay:
         name = self._rounds[number] if stage < self.table.stages else ""
         self._watch(Progress(kind, names, stage, self.table.stages, name, number, len(self._rounds)))
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """The transcript; whether it shows all sums."""
         rounds = [
             Round(closed.stage, closed.round, self._rounds[closed.round], _envelopes(closed))
             for closed in self._closed
@@ -350,6 +402,7 @@ class Relay:
         Transcript(
             table.number, table.digest, table.document, rounds, self._notices, opened, stopped
         ).write(self.transcript, durably=True)
+        return stopped is None
 
 
 def _end(why: str, missing: Iterable[str]) -> list[bytes]:

@@ -33,8 +33,8 @@ def serve(
 ) -> None:
     """Be the relay of one run, until it is over. `listen` is for hosts behind another address.
 
-    After the end, it shows the end again to those who missed it, for as long as a round; if all have it, it
-    does nothing.
+    After the end, it shows the sums to those who missed them, for as long as members had to come; if all
+    have them, it does nothing.
     """
     if keys.card.der != table.host.der:
         raise BadParameter("host", f"these are {keys.name}'s keys, but {table.host.name} is the host")

@@ -12,6 +12,7 @@ from lapwing.cli.party import init
 from lapwing.cli.party_simulate import example
 from lapwing.cli.show_party import show_verified
 from lapwing.errors import Aborted
+from lapwing.mechanisms import LaplaceShares
 from lapwing.parties.verifying import Verified
 from support.shell import Shell
 
@@ -96,6 +97,47 @@ def test_each_signs_and_the_last_one_is_told_to_run(shell: Shell, folder: Path) 
     done = shell.good("party", "join", file, "--me", "south", "--policy", "south/visits.toml", "--yes")
     assert "All have signed" in done.out
     assert set(json.loads(Path(file).read_text())["signatures"]) == set(MEMBERS)
+
+
+def test_join_shows_what_is_lost_if_more_belong_together(shell: Shell, folder: Path) -> None:
+    file = invited(shell)
+    done = shell("party", "join", file, "--me", "north", "--policy", "north/visits.toml", "--yes")
+    said = " ".join(done.out.split())
+    assert "if more members belong together than planned 1 of 3 (planned): ε 1; 2 of 3: ε 2.82." in said
+    found = shell.good(
+        "party", "plan", "joint.toml", "--members", 10, "--policy", "north/visits.toml", "--json"
+    ).json
+    lost = found["epsilon_if_so_many_belong_together"]
+    assert list(lost) == ["1", "2", "3", "4", "9"]
+    assert lost["1"] == 1
+    share = LaplaceShares.for_epsilon(1, l1=3, of=9)  # three rows of a person count
+    assert lost["2"] == lost["9"] == float(share.loss_with(1))
+
+
+@pytest.mark.parametrize(("least", "code"), [(1, 0), (2, 2), (3, 2)])
+def test_a_policy_can_demand_a_least_coalition(shell: Shell, folder: Path, least: int, code: int) -> None:
+    file = invited(shell)
+    policy = folder / "south" / "visits.toml"
+    policy.write_text(policy.read_text() + f"\n[parties]\nleast_coalition = {least}\n")
+    done = shell("party", "join", file, "--me", "south", "--policy", "south/visits.toml", "--yes")
+    assert done.code == code
+    signed = json.loads(Path(file).read_text())["signatures"]
+    assert list(signed) == ([] if code else ["south"])
+    if code:
+        assert f"least_coalition = {least}" in done.error
+        assert "protects against 1 member who" in done.error
+        assert ("no consortium of 3 members can" in done.error) == (least == 3)
+
+
+def test_what_a_policy_demands_is_asked_again_before_a_run(shell: Shell, folder: Path) -> None:
+    file = invited(shell)
+    for name in MEMBERS:
+        shell.good("party", "join", file, "--me", name, "--policy", f"{name}/visits.toml", "--yes")
+    policy = folder / "south" / "visits.toml"
+    policy.write_text(policy.read_text() + "\n[parties]\nleast_coalition = 2\n")
+    done = shell("party", "run", file, "--me", "south", "--policy", "south/visits.toml")
+    assert done.code == 2
+    assert "least_coalition = 2" in done.error
 
 
 def test_copies_that_were_signed_apart_come_together(shell: Shell, folder: Path) -> None:

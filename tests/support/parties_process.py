@@ -29,6 +29,7 @@ from lapwing.parties.relay import serve, serving
 def table_to_json(table: Table) -> dict[str, Any]:
     fields = (
         "number", "address", "protocol", "coalition", "losses", "length", "stages", "document",
+        "honest_quorum",
     )  # fmt: skip
     said: dict[str, Any] = {name: getattr(table, name) for name in fields}
     return said | {

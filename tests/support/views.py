@@ -59,6 +59,7 @@ class Schedule:
     losses: Mapping[int, int]
     late: Mapping[int, int]
     shown: Mapping[tuple[int, int], Collection[int]]
+    twice: Collection[int] = ()  # who signs for everybody
 
 
 HONEST_RELAY: Mapping[tuple[int, int], Collection[int]] = {}
@@ -116,6 +117,7 @@ class World(ABC):
             late=schedule.late,
             shown=schedule.shown,
             coins=coins,
+            twice=schedule.twice,
         )
 
     def seen(self, rehearsal: Rehearsal, coalition: Collection[int]) -> NDArray[np.int64]:

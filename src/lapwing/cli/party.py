@@ -147,7 +147,10 @@ def join(
     """See what you are asked to take part in, and what it will cost your people; then sign it."""
     from lapwing.cli.show_party import show_invitation  # noqa: PLC0415
     from lapwing.parties.consortium import Consortium  # noqa: PLC0415
-    from lapwing.parties.consortium.founding import require_same_meaning  # noqa: PLC0415
+    from lapwing.parties.consortium.founding import (  # noqa: PLC0415
+        require_coalition,
+        require_same_meaning,
+    )
     from lapwing.parties.identity import Keys  # noqa: PLC0415
 
     keys = Keys.open(me)
@@ -155,8 +158,9 @@ def join(
     for copy in copies or ():
         consortium = consortium.merged(Consortium.read(copy))
     signed = consortium.signed(keys)
-    with bound(dict(consortium.statistic), policy) as (_, statistic):
+    with bound(dict(consortium.statistic), policy) as (data, statistic):
         require_same_meaning(consortium, statistic)
+        require_coalition(consortium, data.policy.least_coalition)
         show_invitation(consortium, keys.name, statistic.title)
     if not yes and not typer.confirm(f"Sign this as {keys.name}?"):
         raise typer.Abort

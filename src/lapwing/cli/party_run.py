@@ -147,7 +147,10 @@ def taken(
 ) -> Result:
     """One member's part in one run, and what it gave. A host shows it, and then stays for the others."""
     from lapwing.cli.show_party import Result  # noqa: PLC0415
-    from lapwing.parties.consortium.founding import require_same_meaning  # noqa: PLC0415
+    from lapwing.parties.consortium.founding import (  # noqa: PLC0415
+        require_coalition,
+        require_same_meaning,
+    )
     from lapwing.parties.member import take_part  # noqa: PLC0415
 
     seat, folder = _seat(consortium, keys), runs_folder(keys.folder)
@@ -155,6 +158,8 @@ def taken(
         require_same_meaning(consortium, statistic)
         standing = standing_in(consortium, seat, folder, number, was_charged=charges_of(data))
         table = standing.table
+        if not standing.has_begun:
+            require_coalition(consortium, data.policy.least_coalition)
         _tell_lost(standing, folder)
         contribute = contribution(consortium, table, statistic, data)
         if not standing.has_begun:  # a journal alone means nothing: it is there since the lobby

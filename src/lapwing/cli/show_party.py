@@ -76,6 +76,9 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
         )
         lines.append(f"{plan.noise.capitalize()} noise: {plan.why}.")
     points(out, lines)
+    if wish.members > 1:
+        heading(out, "What a person loses if more members belong together than planned")
+        indented(out, _together(plan))
     heading(out, "Expected error of every number (before anything is made of it)")
     errors = table("numbers", "of", "deviation", "within, 0.95 sure", right=(1, 2, 3))
     widths = plan.widths(SURE) if not plan.is_local else ()
@@ -95,6 +98,19 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
         f"{rounds}{stages}, {cost.messages:,} messages. A member sends {size(cost.sent)} and gets "
         f"{size(cost.received)}; the relay carries {size(cost.in_all)} in all, and TLS adds a little.",
     )
+
+
+def _together(plan: JointPlan) -> str:
+    from lapwing.parties.planning.together import losses_together  # noqa: PLC0415
+
+    found, planned = losses_together(plan), plan.wish.coalition
+    if max(found.values()) <= plan.wish.epsilon:
+        return "No more: every member hides alone."
+    texts = [
+        f"{size} of {plan.wish.members}{' (planned)' if size == planned else ''}: ε {float(epsilon):.3g}"
+        for size, epsilon in found.items()
+    ]
+    return "; ".join(texts) + ". Whoever owns or runs several members holds them together."
 
 
 def _alternative(one: Alternative, chosen: str) -> list[str]:

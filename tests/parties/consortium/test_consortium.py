@@ -72,6 +72,30 @@ def test_it_is_read_as_it_was_written(signed: Consortium, tmp_path: Path) -> Non
     assert signed.guarantee in signed.to_text()
 
 
+def test_a_quorum_is_signed_and_a_majority_is_written_as_before(
+    signed: Consortium, keys: list[Keys]
+) -> None:
+    """Files that were signed before there was a choice mean a majority, and keep their digests."""
+    assert "quorum" not in signed.document["wish"]
+    five = [*keys, Keys.create("zone", keys[0].folder.parent / "zone")]
+    wish = replace(signed.plan.wish, members=5, coalition=2, losses=1, quorum="honest")
+    plan = plan_jointly(wish, signed.plan.blocks)
+    safe = replace(signed, cards=tuple(one.card for one in five), plan=plan, signatures={})
+    assert safe.document["wish"]["quorum"] == "honest"
+    assert Consortium.from_text(safe.to_text()) == safe
+    assert safe.table(1).setting(0).quorum == 4
+    before = json.loads(safe.to_text())
+    del before["consortium"]["wish"]["quorum"]
+    old = Consortium.from_text(json.dumps(before))
+    assert old.plan.wish.quorum == "majority"
+    assert old.table(1).setting(0).quorum == 3
+    assert old.digest != safe.digest
+    assert "quorum" not in old.document["wish"]
+    before["consortium"]["wish"]["quorum"] = "majority"
+    with pytest.raises(BadParameter, match="is not written as"):
+        Consortium.from_text(json.dumps(before))
+
+
 def test_the_table_of_a_run_is_that_of_the_consortium(signed: Consortium) -> None:
     one, other = signed.table(1), signed.table(2)
     assert one.names == NAMES

@@ -55,6 +55,16 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     assert file.wish(4).delta == Fraction(1, 10**6)
 
 
+def test_a_quorum_can_be_said_or_is_the_safest(tmp_path: Path) -> None:
+    text = GOOD.replace("losses = 0", "losses = 1").replace("coalition = 1", "coalition = 2")
+    assert read_wish(written(tmp_path, text)).wish(5).quorum == "honest"
+    said = text.replace("[relay]", 'quorum = "majority"\n[relay]')
+    assert read_wish(written(tmp_path, said)).wish(5).quorum == "majority"
+    wrong = text.replace("[relay]", 'quorum = "all"\n[relay]')
+    with pytest.raises(BadFile, match=r"consortium\.quorum"):
+        read_wish(written(tmp_path, wrong))
+
+
 def test_a_question_may_take_several_lines(tmp_path: Path) -> None:
     text = GOOD.replace(
         '"SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"',

@@ -203,6 +203,14 @@ def test_a_time_without_an_offset_is_utc() -> None:
     assert moment.value(moment.last) == datetime(2024, 5, 1, 11, tzinfo=UTC)
 
 
+def test_a_least_coalition_may_be_demanded(folder: Path) -> None:
+    assert loaded(GOOD).least_coalition == 0
+    assert loaded(GOOD + "[parties]\nleast_coalition = 2\n").least_coalition == 2
+    for wrong in ("least_coalition = 0", "least_coalition = true", "coalition = 1"):
+        [mistake] = mistakes(GOOD + f"[parties]\n{wrong}\n")
+        assert "parties" in mistake
+
+
 def test_the_engine_has_limits_of_its_own_or_those_of_the_file(folder: Path) -> None:
     assert loaded(GOOD).limits == Limits()
     said = loaded(GOOD + "[engine]\nmemory = 4000\ntemporary = 1\nthreads = 3\n").limits

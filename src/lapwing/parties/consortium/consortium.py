@@ -162,6 +162,7 @@ class Consortium:
             lobby_seconds=self.lobby_seconds,
             round_seconds=self.round_seconds,
             document=self.to_text(),
+            honest_quorum=wish.quorum == "honest",
         )
 
     # Files

@@ -110,10 +110,12 @@ def require_printable(document: object) -> None:
 
 def _plan(top: Mapping[str, Any]) -> JointPlan:
     said = _table(top["plan"], "plan", "protocol noise parts honest threshold least_members guarantee")
+    is_old = isinstance(top["wish"], dict) and "quorum" not in top["wish"]
     wish = _table(
         top["wish"],
         "wish",
-        "members coalition losses adversary protocol epsilon delta people_at noise",
+        "members coalition losses adversary protocol epsilon delta people_at noise"
+        + ("" if is_old else " quorum"),
     )
     asked = JointWish(
         members=_whole(wish, "members"),
@@ -125,6 +127,7 @@ def _plan(top: Mapping[str, Any]) -> JointPlan:
         delta=_rational(wish, "delta"),
         people_at=_whole(wish, "people_at"),
         noise=_text(wish, "noise"),
+        quorum="majority" if is_old else _text(wish, "quorum"),
     )
     parts = tuple(_rational({"parts": one}, "parts") for one in _list(said, "parts"))
     return JointPlan(

@@ -9,6 +9,7 @@ from lapwing.parties.consortium.consortium import Consortium
 from lapwing.parties.consortium.wish_file import WishFile
 from lapwing.parties.identity import Card
 from lapwing.parties.planning import JointPlan, plan_jointly
+from lapwing.parties.planning.together import protected_against
 from lapwing.parties.statistics import Statistic
 
 
@@ -49,6 +50,19 @@ def found(
         lobby_seconds=file.lobby_seconds,
         round_seconds=file.round_seconds,
     )
+
+
+def require_coalition(consortium: Consortium, least: int) -> None:
+    """This member's policy may demand that so many others may belong together, and learn no more."""
+    held, members = protected_against(consortium.plan), len(consortium.cards)
+    if held < least:
+        possible = "" if least < members else f", which no consortium of {members} members can"
+        raise BadParameter(
+            "coalition",
+            f"this plan protects against {held} member{'s' if held > 1 else ''} who belong together, and "
+            f"your policy demands parties.least_coalition = {least}{possible}. Ask for a consortium with "
+            f"coalition = {least}, or change what you demand",
+        )
 
 
 def require_same_meaning(consortium: Consortium, statistic: Statistic) -> None:

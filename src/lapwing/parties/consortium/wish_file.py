@@ -27,7 +27,7 @@ from lapwing.errors import BadParameter
 from lapwing.parties.consortium.document import LONGEST_NAME
 from lapwing.parties.identity import checked_name
 from lapwing.parties.messages.table import where
-from lapwing.parties.planning.wish import ADVERSARIES, CHOICES, MOST_MEMBERS, JointWish
+from lapwing.parties.planning.wish import ADVERSARIES, CHOICES, MOST_MEMBERS, QUORUMS, JointWish
 from lapwing.privacy.loss import checked_delta, checked_epsilon
 from lapwing.query.answering.shares import NOISES
 from lapwing.toml.section import Section
@@ -35,7 +35,7 @@ from lapwing.toml.text import Mistakes, read
 
 HEAD = (
     "name", "question", "epsilon", "delta", "coalition", "losses", "people_at", "adversary", "protocol",
-    "noise",
+    "noise", "quorum",
 )  # fmt: skip
 ROOT = ("consortium", "regression", "quantile", "relay", "deadlines")
 LOBBY, ROUND, LONGEST_WAIT = 300, 60, 86_400
@@ -129,6 +129,7 @@ def _terms(head: Section) -> dict[str, Any]:
         "adversary": head.one_of("adversary", ADVERSARIES),
         "protocol": head.one_of("protocol", CHOICES) if head.has("protocol") else "auto",
         "noise": noise,
+        "quorum": head.one_of("quorum", QUORUMS) if head.has("quorum") else "",
     }
 
 

@@ -34,6 +34,7 @@ class Table:
     lobby_seconds: float
     round_seconds: float
     document: str = field(default="", repr=False)
+    honest_quorum: bool = False  # whether any two agreements share a member outside of the coalition
 
     def __post_init__(self) -> None:
         if len(self.digest) != 32:
@@ -88,6 +89,7 @@ class Table:
             losses=self.losses,
             length=self.length,
             run=hashlib.sha256(self.run_id + stage.to_bytes(4)).digest(),
+            honest_quorum=self.honest_quorum,
         )
 
     @property

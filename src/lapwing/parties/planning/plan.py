@@ -8,13 +8,23 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.parties.planning.guarantee import BUYS_NOTHING, guarantee_of
+from lapwing.parties.planning.guarantee import BUYS_NOTHING, digits, guarantee_of
 from lapwing.parties.planning.local import local_deviation, local_loss
 from lapwing.parties.planning.noises import Shares, loss_of, relative_error, shares_of, split
-from lapwing.parties.planning.rules import LOCAL, OWN_NOISE, Footing, footing
+from lapwing.parties.planning.rules import (
+    ADDITIVE,
+    LOCAL,
+    MASKED,
+    OWN_NOISE,
+    Footing,
+    footing,
+    setting_of,
+)
+from lapwing.parties.planning.together import epsilon_with, losses_together
 from lapwing.parties.planning.traffic import Cost, cost_of
 from lapwing.parties.planning.wish import JointWish
 from lapwing.parties.protocols import NAMES
+from lapwing.parties.protocols.masked import Masked
 from lapwing.parties.statistics import Block
 from lapwing.parties.statistics.statistic import MOST_CELLS
 from lapwing.privacy import Loss
@@ -179,9 +189,34 @@ class JointPlan:
                 f"A person may be at {self.wish.people_at} members: the noise is sized so that all these "
                 "together lose ε; each member charges its part."
             )
+        found += self._on_agreeing()
         if self.is_local:
             found.append("The expected error is for 10,000 rows in all; it grows like their square root.")
         return tuple(found)
+
+    def _on_agreeing(self) -> list[str]:
+        """How many must agree on who is in a sum, where sets can differ and two sums would tell more."""
+        wish = self.wish
+        if self.protocol in (OWN_NOISE, LOCAL) or not wish.losses:
+            return []
+        setting = setting_of(wish, self.length)
+        quorum = {ADDITIVE: max(setting.quorum, self.least), MASKED: Masked.agreeing(setting)}.get(
+            self.protocol, setting.quorum
+        )
+        found = f"{quorum} of {wish.members} members must agree on who is in the sum"
+        if wish.members - quorum <= wish.most_losses:
+            return [
+                f"{found}: then no two sums are opened, even if the coalition signs two agreements. At "
+                f"most {wish.members - quorum} may fail between sharing and agreeing."
+            ]
+        alone = epsilon_with(self, 1)
+        if alone <= wish.epsilon:
+            return []
+        return [
+            f"{found}. Members of the coalition who signed two agreements, with a relay that lies, could "
+            f'isolate a member: ε {digits(alone)} instead of {digits(wish.epsilon)}. quorum = "honest" '
+            f"prevents that, where at most {wish.most_losses} losses are planned."
+        ]
 
     def alternatives(self, *, why_not_local: str = "") -> tuple[Alternative, ...]:
         """Every protocol: what it would give, or why it does not serve.
@@ -205,6 +240,9 @@ class JointPlan:
             "least_members": self.least,
             "guarantee": self.guarantee,
             "notes": list(self.notes),
+            "epsilon_if_so_many_belong_together": {
+                str(size): float(epsilon) for size, epsilon in losses_together(self).items()
+            },
             "stages": self.stages,
             "blocks": [
                 {"label": block.label, "numbers": block.length, "deviation": deviation}

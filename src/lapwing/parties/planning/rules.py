@@ -20,7 +20,7 @@ class Footing:
 
     Noise shares are 1/`honest` of a whole noise. `threshold` members can open the sum, fewer do not (with
     own noise, more than half: they sign whose values are in it); so many as `survives` may fail once all
-    have shared. `why_not` is empty where the protocol serves.
+    have shared and agreed. `why_not` is empty where the protocol serves.
     """
 
     letter: str
@@ -43,7 +43,7 @@ def footing(letter: str, wish: JointWish, blocks: Sequence[Block], stages: int) 
     why = kind.refusal(setting) or ""
     match letter:
         case "A" | "L":
-            threshold, survives = setting.quorum, m - setting.quorum
+            threshold, survives = setting.majority, m - setting.majority
             if letter == LOCAL:
                 why = _why_not_local(blocks, stages) or why
         case "B":
@@ -60,7 +60,13 @@ def footing(letter: str, wish: JointWish, blocks: Sequence[Block], stages: int) 
 
 def setting_of(wish: JointWish, length: int) -> Setting:
     """What the protocol of one stage is told, in any run."""
-    return Setting(members=wish.members, coalition=wish.coalition, losses=wish.losses, length=length)
+    return Setting(
+        members=wish.members,
+        coalition=wish.coalition,
+        losses=wish.losses,
+        length=length,
+        honest_quorum=wish.quorum == "honest",
+    )
 
 
 def _why_not_local(blocks: Sequence[Block], stages: int) -> str:

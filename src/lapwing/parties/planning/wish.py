@@ -15,6 +15,7 @@ from lapwing.query.answering.shares import NOISES
 
 ADVERSARIES = ("unbounded", "bounded")
 CHOICES = ("auto", *NAMES)
+QUORUMS = ("honest", "majority")
 MOST_MEMBERS = 1000
 
 
@@ -25,6 +26,10 @@ class JointWish:
     A person's rows may be at `people_at` of the members; ε and δ are for all of them together. The
     adversary may hold `coalition` members (at least one, where there are several), and `losses` more may
     fail before they have shared.
+
+    `quorum` says how many must agree on who is in a sum: with "honest" any two agreements share an honest
+    member, with "majority" any member. Not said, it is the safest that the losses leave: "honest" where so
+    many are left, and "majority" where no losses are planned, as there is one set only, everybody's.
     """
 
     members: int
@@ -36,6 +41,7 @@ class JointWish:
     delta: Fraction
     people_at: int
     noise: str
+    quorum: str = ""
 
     def __post_init__(self) -> None:
         settle(self, members=whole(self.members, "members", at_least=1))
@@ -62,11 +68,20 @@ class JointWish:
             ("adversary", self.adversary, ADVERSARIES),
             ("protocol", self.protocol, CHOICES),
             ("noise", self.noise, NOISES),
+            ("quorum", self.quorum or QUORUMS[0], QUORUMS),
         ):
             if value not in known:
                 raise BadParameter(name, f"must be one of {', '.join(known)}")
         if self.noise == "gaussian" and not self.delta:
             raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
+        if not self.quorum:
+            chosen = "honest" if 0 < self.losses <= self.most_losses else "majority"
+            object.__setattr__(self, "quorum", chosen)
+
+    @property
+    def most_losses(self) -> int:
+        """So many may be planned for if any two agreements share an honest member."""
+        return self.members - (self.members + self.coalition) // 2 - 1
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; rationals as text."""
@@ -80,4 +95,6 @@ class JointWish:
             "delta": str(self.delta),
             "people_at": self.people_at,
             "noise": self.noise,
+            # As files were written before there was a choice.
+            **({} if self.quorum == "majority" else {"quorum": self.quorum}),
         }

@@ -13,7 +13,7 @@ from lapwing.parties.protocols.protocol import (
     Protocol,
     Setting,
     Traffic,
-    agreed_by_half,
+    agreed_by,
     not_from_one_another,
     read,
 )
@@ -27,7 +27,7 @@ class Dealing(Protocol):
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return not_from_one_another(setting) or agreed_by_half(setting)
+        return not_from_one_another(setting) or agreed_by(setting, setting.quorum)
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:

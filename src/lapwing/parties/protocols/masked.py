@@ -34,6 +34,7 @@ from lapwing.parties.protocols.protocol import (
     Setting,
     Stop,
     Traffic,
+    agreed_by,
     need,
     need_elements,
     need_empty,
@@ -60,7 +61,12 @@ class Masked(Protocol):
     @classmethod
     def threshold(cls, setting: Setting) -> int:
         """T: so many pieces give a secret back. More than a coalition has, and more than half."""
-        return max(setting.coalition + 1, setting.quorum)
+        return max(setting.coalition + 1, setting.majority)
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """So many must agree on who is in the sum."""
+        return max(cls.threshold(setting), setting.quorum)
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
@@ -71,6 +77,8 @@ class Masked(Protocol):
                 "seeds are given back by more members than the coalition has and by more than half, "
                 f"so losses must be at most {setting.members - cls.threshold(setting)}"
             )
+        if setting.least < cls.agreeing(setting):
+            return agreed_by(setting, cls.agreeing(setting))
         return not_from_one_another(setting)
 
     @classmethod
@@ -105,7 +113,8 @@ class Masked(Protocol):
                 need_elements(setting, last, setting.length)
             case 3:  # AGREE
                 need_empty(last)
-                need(setting, last, least=threshold, why="too few members agreed on who is in the sum")
+                least = cls.agreeing(setting)
+                need(setting, last, least=least, why="too few members agreed on who is in the sum")
             case _:  # UNMASK
                 need(setting, last, least=threshold, why="too few members gave the seeds back")
                 need_elements(setting, last, cls._size(setting) * len(rounds[SEEDS]))

@@ -26,7 +26,7 @@ from lapwing.parties.protocols.protocol import (
     Publics,
     Setting,
     Traffic,
-    agreed_by_half,
+    agreed_by,
     need,
     need_elements,
     need_empty,
@@ -43,7 +43,7 @@ class OwnNoise(Protocol):
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return agreed_by_half(setting)
+        return agreed_by(setting, setting.majority)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
@@ -61,7 +61,7 @@ class OwnNoise(Protocol):
             need_elements(setting, last, setting.length)
         else:
             need_empty(last)
-            need(setting, last, least=setting.quorum, why="too few members agreed on who is in the sum")
+            need(setting, last, least=setting.majority, why="too few members agreed on who is in the sum")
 
     def _post(self, number: int) -> Post:
         return Post(self.field.to_bytes(self.value)) if number == POST else Post()

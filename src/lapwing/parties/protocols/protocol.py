@@ -47,7 +47,8 @@ class Setting:
     """What all members know before the first round.
 
     `coalition` (t) members may be the adversary's; noise is sized for the `honest` that are guaranteed to
-    have shared: members - coalition - losses, or 1 where everybody hides alone.
+    have shared: members - coalition - losses, or 1 where everybody hides alone. With `honest_quorum` any
+    two agreements share an honest member, also if the coalition signs both.
     """
 
     members: int
@@ -56,6 +57,7 @@ class Setting:
     length: int
     run: bytes = bytes(32)  # of this run and stage: no message of another one is taken for one of this
     modulus: int = FIELD  # tests enumerate smaller ones
+    honest_quorum: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.members <= 1000:
@@ -79,9 +81,15 @@ class Setting:
         return self.members - self.losses
 
     @property
-    def quorum(self) -> int:
-        """More than half of all: no two sets can both be agreed on."""
+    def majority(self) -> int:
+        """More than half of all: no two sets can both be agreed on by members who sign once."""
         return self.members // 2 + 1
+
+    @property
+    def quorum(self) -> int:
+        """How many must agree on who is in a sum, where two sums would tell more than one. More than
+        (members + coalition) / 2 have more than a coalition in common."""
+        return (self.members + self.coalition) // 2 + 1 if self.honest_quorum else self.majority
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +286,9 @@ def not_from_one_another(setting: Setting) -> str | None:
     return f"the coalition {NOBODY_AGAINST}" if is_open else None
 
 
-def agreed_by_half(setting: Setting) -> str | None:
+def agreed_by(setting: Setting, quorum: int) -> str | None:
     """Why so many losses leave nobody to agree on a set, if so."""
-    if setting.least >= setting.quorum:
+    if setting.least >= quorum:
         return None
-    most = setting.members - setting.quorum
-    return f"more than half of the members must agree, so losses must be at most {most}"
+    some = "more than half" if quorum == setting.majority else f"{quorum}"
+    return f"{some} of the members must agree, so losses must be at most {setting.members - quorum}"

@@ -86,13 +86,14 @@ def rehearse(
     late: Mapping[int, int] = _NOBODY,
     shown: Mapping[tuple[int, int], Collection[int]] = _NO_LIES,
     coins: Sequence[Coins] | None = None,
+    twice: Collection[int] = (),
     on_round: Callable[[RehearsedRound], None] | None = None,
 ) -> Rehearsal:
     """Take all members through one sum. `protocol` is its letter.
 
     A member with losses[i] = r posts nothing from round r on. With late[i] = r its post of that round
     reaches the relay, but not the other members. A lying relay shows member i only the posts of shown[r, i]
-    in round r, late ones or not.
+    in round r, late ones or not. Members in `twice` sign their posts for everybody, whatever they heard.
     """
     if len(values) != setting.members:
         raise BadParameter("values", f"must be {setting.members}, one for each member")
@@ -110,7 +111,7 @@ def rehearse(
         rounds.append(spoken)
         if on_round is not None:
             on_round(spoken)
-        members = _heard(number, spoken, members, outcomes, shown)
+        members = _heard(number, spoken, members, outcomes, shown=shown, twice=twice)
     outcomes |= {i: _opened(member.playing) for i, member in members.items()}
     return Rehearsal(tuple(outcomes[i] for i in range(setting.members)), tuple(rounds))
 
@@ -120,13 +121,17 @@ def _heard(
     spoken: RehearsedRound,
     members: Mapping[int, _Member],
     outcomes: dict[int, Opened | Stop],
+    *,
     shown: Mapping[tuple[int, int], Collection[int]],
+    twice: Collection[int],
 ) -> dict[int, _Member]:
     """Let everybody hear a round. Those who stop have an outcome; the others go on."""
     left = {}
     for i, member in members.items():
         among = shown.get((number, i), spoken.closed)
-        senders = [j for j in spoken.posts if j in among and members[j].heard == member.heard]
+        senders = [
+            j for j in spoken.posts if j in among and (j in twice or members[j].heard == member.heard)
+        ]
         heard = {j: _for(i, spoken.posts[j]) for j in senders}
         try:
             member.playing.hear(number, heard)

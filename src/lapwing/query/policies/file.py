@@ -40,12 +40,13 @@ from lapwing.toml.text import read
 
 __all__ = ["BadFile", "load"]
 
-ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "tables")
+ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "parties", "tables")
 LEDGER = "lapwing.ledger"  # the budget follows the data, also if a policy is copied or renamed
 IDS = ("exact", "folded")
 ENGINE = ("timeout", "failures", "spark_master", "memory", "temporary", "threads")
 PROTECTS = ("person", "row", PERSON_PERIOD)
 QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
+MOST_MEMBERS = 1000
 TIMEOUT, DAY = 600, 86_400  # seconds
 FAILURES, MOST_FAILURES = 3, 100
 LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
@@ -63,6 +64,7 @@ def load(path: str | Path) -> Policy:
     quotas = _quotas(root, budget)
     engine = _engine(root)
     ledger = _ledger(root, path)
+    least_coalition = _least_coalition(root)
     protects = dataset.protects if dataset else None
     if not root.has("tables"):
         root.missing("tables", "[tables.visits] with source, unit and rows_per_unit")
@@ -94,7 +96,13 @@ def load(path: str | Path) -> Policy:
         folds_ids=dataset.folds_ids,
         limits=engine.limits,
         shares_answers=not quotas if dataset.shares_answers is None else dataset.shares_answers,
+        least_coalition=least_coalition,
     )
+
+
+def _least_coalition(root: Section) -> int:
+    section = root.below("parties", ("least_coalition",))
+    return 0 if section is None else section.whole("least_coalition", least=1, most=MOST_MEMBERS) or 0
 
 
 @dataclass(frozen=True, slots=True)

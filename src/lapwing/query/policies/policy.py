@@ -145,3 +145,4 @@ class Policy:
     folds_ids: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one
     limits: Limits = DEFAULTS  # of what an engine may use
     shares_answers: bool = False  # whether all analysts get an answer that one of them was charged for
+    least_coalition: int = 0  # so many members of a consortium may belong together, or it is refused

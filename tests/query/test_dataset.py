@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,10 @@ def test_another_process_finds_the_stored_answer(opened: Open) -> None:
     assert again.to_arrow().equals(answer.to_arrow())
 
 
-def test_another_analyst_pays_for_themselves(opened: Open) -> None:
+def test_where_answers_are_not_shared_another_analyst_pays_for_themselves(opened: Open) -> None:
     ann, bob = opened(), opened(analyst="bob", rewrite=False)
+    for one in (ann, bob):
+        one.policy = replace(one.policy, shares_answers=False)
     ann.ask(COUNT, epsilon=1)
     assert not bob.ask(COUNT, epsilon=1).is_replay
     assert spent(bob) == 2 * 10**9

@@ -105,12 +105,14 @@ def _family(family: Family) -> dict[str, Any]:
         "relation": family.relation,
         "slices": family.slices,
         "rule": family.rule,
-        "epsilon": _up(epsilon),
-        "delta": _up(delta),
+        "epsilon": float_up(epsilon),
+        "delta": float_up(delta),
         "is_raised": len(family.accounts) > 1,
-        "parts": [{"number": n, "epsilon": _up(e), "delta": _up(d)} for n, e, d in family.accounts],
+        "parts": [
+            {"number": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.accounts
+        ],
         "worst_cases": [
-            {"periods": n, "epsilon": _up(e), "delta": _up(d)} for n, e, d in family.in_periods
+            {"periods": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.in_periods
         ],
         "open_reservations": list(family.reservations),
         "blocks": [
@@ -128,7 +130,8 @@ def _family(family: Family) -> dict[str, Any]:
     }
 
 
-def _up(value: Fraction) -> float:
+def float_up(value: Fraction) -> float:
+    """The least float that is not below, as it is read."""
     near = float(value)
     return near if Fraction(repr(near)) >= value else math.nextafter(near, math.inf)
 

@@ -23,6 +23,7 @@ from lapwing.cli import survey as survey_commands
 from lapwing.cli.budget import budget
 from lapwing.cli.check import check
 from lapwing.cli.example import example
+from lapwing.cli.history import history
 from lapwing.cli.init import init
 from lapwing.cli.train import train
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, MissingExtra, OverBudget, Tampered
@@ -114,6 +115,7 @@ for command in (
     check,
     query_commands.looked,
     budget,
+    history,
     train,
 ):
     app.command()(command)

@@ -38,6 +38,12 @@ def heading(out: Console, text: str) -> None:
     out.print(Text(text, style="bold"))
 
 
+def printable(text: str) -> str:
+    """A text of somebody else's on one line, in which nothing moves the cursor or turns writing round."""
+    letters = (" " if one in "\n\t" else one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    return "".join(letters)
+
+
 def indented(out: Console, text: str) -> None:
     """A paragraph under a heading."""
     out.print(Padding(Text(text), (0, 0, 0, 2)))

@@ -50,7 +50,7 @@ def found_under(ledger: Ledger, hashed: bytes, principal: str | None) -> Earlier
     Without a principal, the receipt names whoever was charged.
     """
     found = _look(ledger, hashed, principal)
-    if found is None or found.state is not State.OPEN or _is_alive(ledger, hashed, found.receipt):
+    if found is None or found.state is not State.OPEN or is_alive(ledger, hashed, found.receipt):
         return found
     # It may have ended since we looked, and then its answer was stored before: look again.
     again = _look(ledger, hashed, principal)
@@ -58,7 +58,8 @@ def found_under(ledger: Ledger, hashed: bytes, principal: str | None) -> Earlier
     return replace(again, state=State.ENDED) if again.state is State.OPEN else again
 
 
-def _is_alive(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
+def is_alive(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
+    """Whether some process is still at work on a request without an answer."""
     session = int(receipt.record["session"])
     # In this process we know better than by its session: a charge of unknown outcome was never run.
     own = session == ledger.store.session

@@ -46,7 +46,7 @@ def history(ledger: Ledger, *, last: int) -> tuple[Line, ...]:
     if whole(last, "last", at_least=1) > MOST_LINES:
         raise BadParameter("last", f"must be at most {MOST_LINES:,}")
     sql = f"SELECT seq, body FROM entries ORDER BY seq DESC LIMIT {int(last)}"  # noqa: S608
-    found = ledger.store.read(lambda tx: list(_Reader(tx).lines(tx.stream(sql))))
+    found = ledger.store.read(lambda tx: list(LineReader(tx).lines(tx.stream(sql))))
     return tuple(reversed(found))
 
 
@@ -58,7 +58,7 @@ def declared(tx: Transaction) -> tuple[Line, ...]:
         f"SELECT seq, body FROM entries WHERE substr(body, {_KIND_AT}, 4) IN ({marks}) ORDER BY seq",  # noqa: S608
         *_SIGNED,
     )
-    return tuple(_Reader(tx).lines(row for row in rows if _is_exception(json.loads(bytes(row[1])))))
+    return tuple(LineReader(tx).lines(row for row in rows if _is_exception(json.loads(bytes(row[1])))))
 
 
 def _is_exception(record: Record) -> bool:
@@ -73,7 +73,7 @@ def name_of_block(label: str, slices: Slices) -> str:
     return ALL if slices is Slices.NONE else OTHERS
 
 
-class _Reader:
+class LineReader:
     """Makes lines of entries. What ids and numbers stand for is looked up once."""
 
     def __init__(self, tx: Transaction) -> None:
@@ -85,6 +85,10 @@ class _Reader:
         self._data: dict[int, str] = dict(tx.rows("SELECT data, label FROM datasets"))
         self._principals: dict[str, str] = {}
         self._blocks: dict[int, str] = {}
+
+    def epsilon_of(self, account: int) -> Fraction:
+        """The ε of an account, for life."""
+        return self._epsilons[account]
 
     def lines(self, rows: Iterable[Row]) -> Iterator[Line]:
         """A line for each (number, body)."""
@@ -197,19 +201,19 @@ class _Reader:
         return tuple(self._blocks[number] for number in numbers)
 
 
-_KINDS: dict[str, Callable[[_Reader, Line, Record], Line]] = {
-    "genesis": _Reader.genesis,
-    "account": _Reader.account,
-    "blocks": _Reader.blocks,
-    "charge": _Reader.charge,
-    "reserve": _Reader.charge,
-    "step": _Reader.step,
-    "settle": _Reader.settle,
-    "answer": _Reader.answer,
-    "failed": _Reader.failed,
-    "data": _Reader.data,
-    "version": _Reader.data,
-    "recovered": _Reader.recovered,
-    "check": _Reader.check,
-    "policy": _Reader.check,
+_KINDS: dict[str, Callable[[LineReader, Line, Record], Line]] = {
+    "genesis": LineReader.genesis,
+    "account": LineReader.account,
+    "blocks": LineReader.blocks,
+    "charge": LineReader.charge,
+    "reserve": LineReader.charge,
+    "step": LineReader.step,
+    "settle": LineReader.settle,
+    "answer": LineReader.answer,
+    "failed": LineReader.failed,
+    "data": LineReader.data,
+    "version": LineReader.data,
+    "recovered": LineReader.recovered,
+    "check": LineReader.check,
+    "policy": LineReader.check,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
@@ -27,6 +28,37 @@ def in_words(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> str:
         return "a fixed run, by its Rényi bound"
     pair = (Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT))
     return f"{pair_text(*pair)} as one run"
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A price in words, and the numbers in it that can be added up: ε with δ, or ρ."""
+
+    words: str
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None
+
+
+def price_of(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> Price:
+    """The price of a described loss, as `in_words` says it."""
+    words, text = in_words(loss, costs, epsilon), text_of(loss)
+    if '"FixedRun"' not in text:
+        return replace(_numbers_of(text), words=words)
+    if costs[EPSILON] > epsilon * EPSILON_UNIT:
+        return Price(words)
+    return Price(words, Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT))
+
+
+@lru_cache(maxsize=4096)
+def _numbers_of(text: str) -> Price:
+    try:
+        loss = from_description(json.loads(text))
+    except BadParameter:
+        return Price("")
+    if loss.pure is not None:
+        return Price("", loss.pure, loss.delta0)
+    return Price("", rho=_rho(loss), delta=loss.delta0)
 
 
 @lru_cache(maxsize=4096)

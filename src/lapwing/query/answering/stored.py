@@ -19,6 +19,7 @@ from lapwing.query.answering.noising import Noisy
 from lapwing.query.answering.shares import Wanted
 
 FORMAT = 2
+_ASKED = '"asked":'  # stands before the question in the bytes of an answer
 SHAPE = 3  # of questions that are known by their form, whatever they call their columns
 
 
@@ -106,6 +107,19 @@ def from_bytes(content: bytes) -> tuple[Asked, list[Noisy]]:
         for one in found["groupings"]
     ]
     return Asked.from_json(found["asked"]), noisy
+
+
+def words_of(content: bytes) -> str | None:
+    """The question of a stored answer, from the first bytes of it; None if it is of something else."""
+    text = content.decode("utf-8", errors="ignore")
+    begin = text.find(_ASKED, 0, 40)
+    if begin < 0:
+        return None
+    try:
+        found, _ = json.JSONDecoder().raw_decode(text, begin + len(_ASKED))
+        return str(found["sql"])
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _text(fraction: Fraction | None) -> str | None:

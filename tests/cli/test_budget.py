@@ -60,7 +60,22 @@ def test_what_is_left_is_what_the_ledger_would_admit(home: Home, shell: Shell) -
         row = next(line for line in table.splitlines() if f"  {name} " in line)
         shown = row.replace(name, "").split()
         assert 0 <= expected["*" if " " in name else name] - Fraction(shown[0]) < Fraction(1, 1000)
-        assert Fraction(shown[-1]) == Fraction(5, 10**8)
+        assert [Fraction(shown[-3]), Fraction(shown[-1])] == [Fraction(5, 10**8), Fraction(6, 10**8)]
+
+
+def test_what_delta_is_set_aside_for_is_said_before_anything_is_spent(home: Home, shell: Shell) -> None:
+    ledger = home.create()
+    open_account(ledger, delta="1e-6")
+    open_account(ledger, "pure", delta=0)
+    ledger.close()
+    shown = words(shell.good("budget", *at(home)).out)
+    assert "Of δ 1e-6, 6e-8 is set aside for answers that may fail to keep their ε, 4e-8 for runs" in shown
+    assert "9e-7 for the Rényi filters" in shown
+    assert "6e-8 of 6e-8" in shown
+    assert shown.count("set aside") == 1  # where there is no δ, there is none to divide
+    found = shell.good("budget", *at(home), "--json").json["accounts"][0]
+    assert sum(found["delta_set_aside"].values()) == pytest.approx(1e-6)
+    assert found["blocks"][0]["delta_at_first"] == found["blocks"][0]["delta_left"] == 6e-8
 
 
 def test_looking_changes_nothing(file_home: Home, shell: Shell) -> None:
@@ -194,12 +209,12 @@ def test_json_has_stable_names(file_home: Home, shell: Shell) -> None:
         "changed_after_check",
     ]  # fmt: skip
     assert list(found["accounts"][0]) == [
-        "account", "unit", "relation", "slices", "rule", "epsilon", "delta", "is_raised", "parts",
-        "worst_cases", "open_reservations", "blocks",
+        "account", "unit", "relation", "slices", "rule", "epsilon", "delta", "delta_set_aside",
+        "is_raised", "parts", "worst_cases", "open_reservations", "blocks",
     ]  # fmt: skip
     assert list(found["accounts"][0]["blocks"][0]) == [
         "block", "part", "is_open", "epsilon_left", "delta_left", "epsilon_left_after_lapse",
-        "epsilon_at_first",
+        "epsilon_at_first", "delta_at_first",
     ]  # fmt: skip
 
 

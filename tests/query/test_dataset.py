@@ -122,6 +122,15 @@ def test_L12_over_budget_changes_nothing(opened: Open) -> None:
     assert spent(dataset) == 9 * 10**9
 
 
+def test_an_analyst_with_a_quota_sees_what_is_left_of_it(opened: Open) -> None:
+    dataset = opened(more="[analysts.ann]\nepsilon = 2\ndelta = 0\n")
+    left = dataset.ask(COUNT, epsilon="0.5").left
+    assert left == (
+        "ε 1.5 of 2 of the analyst's quota, ε 9.5 of 10 of the data's budget, for one more answer without δ"
+    )
+    assert opened().ask(COUNT, epsilon="0.25").left == "ε 9.25 of 10 for one more answer without δ"
+
+
 def test_quotas_are_charged_as_well(opened: Open) -> None:
     more = "[analysts.ann]\nepsilon = 1.0\ndelta = 0.0\n"
     with pytest.raises(OverBudget, match="quota of ann"):

@@ -107,6 +107,11 @@ def _family(family: Family) -> dict[str, Any]:
         "rule": family.rule,
         "epsilon": float_up(epsilon),
         "delta": float_up(delta),
+        "delta_set_aside": {
+            "answers_that_may_fail": float_up(family.set_aside.failures),
+            "runs_priced_as_one": float_up(family.set_aside.whole_runs),
+            "renyi_filters": float_up(family.set_aside.filters),
+        },
         "is_raised": len(family.accounts) > 1,
         "parts": [
             {"number": n, "epsilon": float_up(e), "delta": float_up(d)} for n, e, d in family.accounts
@@ -124,6 +129,7 @@ def _family(family: Family) -> dict[str, Any]:
                 "delta_left": _down(block.delta),
                 "epsilon_left_after_lapse": _down(block.epsilon_after_lapse),
                 "epsilon_at_first": _down(block.epsilon_at_first),
+                "delta_at_first": _down(block.delta_at_first),
             }
             for block in family.blocks
         ],

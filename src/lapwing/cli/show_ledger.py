@@ -30,7 +30,10 @@ LEFT_MEANS = (
     "ε left: the largest pure ε that a next question could spend there. It is no sum of prices: after "
     "Gaussian noise, or many small questions, more can be left than subtracting would say."
 )
-DELTA_MEANS = "δ left: the largest probability with which a next question may fail to keep its ε."
+DELTA_MEANS = (
+    "δ left: of the share for answers that may fail to keep their ε, which are those with keys that the "
+    "policy does not declare. Other answers need none of it."
+)
 
 
 @contextmanager
@@ -143,6 +146,7 @@ def _promise(out: Console, family: Family) -> None:
 def _blocks(out: Console, family: Family) -> None:
     is_raised = len(family.accounts) > 1
     is_holding = any(block.epsilon_after_lapse > block.epsilon for block in family.blocks)
+    _set_aside(out, family)
     columns = ["block", "ε left", "", "δ left"]
     columns += ["ε left if what\nis held lapses"] * is_holding + ["in account"] * is_raised
     shown = table(*columns, right=(1, 3, 4) if is_holding else (1, 3))
@@ -150,7 +154,7 @@ def _blocks(out: Console, family: Family) -> None:
     for blocks in rows[:GATHERED_ROWS] if len(family.blocks) > MOST_ROWS else rows:
         first = blocks[0]
         bar = Text("lost: counts as spent") if not first.is_open else Text(_bar(first))
-        cells: list[str | Text] = [_named(family, blocks), _down(first.epsilon), bar, _down(first.delta)]
+        cells: list[str | Text] = [_named(family, blocks), _down(first.epsilon), bar, _of_share(first)]
         if is_holding:
             cells.append(_down(first.epsilon_after_lapse))
         if is_raised:
@@ -164,6 +168,24 @@ def _blocks(out: Console, family: Family) -> None:
             f"These have least left. {len(rest):,} further blocks have ε {_down(min(rest))} to "
             f"{_down(max(rest))} left; --json lists all.",
         )
+
+
+def _set_aside(out: Console, family: Family) -> None:
+    delta, shares = family.total[1], family.set_aside
+    if delta:
+        indented(
+            out,
+            f"Of δ {_up(delta)}, {_up(shares.failures)} is set aside for answers that may fail to keep "
+            f"their ε, {_up(shares.whole_runs)} for runs priced as one, and {_up(shares.filters)} for the "
+            "Rényi filters, by which many answers cost less than the sum of their prices. Setting "
+            "aside spends nothing.",
+        )
+
+
+def _of_share(block: BlockLeft) -> str:
+    if not block.delta_at_first:
+        return "0"
+    return f"{_down(block.delta)} of {_down(block.delta_at_first)}"
 
 
 def _gathered(blocks: Sequence[BlockLeft]) -> list[list[BlockLeft]]:

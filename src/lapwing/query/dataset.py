@@ -14,7 +14,7 @@ from __future__ import annotations
 import getpass
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -412,13 +412,21 @@ class Dataset:
         registered.look_at(self.policy, *positions)
 
     def left(self) -> str:
-        """What is left of the account, in words."""
-        label = custody.account_label(self.policy)
+        """What is left of the account, and of the analyst's quota if there is one, in words."""
+        data = self._left(custody.account_label(self.policy))
+        quota = None
+        with suppress(BadParameter):  # who has none any more still sees what they were told
+            quota = custody.quota_of(self.policy, self.analyst)
+        if quota is not None:
+            data = f"{self._left(quota)} of the analyst's quota, {data} of the data's budget,"
+        return f"{data} for one more answer without δ"
+
+    def _left(self, label: str) -> str:
         blocks = [block for block in self.ledger.blocks(label) if block.is_open]
         terms = [self.ledger.numbered(block.account).terms for block in blocks]  # as raised, if it was
         left = [(block.left(own), own.epsilon) for block, own in zip(blocks, terms, strict=True)]
         least, most = min(left, default=(Fraction(0), self.ledger.account(label).terms.epsilon))
-        return f"ε {float(least):.6g} of {float(most):g} for one more answer without δ"
+        return f"ε {float(least):.6g} of {float(most):g}"
 
     # Releasing: called by plans
 

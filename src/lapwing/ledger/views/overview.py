@@ -28,6 +28,7 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.stores.transaction import Transaction
 from lapwing.ledger.views.left import delta_left, exactly
 from lapwing.ledger.views.log import Line, declared
+from lapwing.privacy.portfolio import SHARE_DELTA0, SHARE_ORDERS, SHARE_PAIR
 
 NOTHING = Fraction(0)
 
@@ -43,6 +44,7 @@ class BlockLeft:
     delta: Fraction  # the largest probability of failure that it may have
     epsilon_after_lapse: Fraction  # the same ε, if all that is held lapsed
     epsilon_at_first: Fraction  # the same ε, when nothing was spent
+    delta_at_first: Fraction  # the same δ, when nothing was spent: a share of the account's
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,25 @@ class Family:
             sum((epsilon for _, epsilon, _ in self.accounts), NOTHING),
             sum((delta for _, _, delta in self.accounts), NOTHING),
         )
+
+    @property
+    def set_aside(self) -> SetAside:
+        """What δ is for."""
+        return SetAside.of(self.total[1])
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """How δ is divided from the beginning, for life: setting it aside spends nothing of it."""
+
+    failures: Fraction  # for answers that may fail to keep their ε: those with keys that are not declared
+    whole_runs: Fraction  # for runs that are priced as one (ε, δ)
+    filters: Fraction  # for the Rényi filters, by which many answers cost less than the sum of their prices
+
+    @classmethod
+    def of(cls, delta: Fraction) -> SetAside:
+        """Of an account's δ."""
+        return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +190,7 @@ def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockLeft, ...]
                 delta=delta_left(terms, taken) if block.is_open else NOTHING,
                 epsilon_after_lapse=lefts[block.spent] if block.is_open else NOTHING,
                 epsilon_at_first=lefts[terms.nothing_spent],
+                delta_at_first=delta_left(terms, terms.nothing_spent),
             )
     return tuple([found[block.number] for block in blocks])
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from lapwing.cli.show import console, heading, indented, points, table
+from lapwing.query.answering.answer import column_notes
 from lapwing.query.plan import described, listed
 
 if TYPE_CHECKING:
@@ -65,8 +66,5 @@ def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
     out.print(shown)
     if len(answer) > len(cells):
         indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
-    for column in answer.columns:
-        if column.note:
-            indented(out, f"{column.name}: {column.note}")
-    for line in answer.footer():
+    for line in [*column_notes(answer.columns), *answer.footer()]:
         indented(out, line)

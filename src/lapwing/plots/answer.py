@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,12 @@ def _draw(axes: Axes, column: Column, shown: int, colour: str) -> None:
     for row in range(shown):
         if values[row] is None:
             continue
-        axes.plot([float(low[row]), float(high[row])], [row, row], color=colour, linewidth=5, alpha=0.35)
         axes.plot([float(values[row])], [row], "o", color=colour, markersize=5)
+        ends = [float(low[row]), float(high[row])]
+        if all(map(math.isfinite, ends)):
+            axes.plot(ends, [row, row], color=colour, linewidth=5, alpha=0.35)
+        else:  # as far as there is no end: all across the panel
+            axes.axhline(row, color=colour, linewidth=5, alpha=0.12)
     axes.set_xlabel(fitting(name, 40))
     axes.grid(axis="x", color=GREY, alpha=0.2)
     axes.tick_params(axis="y", length=0)

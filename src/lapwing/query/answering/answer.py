@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
@@ -122,13 +123,16 @@ class Answer:
                  for row in [headings, *cells]]  # fmt: skip
         if len(self) > len(cells):
             lines.append(f"… {len(self) - len(cells):,} more rows")
-        return "\n".join([*lines, *self.footer()])
+        return "\n".join([*lines, *column_notes(self.columns), *self.footer()])
 
     __repr__ = __str__
 
     def footer(self) -> list[str]:
         """What it cost, and what is to be known about it."""
-        sure = f"Intervals hold with {self.confidence:.4g} confidence each"
+        kinds = ["intervals"] if any(column.low is not None for column in self.columns) else []
+        kinds += ["ranks"] if any(map(_is_by_rank, self.columns)) else []
+        sure = f"{' and '.join(kinds).capitalize()} hold with {self.confidence:.4g} confidence each"
+        sure = sure if kinds else "No column has an interval"
         price = "released before, nothing was charged" if self.is_replay else f"charged {self.cost}"
         if self.is_fake:
             price = "made of generated rows: nothing was read or charged"
@@ -152,7 +156,7 @@ class Answer:
             + "</tr>"
             for row in cells
         )
-        foot = "<br>".join(html.escape(line) for line in self.footer())
+        foot = "<br>".join(html.escape(line) for line in [*column_notes(self.columns), *self.footer()])
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{foot}</small>"
 
     def plot(self, path: str | Path | None = None) -> Figure:
@@ -170,6 +174,19 @@ class Answer:
         if path is not None:
             save(figure, checked_path(Path(path)))
         return figure
+
+
+def column_notes(columns: Sequence[Col]) -> list[str]:
+    """What is to be said about single columns. A quantile has a distance in ranks, and no interval."""
+    return [
+        f"{column.name}: {'no interval of values; ' if _is_by_rank(column) else ''}{column.note}"
+        for column in columns
+        if column.note
+    ]
+
+
+def _is_by_rank(column: Col) -> bool:
+    return column.rank_error is not None and column.low is None
 
 
 def cell(column: Col, row: int) -> str:
@@ -193,6 +210,8 @@ def number(value: Any) -> str:
         return f"{int(value):,}"
     if isinstance(value, float | np.floating):
         size = abs(float(value))
+        if size == np.inf:
+            return "∞" if value > 0 else "-∞"
         digits = 0 if size >= 1000 or not size else 1 if size >= 100 else 2 if size >= 1 else 4
         return f"{float(value):,.{digits}f}"
     return str(value)
@@ -219,6 +238,9 @@ def _listed(values: Any) -> list[Any] | None:
 
 
 def _plain(value: Any) -> Any:
+    """For JSON, which has no infinity: an end that is not there is null."""
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
     return value.isoformat() if isinstance(value, date | datetime) else value

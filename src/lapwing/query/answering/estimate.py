@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -20,14 +20,16 @@ from lapwing.mechanisms import Extreme
 from lapwing.mechanisms.spread import checked_confidence
 from lapwing.query.answering.consistency import Agreed, adds_up, agree, agreeable, counts_rows
 from lapwing.query.answering.estimate_arithmetic import compute
+from lapwing.query.answering.estimate_computed import Ends, Ratio, box, ratio_ends, ratio_of, uncertain_in
 from lapwing.query.answering.estimate_parts import Estimate, Parts, counts, evaluate, in_steps, step_of
 from lapwing.query.answering.noising import Noisy
 from lapwing.query.answering.shares import CHOSEN, Mechanisms, wanted_of
 from lapwing.query.language.kinds import Kind, Person, Text, Truth
 from lapwing.query.language.kinds import Number as NumberKind
-from lapwing.query.language.question import KeyValue, Order, Plain, Question, Released, Statistic
+from lapwing.query.language.question import Computed, KeyValue, Order, Plain, Question, Released, Statistic
 
 Anything = NDArray[Any]
+NO_INTERVAL = "no interval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,10 @@ def estimate(
     return Rows(cols, len(kept), bool(release.agreed))
 
 
+def _has_numbers(values: Anything) -> bool:
+    return any(isinstance(value, int | float) and not isinstance(value, bool) for value in values.tolist())
+
+
 class _Release:
     """Noisy groupings, and what was already worked out from them."""
 
@@ -96,6 +102,7 @@ class _Release:
         self.question: Question = shares.question
         self.parts = [self._parts(s, sampling) for s in range(len(noisy))]
         self.agreed = agreeable(self.question) if agree else []
+        self.sampling = sampling
         self._agreed: dict[int, dict[int, Agreed]] = {}
         self._known: dict[Released, Estimate] = {}
 
@@ -104,7 +111,54 @@ class _Release:
         return Parts(self.noisy[grouping].parts, mechanisms, self.level, sampling)
 
     def column(self, tree: Released) -> Estimate:
-        """A released value over all rows of all groupings."""
+        """A released value over all rows of all groupings, with its interval."""
+        found = self._value(tree)
+        if not isinstance(tree, Computed) or found.values.dtype.kind == "b":
+            return found
+        leaves = list(uncertain_in(tree, self._is_ratio))
+        if not leaves:
+            return found
+        if len(leaves) == 1 and found.low is not None:
+            return found
+        ends = self._ends(tree, list(dict.fromkeys(leaves)))
+        if ends is None:
+            said = NO_INTERVAL if _has_numbers(found.values) else ""
+            note = "; ".join(one for one in (found.note, said) if one)
+            return replace(found, low=None, high=None, note=note)
+        if found.values.dtype.kind in "if":
+            ends = np.minimum(ends[0], found.values), np.maximum(ends[1], found.values)
+        return replace(found, low=ends[0], high=ends[1])
+
+    def _ends(self, tree: Computed, leaves: list[Released]) -> Ends | None:
+        """The interval of what is computed from uncertain numbers: each may miss its share of β."""
+        if any(isinstance(leaf, Statistic) and leaf.function in CHOSEN for leaf in leaves):
+            return None
+        level, agrees = 1 - (1 - self.level) / len(leaves), bool(self.agreed)
+        same = len(leaves) == 1
+        release = self if same else _Release(self.shares, self.noisy, level, self.sampling, agrees)
+        return box(tree, release.ends_of)
+
+    def ends_of(self, tree: Released) -> Ends | None:
+        """Those of a constant, a statistic, or a ratio of two additive ones; None for what is computed."""
+        ratio = self._ratio(tree)
+        if ratio is not None:
+            found = [ratio_ends(ratio, parts) for parts in self.parts]
+            return _stacked([low for low, _ in found]), _stacked([high for _, high in found])
+        if isinstance(tree, Computed):
+            return None
+        one = self._value(tree)
+        if isinstance(tree, Statistic):
+            return None if one.low is None or one.high is None else (one.low, one.high)
+        return one.values, one.values
+
+    def _is_ratio(self, tree: Released) -> bool:
+        return self._ratio(tree) is not None
+
+    def _ratio(self, tree: Released) -> Ratio | None:
+        """With the error of a sample, a ratio is as uncertain as both of its numbers."""
+        return None if self.sampling else ratio_of(tree, self.question)
+
+    def _value(self, tree: Released) -> Estimate:
         if tree not in self._known:
             self._known[tree] = self._column(tree)
         return self._known[tree]
@@ -119,7 +173,7 @@ class _Release:
             return Estimate(_stacked([self._key(s, tree.key) for s in range(len(self.noisy))]))
         if isinstance(tree, Statistic):
             return _joined([self._statistic(s, tree) for s in range(len(self.noisy))])
-        return compute(tree, [self.column(arg) for arg in tree.args])
+        return compute(tree, [self._value(arg) for arg in tree.args])
 
     def _key(self, grouping: int, key: int) -> Anything:
         members, found = self.question.sets[grouping], self.noisy[grouping]

@@ -1,7 +1,8 @@
 """Arithmetic, comparison and logic on released values, by SQL's rules: NULL in, NULL out.
 
 Division by 0 and the root of a negative number are NULL. An interval goes along where one uncertain number
-meets constants and the way from one to the other rises or falls throughout; otherwise there is none.
+meets constants and the way from one to the other rises or falls throughout. Of several uncertain numbers
+it is made in `estimate_computed`.
 """
 
 from __future__ import annotations

@@ -160,7 +160,9 @@ Which = slice | NDArray[np.int64]
 Width = Callable[[Floats, Which], Floats]
 
 
-def ratio_bounds(total: Floats, size: Floats, low: float, high: float, width: Width) -> Bounds:
+def ratio_bounds(
+    total: Floats, size: Floats, low: float | Floats, high: float | Floats, width: Width
+) -> Bounds:
     """The hull of {θ in [low, high]: |total - θ size| <= width(θ)}, elementwise.
 
     `width(θ, which)` is the noise's quantile at θ for the groups `which`. It is convex in θ, so along each
@@ -210,6 +212,22 @@ def table_width(noises: Noises, fixed: float, varying: float, reach: float) -> W
     """The width of noises at scales `fixed` and |θ|·`varying` for |θ| <= reach, from a table."""
     knots = np.linspace(0.0, max(reach, _TINY), _KNOTS)
     return _from_table(noises.width([np.full(_KNOTS, fixed), knots * varying]), reach)
+
+
+def ratio_width(noises: Noises, top: float, bottom: float) -> Width:
+    """The width of noises at scales `top` and |θ|·`bottom`, for every θ, from a table by their shares.
+
+    It is (top + |θ| bottom) times that of scales which add up to 1, and convex in these.
+    """
+    share = np.linspace(0.0, 1.0, _KNOTS)
+    of_share = _from_table(noises.width([1 - share, share]) - 0.5, 1.0)
+
+    def width(theta: Floats, which: Which) -> Floats:
+        varying = np.abs(theta) * bottom
+        whole = top + varying
+        return np.asarray(whole * of_share(varying / whole, which) + 0.5)
+
+    return width
 
 
 def pair_width(noises: Noises, each: float, reach: float) -> Width:

@@ -93,9 +93,9 @@ def test_rows_left_out_are_bought_and_every_answer_says_so(opened: Open) -> None
     (line,) = answer.truncation
     assert line.startswith('Uses at most 2 rows of each person in "visits". Of the whole table, about ')
     assert f"about {left:,} rows (" in line
-    assert f") of {left + counted:,} are left out. That counts at most 10 more of each person" in line
     assert bought.receipt is not None
-    assert line.endswith(f"(receipt {bought.receipt.position}).")
+    assert f") of {left + counted:,} are left out (receipt {bought.receipt.position})." in line
+    assert line.endswith("at most 10 more of each person: if some have still more, more are left out.")
     assert line in str(answer)
     assert "Uses at most 2 rows of each person" in answer._repr_html_()
     assert answer.to_json()["truncation"] == [line]

@@ -93,6 +93,9 @@ def test_answers_come_back_at_no_charge(
         assert now["columns"] == then["columns"]
         assert now["replayed"]
         assert now["receipt"] == then["receipt"]
+        assert now["truncation"][0].startswith("Uses at most ")
+        counts_people = "COUNT(DISTINCT" in question[0]  # else what was bought of truncation is told
+        assert counts_people or "people (" in now["truncation"][0]
     assert entries(shell, ledger) == before
     assert shell("ledger", "verify", ledger).code == 0
     new = shell("ask", "stays.toml", "SELECT COUNT(*) AS n FROM stays", "--epsilon", "0.1", "--json")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from lapwing.query.bounded.arrivals import is_by_arrival
@@ -96,7 +97,7 @@ def _left_out(policy: Policy, scan: Scan, bought: FindBought) -> str:
     """What was bought about it, or how to buy it."""
     lowered = f" --rows {scan.rows}" if scan.rows < policy.tables[scan.table].rows_per_unit else ""
     rows = " --beyond 100" if _reads_source(policy) else ""
-    command = f"`lapwing dropped {policy.path.name} {scan.table}{lowered}{rows} --epsilon …`"
+    command = f"`lapwing dropped {quote(policy.path.name)} {scan.table}{lowered}{rows} --epsilon …`"
     found = bought(scan.table, scan.rows)
     if found is None:
         return f" What that leaves out can be bought: {command}"
@@ -107,11 +108,11 @@ def _left_out(policy: Policy, scan: Scan, bought: FindBought) -> str:
         more = f" Rows can be bought: {command}" if rows else ""
         return f" About {people} have more (receipt {found.position}){here}.{more}"
     left, counted = columns["rows_left_out"], columns["rows_that_count"]
-    total = left.values[0] + counted.values[0]
+    total, each = left.values[0] + counted.values[0], each_unit(policy, scan.table)
     return (
-        f" Of the whole table, about {_about(left, 'rows')} of {total:,.0f} are left out{here}. "
-        f"That counts at most {found.beyond:,} more of {each_unit(policy, scan.table)} "
-        f"(receipt {found.position})."
+        f" Of the whole table, about {_about(left, 'rows')} of {total:,.0f} are left out{here} (receipt "
+        f"{found.position}). That counts at most {found.beyond:,} more of {each}: if some have still more, "
+        "more are left out."
     )
 
 

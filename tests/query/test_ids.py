@@ -98,6 +98,19 @@ def test_removing_one_id_moves_nothing_further_than_declared(
         assert asked(left) == [sum(codes), len(ids) - 1]
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_folded_is_what_is_said(engine: str, tmp_path: Path) -> None:
+    """docs/reference/policy.md: spaces (U+0020) around ids, and A to Z, if the policy says so."""
+    one = ["a", " a", "a ", "A", "  A "]
+    others = ["\u00a0a", "a\u00a0", "a\u2003", "\u3000a", "\ufeffa", "a\t", "\na", "a a", "ä", "Ä"]
+    source = stored(engine, tmp_path, [*one, *others, "  "], "text")
+    assert asked(policy_at(source, tmp_path))[-1] == len(one) + len(others)
+    folded = policy_at(source, tmp_path, folds_ids=True)
+    assert asked(folded)[-1] == 1 + len(others)
+    for policy in (folded, replace(folded, folds_ids=False)):  # sketches fold whatever the policy says
+        assert set(unit_ids(policy)) == {"a", *others}
+
+
 def test_the_other_spelling_does_not_take_the_place(tmp_path: Path) -> None:
     """What was found: removing one raw id moved a SUM by 199 where 100 is declared."""
     rows = {"Ab": {"who": "Ab", "code": 100}, "aB": {"who": "aB", "code": -99}}

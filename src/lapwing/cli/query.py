@@ -176,10 +176,14 @@ def prepare(
 ) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
+    from lapwing.engines.csv_form import NOT_UTF8  # noqa: PLC0415
+    from lapwing.query.bounded.readable import not_utf8  # noqa: PLC0415
 
     with opened_dataset(policy, "curator", threads) as found, working("preparing") as report:
         is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
         name, version = found.policy.name, found.version()
+        for table in not_utf8(found.policy):
+            tell(f"tables.{table}: some lines count as no rows, since they are {NOT_UTF8}")
     if not is_new:
         print(f"{name}: nobody has written to its files since version {version}, which stays, and stored")
         print("answers with it. To count a new version all the same: --again.")

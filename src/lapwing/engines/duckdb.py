@@ -13,7 +13,7 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
-from lapwing.engines.csv_header import read_header
+from lapwing.engines.csv_form import PLAIN, CsvForm, read_header, recode
 from lapwing.engines.duckdb_spelling import DuckDbSpelling
 from lapwing.engines.engine import (
     LOOK_EVERY,
@@ -73,11 +73,13 @@ class DuckDbEngine(Engine):
     def open(
         cls, files: Iterable[str | Path] = (), databases: Mapping[str, str | Path] | None = None, *,
         writable: str | Path | None = None, limits: Limits = DEFAULTS,
+        encodings: Mapping[str, str] | None = None,
     ) -> Self:  # fmt: skip
         """Open for files, folders and patterns of files, and for databases, each known by a name.
 
         `writable` is a database that is made if need be, known as `prepared`. Files are those that are
-        there now.
+        there now. `encodings` are of CSV files that are not in UTF-8: they are read from a private copy,
+        since DuckDB fails over a file in which one byte is no letter.
         """
         if limits.threads is not None and limits.threads < 1:
             raise BadParameter("threads", "must be at least 1")
@@ -87,6 +89,8 @@ class DuckDbEngine(Engine):
         connection: duckdb.DuckDBPyConnection | None = None
         try:
             with failing_alike():
+                for location, encoding in (encodings or {}).items():
+                    found[location] = _recoded(found[location], encoding, Path(spills))
                 config: dict[str, Any] = {
                     **_CLOSED,
                     "temp_directory": spills,
@@ -122,7 +126,7 @@ class DuckDbEngine(Engine):
             remove()
             raise
 
-    def relation_of(self, form: str, location: str | Path, table: str = "") -> str:
+    def relation_of(self, form: str, location: str | Path, table: str = "", csv: CsvForm = PLAIN) -> str:
         """A FROM item: of files (form `parquet` or `csv`) at a location that this was opened for, or of a
         table, maybe with its schema, in a database by its name (form `duckdb`)."""
         if form == "duckdb":
@@ -135,20 +139,22 @@ class DuckDbEngine(Engine):
             # By name, with types that hold those of all files: no row must be cast and fail.
             return f"read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
         if form == "csv":
-            return self._csv(listed, paths)
+            return self._csv(listed, paths, csv)
         raise BadParameter("form", "must be parquet, csv or duckdb")
 
-    def _csv(self, listed: str, paths: list[str]) -> str:
+    def _csv(self, listed: str, paths: list[str], form: CsvForm) -> str:
         """All columns as text, by the header alone: how rows are read depends on no row.
 
         Rows that are too short are filled with NULL, what is too much is left out, and what is not UTF-8
         is no row. Only reading in one thread knows for sure where rows with line breaks begin.
         """
-        separator, names = read_header(paths)
+        separator, names = read_header(paths, form)
+        text = self.spelling.text
+        quote, null = text(form.quote), f"[{', '.join(map(text, form.null))}]"
         columns = ", ".join(f"{self.spelling.text(name)}: 'VARCHAR'" for name in names)
         return (
             f"read_csv({listed}, auto_detect = false, columns = {{{columns}}}, header = true, "
-            f"delim = {self.spelling.text(separator)}, quote = '\"', escape = '\"', nullstr = '', "
+            f"delim = {text(separator)}, quote = {quote}, escape = {quote}, nullstr = {null}, "
             "strict_mode = false, null_padding = true, ignore_errors = true, parallel = false)"
         )
 
@@ -233,6 +239,16 @@ class DuckDbEngine(Engine):
         with beside(look, first=LOOK_EVERY):
             yield
         progress(1.0)
+
+
+def _recoded(paths: list[str], encoding: str, folder: Path) -> list[str]:
+    """Copies in UTF-8, in a folder that goes with the engine."""
+    made = []
+    for path in paths:
+        copy = folder / f"recoded-{len(list(folder.iterdir()))}.csv"
+        recode(path, encoding, copy)
+        made.append(str(copy))
+    return made
 
 
 def _files_of(location: str) -> list[str]:

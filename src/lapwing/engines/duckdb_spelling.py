@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from lapwing.engines.calendar import DAYS_AT_MOST, SECONDS_OF_DAY
-from lapwing.engines.common import PRIME, CommonSpelling
+from lapwing.engines.common import PRIME, TEXT_BYTES, CommonSpelling
 from lapwing.engines.shape import Family, Shape, decimal_shape, whole_shape
 
 _WHOLE = {"tinyint": 8, "smallint": 16, "integer": 32, "bigint": 64, "hugeint": 128}
@@ -54,6 +54,17 @@ class DuckDbSpelling(CommonSpelling):
     def source_text(self, column: str) -> str:
         # A column of a database file may be declared with a collation, which copies would keep.
         return f'({self.cast(column, self.text_type)} COLLATE "C")'
+
+    def with_point(self, sql: str) -> str:
+        """A text in which a comma stands before decimals, with a point instead, and commas for points."""
+        return f"CASE WHEN strlen({sql}) <= {TEXT_BYTES} THEN translate({sql}, '.,', ',.') END"
+
+    def time_of(self, sql: str, form: str) -> str:
+        """The timestamp that a text in a form of `strptime` is; else NULL."""
+        trimmed = self.trim(sql)
+        return (
+            f"CASE WHEN strlen({sql}) <= {TEXT_BYTES} THEN try_strptime({trimmed}, {self.text(form)}) END"
+        )
 
     def divide(self, sql: str, by: int) -> str:
         return f"({sql} // {by})"

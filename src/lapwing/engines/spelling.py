@@ -78,7 +78,7 @@ class Spelling(ABC):
 
     @abstractmethod
     def trim(self, sql: str) -> str:
-        """Without spaces (U+0020) at both ends."""
+        """Without spaces (U+0020, and no other space) at both ends."""
 
     @abstractmethod
     def substring(self, sql: str, start: int, length: int) -> str:

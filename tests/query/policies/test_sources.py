@@ -38,7 +38,8 @@ from support.policy_files import (
     ],
 )
 def test_a_source_is_an_engine_and_a_place(text: str, expected: tuple[str, ...], folder: Path) -> None:
-    assert source(text) == Source(*[part.format(folder) for part in expected])
+    engine, location, table, form = [part.format(folder) for part in expected]
+    assert source(text) == Source(engine, location, table, form)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter
 from lapwing.query.bounded import prepared, registered
-from lapwing.query.bounded.sources import FILES, private_tables
+from lapwing.query.bounded.sources import FILES, encodings_of, private_tables
 from lapwing.query.policies.policy import Policy, Table
 from lapwing.query.policies.source import FORMS
 
@@ -66,7 +66,7 @@ def require_readable(policy: Policy) -> None:
         before = () if known is None else known.files.get(table.name, ())
         old = {path for path, _, _ in before}
         new = [glob.escape(path) for path, _, _ in now[table.name] if path not in old]
-        engine = DuckDbEngine.open(new)
+        engine = DuckDbEngine.open(new, encodings=encodings_of(dict.fromkeys(new, table.source)))
         try:
             for path in new:
                 _require_opens(engine, table, path)
@@ -76,7 +76,7 @@ def require_readable(policy: Policy) -> None:
 
 def _require_opens(engine: DuckDbEngine, table: Table, path: str) -> None:
     try:
-        engine.columns(engine.relation_of(table.source.form, path))
+        engine.columns(engine.relation_of(table.source.form, path, csv=table.source.csv))
     except (EngineFailed, OSError, UnicodeDecodeError):
         name = _ESCAPED.sub(r"\1", path)
         raise BadParameter("source", f"{name} cannot be read as {table.source.form}") from None
@@ -155,15 +155,16 @@ def _require_schema(table: Table, file: Path) -> None:
     """The columns that the policy uses are there, of the types that they have in the source."""
     location = glob.escape(str(file))
     try:
-        engine = DuckDbEngine.open([table.source.location, location])
+        both = dict.fromkeys((table.source.location, location), table.source)
+        engine = DuckDbEngine.open(both, encodings=encodings_of(both))
     except (EngineFailed, OSError):
         raise BadParameter("file", f"cannot be read as {table.source.form}") from None
     try:
         old, new = (
             {name.lower(): kind for name, kind in engine.columns(relation).items()}
             for relation in (
-                engine.relation_of(table.source.form, table.source.location),
-                engine.relation_of(table.source.form, location),
+                engine.relation_of(table.source.form, table.source.location, csv=table.source.csv),
+                engine.relation_of(table.source.form, location, csv=table.source.csv),
             )
         )
     except (EngineFailed, OSError, UnicodeDecodeError):

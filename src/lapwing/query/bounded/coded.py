@@ -174,7 +174,7 @@ class Bounded:
     def _source(self, table: Table, relation: str = "") -> Source:
         relation = relation or self.relations[table.name]
         columns, folds = self.engine.columns(relation), self.policy.folds_ids
-        return Source(self.engine.spelling, columns, table.name, folds=folds)
+        return Source(self.engine.spelling, columns, table.name, csv=table.source.csv, folds=folds)
 
     @property
     def ids(self) -> Ids:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import date
 from fractions import Fraction
 
+from lapwing.engines.csv_form import PLAIN, CsvForm
+from lapwing.engines.duckdb_spelling import DuckDbSpelling
 from lapwing.engines.shape import Family
 from lapwing.engines.spelling import Spelling
 from lapwing.errors import BadParameter
@@ -53,6 +55,7 @@ class Source:
     where: str  # the table's name, for messages
     lookups: list[str] = field(default_factory=list)
     alias: str = "t"
+    csv: CsvForm = PLAIN
     folds: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one
 
     def column(self, name: str) -> tuple[str, str]:
@@ -141,11 +144,11 @@ class Source:
         match column.kind:
             case Number(step, first, last):
                 low, high = _ends(first, last)
-                return spelling.clamped_steps(sql, kind, step=step, first=low, last=high)
+                return spelling.clamped_steps(self._with_point(sql), kind, step=step, first=low, last=high)
             case Choice():
                 return self._choice(column.kind, sql, kind)
             case Moment() | Period():
-                return spelling.whole(spelling.seconds(sql, kind), LARGEST)
+                return spelling.whole(self._seconds(sql, kind), LARGEST)
             case Truth():
                 return spelling.truth(sql, kind)
             case Text():
@@ -162,7 +165,8 @@ class Source:
         match checks:
             case Number(step, first, last):
                 low, high = _ends(first, last)
-                known = self.spelling.clamped_steps(sql, kind, step=step, first=low - 1, last=high + 1)
+                number = self._with_point(sql)
+                known = self.spelling.clamped_steps(number, kind, step=step, first=low - 1, last=high + 1)
                 beyond = f"{known} < {literal(low)} OR {known} > {literal(high)}"
             case Moment(seconds, first, last):
                 low, high = first * seconds, (last + 1) * seconds - 1
@@ -175,6 +179,18 @@ class Source:
             f"CASE WHEN {sql} IS NULL THEN {STATES.index('missing')} WHEN {known} IS NULL THEN {unread} "
             f"WHEN {beyond} THEN {STATES.index('clamped')} ELSE {STATES.index('used')} END"
         )
+
+    def _with_point(self, sql: str) -> str:
+        if self.csv.decimal == ".":
+            return sql
+        assert isinstance(self.spelling, DuckDbSpelling), "only DuckDB reads CSV"
+        return self.spelling.with_point(sql)
+
+    def _seconds(self, sql: str, kind: str) -> str:
+        if not self.csv.date_format:
+            return self.spelling.seconds(sql, kind)
+        assert isinstance(self.spelling, DuckDbSpelling), "only DuckDB reads CSV"
+        return self.spelling.seconds(self.spelling.time_of(sql, self.csv.date_format), "timestamp")
 
     def _choice(self, choice: Choice, sql: str, kind: str) -> str:
         """The position among declared values; NULL for others."""

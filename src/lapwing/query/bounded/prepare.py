@@ -38,7 +38,7 @@ from lapwing.query.bounded.prepared import (
 from lapwing.query.bounded.sources import FILES, Opened, open_sources, private_tables
 from lapwing.query.language.relation import BLOCK, RANK, UNIT
 from lapwing.query.policies.blocks import period_of
-from lapwing.query.policies.policy import Policy, Table
+from lapwing.query.policies.policy import Policy, Source, Table
 
 _NEW = "lapwing_new"
 
@@ -142,7 +142,7 @@ def _prepare_duckdb(ask: _Asked, before: Prepared | None) -> tuple[Prepared, Cal
         left.unlink(missing_ok=True)
     old = before.file if before is not None and before.engine == "duckdb" and before.file.exists() else None
     news = _new_files(ask, before) if before is not None and old is not None else None
-    batches = {path: form for form, paths in (news or {}).values() for path in paths}
+    batches = {path: source for source, paths in (news or {}).values() for path in paths}
     if not is_by_arrival(ask.policy) and not (batches and _opens(before)):
         old = news = None  # the source tells all, also where the copy is damaged
     try:
@@ -195,8 +195,8 @@ def _steps(report: Progress, n: int, of: int) -> Progress:
     return lambda share: report((n + share) / of * 0.99)  # the rest is for the disk
 
 
-def _new_files(ask: _Asked, before: Prepared) -> dict[str, tuple[str, list[str]]] | None:
-    """The form and the new files of each table; None if more has changed than that files were added."""
+def _new_files(ask: _Asked, before: Prepared) -> dict[str, tuple[Source, list[str]]] | None:
+    """The source and the new files of each table; None if more has changed than that files were added."""
     if before.digest != ask.digest or not tells_apart(ask.policy, before):
         return None
     found = {}
@@ -205,12 +205,16 @@ def _new_files(ask: _Asked, before: Prepared) -> dict[str, tuple[str, list[str]]
         form = table.source.form
         if not known <= set(now) or (form not in FILES and known != set(now)):
             return None
-        found[table.name] = (form, [file[0] for file in now if file not in known])
+        found[table.name] = (table.source, [file[0] for file in now if file not in known])
     return found
 
 
 def _can_extend(
-    table: Table, opened: Opened, before: Prepared, made: Prepared, news: dict[str, tuple[str, list[str]]]
+    table: Table,
+    opened: Opened,
+    before: Prepared,
+    made: Prepared,
+    news: dict[str, tuple[Source, list[str]]],
 ) -> bool:
     """Whether the old rows' codes and units are what they would be if read again, together with the new."""
     assert table.unit is not None

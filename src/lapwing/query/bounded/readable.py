@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from lapwing.engines.csv_form import is_utf8
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import Unavailable
 from lapwing.query.bounded.coded import Bounded
 from lapwing.query.bounded.sources import Opened, open_sources, private_tables
 from lapwing.query.language.relation import RANK, UNIT
 from lapwing.query.policies.policy import Policy, Table
+from lapwing.query.policies.source import files_in
 
 WHAT = "a stored value cannot be read: a text that is not UTF-8, or a time beyond the engine's range"
 
@@ -38,6 +40,17 @@ def refusal() -> Unavailable:
         f"{WHAT}, or not within the time that the policy gives. Nothing was charged. "
         "`lapwing prepare` (the curator runs it) tells where"
     )
+
+
+def not_utf8(policy: Policy) -> list[str]:
+    """The private tables with CSV files that should be in UTF-8 and are not. For the curator."""
+    return [
+        table.name
+        for table in private_tables(policy)
+        if table.source.form == "csv"
+        and table.source.csv.encoding == "utf-8"
+        and not all(map(is_utf8, files_in(table.source)))
+    ]
 
 
 def unreadable(policy: Policy, *, threads: int | None = None) -> Unavailable | None:

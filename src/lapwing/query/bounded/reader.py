@@ -34,6 +34,7 @@ from lapwing.query.bounded.render import Statements, render, render_rows, where_
 from lapwing.query.bounded.sources import (
     FILES,
     Opened,
+    encodings_of,
     limits_of,
     open_server,
     open_sources,
@@ -227,12 +228,13 @@ def _rows(policy: Policy, table: Table) -> pa.Table:
     else:
         files = [source.location] if source.form in FILES else []
         databases = {} if files else {"public": source.location}
-        local = DuckDbEngine.open(files, databases, limits=policy.limits)
+        encodings = encodings_of({source.location: source} if files else {})
+        local = DuckDbEngine.open(files, databases, limits=policy.limits, encodings=encodings)
         location = source.location if files else "public"
-        with_engine, relation = local, local.relation_of(source.form, location, source.table)
+        with_engine, relation = local, local.relation_of(source.form, location, source.table, source.csv)
     try:
         rows = with_engine.run(f"SELECT * FROM {relation}")  # noqa: S608 (a FROM item of ours)
-        return typed(rows) if source.form == "csv" else rows
+        return typed(rows, source.csv) if source.form == "csv" else rows
     finally:
         with_engine.close()
 

@@ -11,7 +11,7 @@ from lapwing.engines.duckdb_spelling import DuckDbSpelling
 from lapwing.engines.engine import Engine
 from lapwing.engines.limits import Limits
 from lapwing.engines.spelling import Spelling
-from lapwing.query.policies.policy import Policy, Table
+from lapwing.query.policies.policy import Policy, Source, Table
 
 FILES = ("parquet", "csv")
 
@@ -32,13 +32,13 @@ def private_tables(policy: Policy) -> list[Table]:
 
 def open_sources(
     policy: Policy, *,
-    writable: Path | None = None, before: Path | None = None, batches: Mapping[str, str] | None = None,
+    writable: Path | None = None, before: Path | None = None, batches: Mapping[str, Source] | None = None,
     threads: int | None = None, writes: bool = False,
 ) -> Opened:  # fmt: skip
     """The private tables' sources.
 
     With DuckDB, `writable` is a database to be written (known as `prepared`), `before` one to be read, and
-    `batches` are single files (with their form) to be read as well. `writes` opens a server to write.
+    `batches` are single files (with their sources) to be read as well. `writes` opens a server to write.
     """
     tables = private_tables(policy)
     if any(table.source.engine != "duckdb" for table in tables):
@@ -52,7 +52,10 @@ def open_sources(
     files = [table.source.location for table in tables if table.source.form in FILES]
     more = batches or {}
     limits = limits_of(policy, threads)
-    engine = DuckDbEngine.open([*files, *more], databases, writable=writable, limits=limits)
+    engine = DuckDbEngine.open(
+        [*files, *more], databases, writable=writable, limits=limits,
+        encodings=encodings_of({**{one.source.location: one.source for one in tables}, **more}),
+    )  # fmt: skip
     try:
         relations = {}
         for table in tables:
@@ -60,13 +63,20 @@ def open_sources(
             location = (
                 names.get(source.location, source.location) if source.form == "duckdb" else source.location
             )
-            relations[table.name] = engine.relation_of(source.form, location, source.table)
+            relations[table.name] = engine.relation_of(source.form, location, source.table, source.csv)
         return Opened(
-            engine, relations, {path: engine.relation_of(form, path) for path, form in more.items()}
+            engine,
+            relations,
+            {path: engine.relation_of(one.form, path, csv=one.csv) for path, one in more.items()},
         )
     except BaseException:
         engine.close()
         raise
+
+
+def encodings_of(sources: Mapping[str, Source]) -> dict[str, str]:
+    """The encodings of CSV files, by location, that are not UTF-8."""
+    return {location: one.csv.encoding for location, one in sources.items() if one.csv.encoding != "utf-8"}
 
 
 def limits_of(policy: Policy, threads: int | None = None) -> Limits:

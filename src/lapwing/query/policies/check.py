@@ -23,6 +23,11 @@ def check_tables(mistakes: Mistakes, tables: Mapping[str, Table], *, named: Mapp
         mistakes.add(("tables",), "name no private table. Write [tables.visits] with source and unit")
     for table in private:
         _check_through(mistakes, table, tables, named)
+    encodings: dict[str, str] = {}
+    for table in private:
+        source = table.source
+        if encodings.setdefault(source.location, source.csv.encoding) != source.csv.encoding:
+            mistakes.add(("tables", table.name, "csv", "encoding"), "must be one for the same files")
     if private:
         _check_engines(mistakes, private[0], tables)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lapwing.query.policies.draft_schema import Schema, checked_unit, schema_of
+from lapwing.query.policies.policy import Source
 from lapwing.toml.section import why_no_name
 from lapwing.toml.text import quoted
 
@@ -143,6 +144,7 @@ def _head(schema: Schema) -> list[str]:
         f"name = {quoted(schema.table)}",
         '# protects = "person"  # or "row", or "person-period" (see blocks)',
         '# population = "…"     # one account for all data about the same people',
+        '# ids = "folded"       # "A1", "a1" and " a1" are one person; other spaces than U+0020 are kept',
         "",
         "[budget]  # for life: all answers together never reveal more than this about anybody",
         "# epsilon = 3.0  # TODO: 1 is cautious, 3 usual, 10 weak; `lapwing explain` says what it means",
@@ -177,6 +179,7 @@ def _table(schema: Schema, source: str, unit: str | None, names: Mapping[str, st
     return [
         f"[tables.{schema.table}]",
         f"source = {quoted(source)}",
+        *_csv(schema.source),
         line,
         "# rows_per_unit = 5  # TODO: how many rows of one person may count; more rows, more noise",
         '# primary_key = "id"  # the column that tells rows apart, if there is one',
@@ -185,6 +188,20 @@ def _table(schema: Schema, source: str, unit: str | None, names: Mapping[str, st
         "# A column that is not declared cannot be used. Remove the first # of each line to declare one.",
         "",
     ]
+
+
+def _csv(source: Source) -> list[str]:
+    """What CSV files do not say themselves."""
+    if source.form != "csv":
+        return []
+    said, encoding = [], source.csv.encoding
+    if encoding != "utf-8":
+        other = ', or "windows-1252"' if encoding == "latin-1" else ""
+        said = [
+            f"csv = {{ encoding = {quoted(encoding)} }}  # it is not in UTF-8: look whether it is so{other}"
+        ]
+    more = 'decimal = ",", date_format = "%d.%m.%Y", null = ["", "NA"], delimiter = ";"'
+    return [*said, f"# csv = {{ {more} }}  # what else a CSV file does not say itself"]
 
 
 def _column(table: str, source: str, name: str, kind: str) -> list[str]:

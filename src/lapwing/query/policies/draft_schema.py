@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lapwing.engines.csv_form import CsvForm, is_utf8, is_utf16, read_header, recode
+from lapwing.engines.engine import private_folder
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
 from lapwing.query.policies.policy import Source
-from lapwing.query.policies.source import DUCKDB_FILES, FORMS, SPARK, source_of
+from lapwing.query.policies.source import DUCKDB_FILES, FORMS, SPARK, files_in, source_of
 from lapwing.toml.section import OURS, did_you_mean
 
 _PATTERN = re.compile(r"[*?\[\]]")
@@ -33,6 +37,8 @@ def schema_of(text: str, *, folder: Path) -> Schema:
         return schema_of(f"{text}#{_only_table(source.location)}", folder=folder)
     if "#" not in text and source.form == "postgres":
         raise BadParameter("source", "say which table with #table or #schema.table after the address")
+    if source.form == "csv":
+        source = replace(source, csv=CsvForm(encoding=_encoding_of(source)))
     columns = _READERS[source.form](source)
     if not columns:
         raise BadParameter("source", f"there is no table {source.table}, or it may not be read")
@@ -67,7 +73,7 @@ def _without_details(kind: str) -> str:
     return (word[0].strip().upper() if word else "UNKNOWN") + ("[]" if kind.endswith("]") else "")
 
 
-def _in_duckdb(database: str, question: str, given: list[str], what: str) -> list[tuple[str, str]]:
+def _in_duckdb(database: str, question: str, given: Sequence[object], what: str) -> list[tuple[str, str]]:
     import duckdb  # noqa: PLC0415 - only who drafts needs it
 
     try:
@@ -83,8 +89,33 @@ def _of_parquet(source: Source) -> list[tuple[str, str]]:
     return _in_duckdb(":memory:", question, [source.location], "Parquet")
 
 
+def _encoding_of(source: Source) -> str:
+    """UTF-8 if all files are, UTF-16 if one says so; else a guess, for the curator to look at."""
+    paths = files_in(source)
+    if all(is_utf8(path) for path in paths):
+        return "utf-8"
+    return "utf-16" if any(is_utf16(path) for path in paths) else "latin-1"
+
+
 def _of_csv(source: Source) -> list[tuple[str, str]]:
-    return _in_duckdb(":memory:", "DESCRIBE SELECT * FROM read_csv(?)", [source.location], "CSV")
+    """Names as they are read later, from the first line; types as they are guessed from rows."""
+    paths = files_in(source)
+    if not any(os.path.getsize(path) for path in paths):
+        raise BadParameter("source", "is empty: there are no columns to draft from")
+    folder, remove = private_folder("init")
+    try:
+        if source.csv.encoding != "utf-8":
+            copies = [Path(folder) / f"{number}.csv" for number, _ in enumerate(paths)]
+            for path, copy in zip(paths, copies, strict=True):
+                recode(path, source.csv.encoding, copy)
+            paths = list(map(str, copies))
+        separator, names = read_header(paths, source.csv)
+        given: list[object] = [[glob.escape(path) for path in paths], separator]
+        found = _in_duckdb(":memory:", "DESCRIBE SELECT * FROM read_csv(?, delim = ?)", given, "CSV")
+    finally:
+        remove()
+    kinds = [kind for _, kind in found]
+    return list(zip(names, kinds if len(kinds) == len(names) else ["VARCHAR"] * len(names), strict=True))
 
 
 def _of_duckdb(source: Source) -> list[tuple[str, str]]:

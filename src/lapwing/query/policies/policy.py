@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 
+from lapwing.engines.csv_form import PLAIN, CsvForm
 from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.query.language.kinds import Kind
 
@@ -20,12 +21,22 @@ class Source:
               absolute path of a DuckDB file, a PostgreSQL URL, or a Spark master ("" for the default one).
     table     the table within it, or "" for files; for "spark-parquet", the absolute path or pattern.
     form      "parquet", "csv", "duckdb", "postgres", "spark", "spark-parquet": how it is read.
+    csv       what CSV files do not say themselves.
     """
 
     engine: str
     location: str
     table: str
     form: str
+    csv: CsvForm = PLAIN
+
+    def __repr__(self) -> str:
+        """Digests are made of this: of files that say no more, those of before."""
+        more = "" if self.csv == PLAIN else f", csv={self.csv!r}"
+        said = (
+            f"engine={self.engine!r}, location={self.location!r}, table={self.table!r}, form={self.form!r}"
+        )
+        return f"Source({said}{more})"
 
     @property
     def place(self) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from lapwing.errors import BadParameter
 from lapwing.query.policies.columns import SOURCE_AT_MOST, column_of, source_name
+from lapwing.query.policies.csv import csv_source
 from lapwing.query.policies.policy import Column, Source, Table, UnitBy
 from lapwing.query.policies.source import source_of
 from lapwing.toml.section import Section, kind_of, twice, why_no_name
 from lapwing.toml.text import Mistakes, quoted
 
-TABLE = ("source", "unit", "rows_per_unit", "public", "primary_key", "rows", "columns")
+TABLE = ("source", "unit", "rows_per_unit", "public", "primary_key", "rows", "columns", "csv")
 UNIT = ("through", "by", "key", "name", "source")
 TABLES_AT_MOST = 500
 COLUMNS_AT_MOST = 5_000
@@ -87,7 +88,8 @@ def _source(section: Section, name: str, around: Around) -> Source | None:
             section.missing("source", 'source = "visits.parquet", or where the table lies')
         return None
     try:
-        return source_of(text, folder=around.folder, table=name, spark_master=around.spark_master)
+        source = source_of(text, folder=around.folder, table=name, spark_master=around.spark_master)
+        return csv_source(section, source)
     except BadParameter as error:
         section.wrong("source", error.why)
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import lapwing
 from lapwing.engines.csv_form import CsvForm, is_utf8, recode
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
@@ -322,3 +323,26 @@ def test_files_are_told_apart_by_all_of_their_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "y").read_bytes() == path.read_bytes()
     path.write_bytes("ü".encode() + b"\xc3")
     assert not is_utf8(str(path))
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+def test_an_answer_of_another_reading_does_not_come_again(tmp_path: Path, *, has_copy: bool) -> None:
+    written(tmp_path, range(1, 200), "latin-1")
+    count = "SELECT SUM(cost) AS c FROM sales"
+
+    def ask(csv: str) -> bool:
+        policy_at(tmp_path, "sales.csv", "latin-1", csv)
+        with lapwing.open(tmp_path / "sales.toml") as sales:
+            if has_copy:
+                sales.prepare()
+            return sales.plan(count, epsilon=1).release().is_replay
+
+    german = GERMAN.format(encoding="latin-1")
+    english = german.replace('decimal = ","', 'decimal = "."')
+    assert not ask(english)
+    assert ask(english)
+    if has_copy:
+        assert not ask(german)
+    else:  # ids may be read otherwise, too: the curator registers them
+        with pytest.raises(BadParameter, match="prepare"):
+            ask(german)

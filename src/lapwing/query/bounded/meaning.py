@@ -13,14 +13,14 @@ from lapwing.query.policies.policy import Policy
 
 def meanings_of(policy: Policy, question: Question, public: Mapping[str, PublicTable]) -> tuple[str, str]:
     """Digests of all that decides what reaches the mechanisms, but the private rows: the bound question,
-    the declared columns of its tables (they decide values and ranks), and the rows of public tables.
+    the declared columns of its tables and how their files are read (they decide values and ranks), and the rows of public tables.
 
     The second is of the question without its names: one for texts that differ in aliases or spelling only.
     """
     names = {scan.table for scan in scans_of(question.source)}
     names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
     tables = [
-        (name, table.unit, table.primary_key, sorted(table.columns.items()))
+        (name, table.unit, table.primary_key, sorted(table.columns.items()), *table.source.reading)
         for name, table in sorted(policy.tables.items())
         if name in names
     ]

@@ -59,9 +59,15 @@ def registered(policy: Policy) -> Registered | None:
 
 
 def people_of(policy: Policy) -> dict[str, list[str]]:
-    """Where each private table finds its people."""
+    """Where each private table finds its people, and how their ids are read."""
     return {
-        table.name: [table.source.place, table.unit.in_source, table.unit.through, table.unit.key]
+        table.name: [
+            table.source.place,
+            table.unit.in_source,
+            table.unit.through,
+            table.unit.key,
+            *table.source.reading,
+        ]  # fmt: skip
         for table in private_tables(policy)
         if table.unit is not None
     }

@@ -32,11 +32,16 @@ class Source:
 
     def __repr__(self) -> str:
         """Digests are made of this: of files that say no more, those of before."""
-        more = "" if self.csv == PLAIN else f", csv={self.csv!r}"
+        more = "".join(f", csv={form}" for form in self.reading)
         said = (
             f"engine={self.engine!r}, location={self.location!r}, table={self.table!r}, form={self.form!r}"
         )
         return f"Source({said}{more})"
+
+    @property
+    def reading(self) -> tuple[str, ...]:
+        """How its files are read, where the policy says it: for digests, in which nothing is as before."""
+        return () if self.csv == PLAIN else (repr(self.csv),)
 
     @property
     def place(self) -> str:

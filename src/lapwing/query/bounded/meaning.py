@@ -13,7 +13,8 @@ from lapwing.query.policies.policy import Policy
 
 def meanings_of(policy: Policy, question: Question, public: Mapping[str, PublicTable]) -> tuple[str, str]:
     """Digests of all that decides what reaches the mechanisms, but the private rows: the bound question,
-    the declared columns of its tables and how their files are read (they decide values and ranks), and the rows of public tables.
+    the declared columns of its tables and how files are read (they decide values and ranks), and the rows
+    of public tables.
 
     The second is of the question without its names: one for texts that differ in aliases or spelling only.
     """

@@ -67,7 +67,7 @@ def people_of(policy: Policy) -> dict[str, list[str]]:
             table.unit.through,
             table.unit.key,
             *table.source.reading,
-        ]  # fmt: skip
+        ]
         for table in private_tables(policy)
         if table.unit is not None
     }

@@ -77,6 +77,36 @@ def test_the_owner_is_warned_where_the_coins_hide_little(
     assert (warning is None) == (likely is None)
 
 
+@pytest.mark.parametrize(
+    ("count", "label", "why"),
+    [
+        (
+            20_001,
+            "option {}",
+            "options: there are 20,001 in all questions together, and a page shows at most",
+        ),
+        (8_000, "{:04}" + "\N{HERB}" * 190, "survey: its texts and options take 1"),
+    ],
+    ids=["options", "bytes"],
+)
+def test_a_survey_too_large_for_a_device_is_refused_before_anybody_is_charged(
+    shell: Shell, small: Path, count: int, label: str, why: str
+) -> None:
+    words = small.with_name("words.txt")
+    words.write_text("\n".join(label.format(number) for number in range(count)), encoding="utf-8")
+    choice = 'kind = "choice"\noptions_file = "words.txt"'
+    small.write_text(SMALL.replace('kind = "yes_no"', choice), encoding="utf-8")
+    for command in (["check"], ["invite", "--count", "3"]):
+        done = shell("survey", command[0], small, *command[1:])
+        assert done.code == 2
+        assert why in _plain(done.error)
+        assert done.error.count("\n") == 1
+    assert {path.name for path in small.parent.iterdir()} == {"canteen.toml", "words.txt"}
+    shell.good("survey", "simulate", small, "--n", "50")  # what was stored before is still read
+    reports = small.with_suffix(".simulated")
+    assert shell.good("survey", "estimate", small, "--reports", reports, "--json").json["reports"] == 50
+
+
 def test_the_shipped_example_promises_no_more_than_its_coins_keep(example: Path) -> None:
     made = design(load(example))
     assert made.warning is None

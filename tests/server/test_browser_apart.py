@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from lapwing.survey.invitations import OPTIONS_AT_MOST
 from support.browser import Visit, Visitor, chromium, fill, visiting
 from support.survey_site import EVERY_KIND, Site, one_question
 
@@ -119,6 +120,22 @@ def test_a_link_that_is_pasted_over_the_page_is_opened(visit: Visit, site: Site)
     visitor.submit()
     expect(page.get_by_text(SENT)).to_be_visible()
     assert visitor.paths() == ["/sign", "/report"]
+
+
+@pytest.mark.parametrize("count", [OPTIONS_AT_MOST - 1, 100_000], ids=["as many as may be", "from before"])
+def test_many_options_are_shown_and_answered(visit: Visit, tmp_path: Path, count: int) -> None:
+    (tmp_path / "words.txt").write_text("\n".join(f"option {number}" for number in range(count)))
+    question = 'name = "one"\ntext = "Which?"\nkind = "choice"\noptions_file = "words.txt"\n'
+    head = one_question().partition("[[questions]]")[0]
+    site = Site(tmp_path, f"{head}[[questions]]\n{question}").start()
+    try:
+        visitor = visit()
+        visitor.open(site.link()).get_by_label("Type to search").fill(f"option {count - 1}")
+        visitor.submit()
+        expect(visitor.page.get_by_text(SENT)).to_be_visible(timeout=30_000)
+        assert visitor.complaints == []
+    finally:
+        site.stop()
 
 
 @pytest.mark.parametrize("how", ["button", "tab"])

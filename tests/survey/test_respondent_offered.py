@@ -12,9 +12,10 @@ import pytest
 from lapwing.errors import BadValue
 from lapwing.survey.credentials import PublicKey
 from lapwing.survey.planning import design
+from lapwing.survey.planning.design import LARGEST_SURVEY
 from lapwing.survey.questionnaire import load
 from lapwing.survey.respondent import Respondent
-from lapwing.survey.respondent.exactly import LARGEST_SURVEY, canonical, is_exact, parsed
+from lapwing.survey.respondent.exactly import canonical, is_exact, parsed
 from lapwing.survey.respondent.offered import fingerprint, read
 from lapwing.survey.respondent.words import odds_in_words
 from support.survey_site import EVERY_KIND, one_question

@@ -70,9 +70,11 @@ def example(
 @app.command()
 def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
+    from lapwing.survey.invitations import require_answerable  # noqa: PLC0415
     from lapwing.survey.planning.design import epsilon_text  # noqa: PLC0415
 
     found = designed(file)
+    require_answerable(found)
     shown = fingerprint_of(found)
     if as_json:
         told = {"digest": found.digest, "fingerprint": shown, "warning": found.warning}

@@ -155,7 +155,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         from lapwing.survey.questionnaire import load  # noqa: PLC0415
 
         return design(load(path)).public()
-    from lapwing.survey.respondent.exactly import LARGEST_SURVEY, parsed  # noqa: PLC0415
+    from lapwing.survey.planning.design import LARGEST_SURVEY  # noqa: PLC0415
+    from lapwing.survey.respondent.exactly import parsed  # noqa: PLC0415
 
     with plainly():
         if not path.is_file():

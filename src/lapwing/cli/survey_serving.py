@@ -51,6 +51,7 @@ def invite(
 
     _require_base(base)
     design = _designed(file)
+    invitations.require_answerable(design)  # before a ledger is made
     people = None if to is None else _ids(to)
     if design.warning:
         print(f"Warning: {design.warning}", file=sys.stderr)

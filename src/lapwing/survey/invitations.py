@@ -13,6 +13,7 @@ invitations without an id, or two spellings of one, went to the same person.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +29,7 @@ from lapwing.noise import random_bytes
 from lapwing.privacy import Pure, Relation
 from lapwing.survey.credentials import new_invitation
 from lapwing.survey.planning import Design
+from lapwing.survey.planning.design import LARGEST_SURVEY
 from lapwing.survey.questionnaire import Survey
 
 ACCOUNT = "respondents"
@@ -35,6 +37,8 @@ OWNER = "survey owner"
 RULE = "who was invited: a keyed hash of the id, or else the invitation itself"
 AT_ONCE = 5000  # invitations to a charge
 MOST = 10_000_000
+OPTIONS_AT_MOST = 20_000  # of all questions together: a phone shows them in seconds
+ROOM = 1 << 14  # bytes for the key and what else stands around a survey
 Progress = Callable[[int, int], None]
 
 
@@ -112,6 +116,25 @@ def require_account(
     return account
 
 
+def require_answerable(design: Design) -> None:
+    """`BadParameter` for a survey that is too large for a respondent's device: nobody is invited to it."""
+    options = sum(len(part.question.labels) for part in design.parts)
+    if options > OPTIONS_AT_MOST:
+        raise BadParameter(
+            "options",
+            f"there are {options:,} in all questions together, and a page shows at most "
+            f"{OPTIONS_AT_MOST:,}. "
+            'Offer fewer, or ask for a word (kind = "word")',
+        )
+    size = len(json.dumps(design.public()))
+    if size > LARGEST_SURVEY - ROOM:
+        raise BadParameter(
+            "survey",
+            f"its texts and options take {size:,} bytes, and a device reads at most "
+            f"{LARGEST_SURVEY - ROOM:,}. Write shorter ones, or offer fewer options",
+        )
+
+
 def mark_of(ledger: Ledger, person: str) -> str:
     """The block of a person: a hash that nobody can test ids against without the ledger's key."""
     content = normal_id(person)
@@ -134,11 +157,13 @@ def invite(
     """Invitations in batches, for people by their ids or for so many whom nobody names.
 
     All are checked before the first is issued: `OverBudget` if one of the people has too little left,
-    `BadParameter` if one was invited to this survey before, unless `again`. Each batch is charged when
-    it is asked for; what was charged stays charged, also if nobody takes the links.
+    `BadParameter` if one was invited to this survey before, unless `again`, and for a survey that is too
+    large for a device. Each batch is charged when it is asked for; what was charged stays charged, also if
+    nobody takes the links.
     """
     if (people is None) == (count is None):
         raise BadParameter("invite", "needs ids of people, or a count")
+    require_answerable(design)
     if people is not None:
         marks = {mark_of(ledger, person): person for person in people}
         if not marks:

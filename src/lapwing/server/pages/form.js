@@ -13,7 +13,7 @@ export function make(tag, attributes = {}, ...children) {
     if (value === true) element.setAttribute(name, "");
     else if (value !== false && value !== undefined) element.setAttribute(name, value);
   }
-  element.append(...children.filter((child) => child));
+  for (const child of children) if (child) element.append(child);
   return element;
 }
 
@@ -40,7 +40,8 @@ function radios(question, id) {
 /** A text field with suggestions, where there are too many options for a list. */
 function typed(question, id) {
   const labels = options(question);
-  const list = make("datalist", { id: `${id}-list` }, ...labels.map((label) => make("option", { value: label })));
+  const list = make("datalist", { id: `${id}-list` });
+  for (const label of labels) list.append(make("option", { value: label })); // too many for one call
   const input = make("input", { type: "text", id: `${id}-text`, list: `${id}-list`, autocomplete: "off" });
   const label = make("label", { for: input.id, class: "hint" }, `Type to search among ${labels.length} options`);
   const read = () => {

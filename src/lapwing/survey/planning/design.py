@@ -28,6 +28,7 @@ from lapwing.survey.questionnaire.words import Word
 from lapwing.survey.randomizers import Randomizer
 
 FORMAT = 1
+LARGEST_SURVEY = 16 << 20  # bytes that a device reads
 MUCH = 2  # ε above which the owner is warned
 NANO = 10**9  # ε is told to people and devices in these, rounded up
 CROSS_TABLES = "Two answers of one respondent are never seen together: there are no cross tables."

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from lapwing.errors import BadValue
+from lapwing.survey.planning.design import LARGEST_SURVEY
 
-LARGEST_SURVEY = 16 << 20  # bytes
 _SAFE = (1 << 53) - 1  # what a browser's numbers hold exactly
 _MOST = 1 << 62
 

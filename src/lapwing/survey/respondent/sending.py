@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from lapwing.errors import BadParameter, BadValue, Unavailable
 from lapwing.survey.credentials import Blinding, PublicKey, blind, prepare
-from lapwing.survey.respondent.exactly import LARGEST_SURVEY, has_exactly, parsed
+from lapwing.survey.planning.design import LARGEST_SURVEY
+from lapwing.survey.respondent.exactly import has_exactly, parsed
 from lapwing.survey.respondent.offered import read
 from lapwing.survey.respondent.wire import Place, request
 

@@ -90,6 +90,8 @@ def test_the_unit_is_named_as_it_is_protected(policy: Policy) -> None:
     visits = replace(policy.tables["visits"], unit=UnitBy(""), rows_per_unit=1)
     by_row = replace(policy, protects="row", tables={**policy.tables, "visits": visits})
     assert said(by_row, sql) == ['Uses every row of "visits": each row is protected by itself.']
+    joined = said(by_row, "SELECT COUNT(*) FROM visits JOIN wards USING (ward)")
+    assert joined[1] == "Joined or united, these are at most 2 rows of each of them."
     told_apart = replace(visits, unit=UnitBy("id"))
     by_id = replace(by_row, tables={**policy.tables, "visits": told_apart})
     assert said(by_id, sql) == ['Uses at most 1 row of each id in "visits".']

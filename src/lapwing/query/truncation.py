@@ -77,7 +77,7 @@ def each_unit(policy: Policy, table: str) -> str:
     """Whose rows are bounded, in words."""
     if policy.protects == "row":
         unit = policy.tables[table].unit
-        return f"each {unit.column}" if unit is not None else "each row"
+        return f"each {unit.column}" if unit is not None and unit.column else "each of them"
     if policy.blocks is not None and policy.blocks.by == "row":
         return f"each person in each {policy.blocks.every}"
     return "each person"

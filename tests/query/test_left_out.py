@@ -181,3 +181,15 @@ def test_where_each_row_is_protected_there_is_nothing_to_buy(tmp_path: Path) -> 
             dataset.dropped("v", epsilon=1, beyond=10)
         answer = dataset.ask("SELECT COUNT(*) FROM v WHERE x = 1", epsilon="0.5")
     assert answer.truncation == ('Uses every row of "v": each row is protected by itself.',)
+
+
+def test_where_blocks_are_arrivals_people_can_be_bought_and_rows_cannot(opened: Open) -> None:
+    dataset = opened(more='[blocks]\nby = "unit"\nevery = "month"')
+    dataset.prepare()
+    with pytest.raises(BadParameter, match="only the copy knows who arrived when"):
+        dataset.dropped("visits", epsilon=1, beyond=10)
+    assert "--beyond" not in dataset.ask(COUNT, epsilon=1).truncation[0]
+    dataset.dropped("visits", epsilon=1)
+    (line,) = dataset.ask(COUNT, epsilon=1).truncation
+    assert "people (" in line
+    assert "--beyond" not in line

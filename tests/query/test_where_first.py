@@ -119,4 +119,8 @@ def test_a_server_with_a_copy_is_not_read_behind_the_ledgers_back(tmp_path: Path
         before = dataset.ledger.blocks(dataset.policy.name)
         with pytest.raises(BadParameter, match="may differ from the copy"):
             plan.release()
+        with pytest.raises(BadParameter, match="may differ from the copy"):
+            dataset.dropped("visits", epsilon=1, beyond=10)
         assert dataset.ledger.blocks(dataset.policy.name) == before
+        (line,) = dataset.ask("SELECT COUNT(*) FROM visits", epsilon=1).truncation
+        assert line.endswith("can be bought: `lapwing dropped postgres.toml visits --epsilon …`")

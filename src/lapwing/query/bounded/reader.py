@@ -79,8 +79,9 @@ class Reader:
             if not all(prepared.files_of(policy).values()):
                 # People who came since would be read, and the ledger would not know them.
                 raise BadParameter(
-                    "where_first",
-                    "(like beyond) reads the source, and a server's may differ from the copy",
+                    "source",
+                    "must be read for where_first and for beyond, and a server's may differ from the copy. "
+                    "Ask without it",
                 )
             copy = None
         if copy is not None:

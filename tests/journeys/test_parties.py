@@ -134,6 +134,48 @@ def test_who_does_not_come_is_named_and_nothing_was_charged(shell: Shell, tmp_pa
         assert data.left().startswith("ε 3 of 3")
 
 
+CRASHING = """
+import os
+from fractions import Fraction
+from pathlib import Path
+from lapwing.cli.party_run import taken
+from lapwing.parties.consortium import Consortium
+from lapwing.parties.identity import Keys
+
+def watch(event):
+    if (event.kind, event.round) == ("closed", "deal"):
+        os._exit(9)
+
+taken(Consortium.read(Path("joint-wards.consortium")), Keys.open(Path("south")), Path("south/visits.toml"),
+      number=None, confidence=Fraction(95, 100), listen=None, watch=watch)
+"""
+
+
+@pytest.mark.slow
+def test_who_crashed_after_dealing_fetches_the_result(shell: Shell, tmp_path: Path) -> None:
+    """The host has its answer at once, and stays: south gives its command again."""
+    set_up(shell, tmp_path, round="5")
+    with (
+        started(tmp_path, *part("north"), "--json") as north,
+        started(tmp_path, *part("east"), "--json") as east,
+    ):
+        crashed = subprocess.run([sys.executable, "-c", CRASHING], cwd=tmp_path, check=False, timeout=120)
+        assert crashed.returncode == 9
+        found = [json.loads(east.communicate(timeout=60)[0])]
+        assert north.stderr is not None
+        while "south may not know the sums" not in (line := north.stderr.readline()):
+            assert line, "the host left"
+        assert "for 300 seconds" in line
+        assert north.poll() is None
+        again = shell(*part("south"), "--json")
+        assert again.code == 0, again.error
+        found += [again.json]
+        found.append(json.loads(north.communicate(timeout=60)[0]))
+        assert (east.returncode, north.returncode) == (0, 0)
+    assert all(one["columns"] == found[0]["columns"] for one in found)
+    assert all(one["contributors"] == 3 and one["left"].startswith("ε 2 of 3") for one in found)
+
+
 @pytest.mark.slow
 def test_who_stops_before_sharing_is_named_and_nothing_is_opened(shell: Shell, tmp_path: Path) -> None:
     """South is ready, and is halted before it has dealt: the others abort by the round's deadline."""

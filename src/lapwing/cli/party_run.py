@@ -53,8 +53,9 @@ def run(
 ) -> None:
     """Take part in a run: charge your own ledger, add your noise, and open nothing but the sum.
 
-    After a crash, give the same command again: what was sent is sent again, or the run ends. After the end,
-    it shows the same answer for nothing; --number 2 is a new run, which is charged again.
+    Your data is read first, and nothing is charged before all are ready. After a crash, give the same
+    command again: what was sent is sent again, or the result is fetched, or the run ends. After the end, it
+    shows the same answer for nothing; --number 2 is a new run, which is charged again.
     """
     from lapwing.cli.party_progress import watching  # noqa: PLC0415
     from lapwing.cli.show_party import show_result  # noqa: PLC0415

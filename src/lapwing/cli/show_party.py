@@ -134,7 +134,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
         out.print(members)
         lines = [
             clean(f"Relay: {consortium.host.name}, at {consortium.address}."),
-            f"Deadlines: {consortium.lobby_seconds} s to begin, {consortium.round_seconds} s a round.",
+            f"Deadlines: {consortium.lobby_seconds} s to come, {consortium.round_seconds} s a round.",
             f"Fingerprint of all this, to be compared with the others: {consortium.fingerprint}",
         ]
         points(out, lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -221,3 +222,30 @@ def test_a_value_of_another_length_is_refused(three: Flock) -> None:
     seat = seats(three)[0]
     with pytest.raises(ValueError, match="4 whole numbers"):
         seat.sit(np.zeros(3, dtype=np.int64), FreshCoins())
+
+
+@pytest.mark.parametrize("honest_quorum", [False, True])
+def test_two_signed_agreements_stop_who_asks_for_an_honest_quorum(
+    tmp_path: Path, honest_quorum: bool
+) -> None:
+    """Members 0 and 1 of five sign one set for member 2, and one without it for 3 and 4. What that tells is
+    in test_views.py; here are the signatures, and who goes on to open."""
+    made = flock(tmp_path, 5, coalition=2, losses=1)
+    five = replace(made, table=replace(made.table, honest_quorum=honest_quorum))
+    everybody = seats(five)
+    sit(everybody)
+    dealt = {seat.me: seat.post() for seat in everybody}
+    without = {i: parcel for i, parcel in dealt.items() if i != 2}
+    for seat in everybody:
+        seat.hear(deliver(without if seat.me in (3, 4) else dealt, seat))
+    agreed = {seat.me: seat.post() for seat in everybody}
+    opening = []
+    for group in ((2,), (3, 4)):
+        seen = everybody[group[0]].seen
+        signed = {i: with_envelope(five, agreed[i], i, seen=seen) for i in (0, 1)}
+        for i in group:
+            with suppress(Stop):
+                everybody[i].hear(deliver(signed | {j: agreed[j] for j in group}, everybody[i]))
+                everybody[i].post()
+                opening.append(i)
+    assert opening == ([3, 4] if honest_quorum else [2, 3, 4])

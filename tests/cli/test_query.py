@@ -209,6 +209,6 @@ def test_prepare_says_that_untouched_files_stay(shell: Shell, policy: Path) -> N
     assert "is prepared: version 1" in shell("prepare", policy).out
     done = shell("prepare", policy)
     assert done.code == 0
-    assert "nobody has written to its files since version 1" in done.out
+    assert "Nobody has written to its files since version 1" in done.out
     assert "--again" in done.out
     assert "version 2" in shell("prepare", policy, "--again").out

@@ -185,8 +185,8 @@ def prepare(
         for table in not_utf8(found.policy):
             tell(f"tables.{table}: some lines count as no rows, since they are {NOT_UTF8}")
     if not is_new:
-        print(f"{name}: nobody has written to its files since version {version}, which stays, and stored")
-        print("answers with it. To count a new version all the same: --again.")
+        print(f"{name} is prepared. Nobody has written to its files since version {version}: it stays, and")
+        print("stored answers with it. To count a new version all the same: --again.")
         return
     print(f"{name} is prepared: version {version}. The source was not changed.")
     if not found.has_files:

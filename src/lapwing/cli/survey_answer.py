@@ -88,6 +88,8 @@ def answer(
                 print("Nothing was thrown and no report was sent. You may come back.")
                 return
             report = device.answer(public, values)
+            if out is None and wait:
+                print(f"The report leaves at a random moment within {wait:g} seconds.", flush=True)
         else:
             print("This device has answered this survey. Its report is used again as it is.")
             report = device.answer(public, {})
@@ -95,8 +97,6 @@ def answer(
             _write(out, offered, report, device.mark(public))
             print(f"The report is in {out}. It says nothing about you that the odds do not allow.")
         else:
-            if wait:
-                print(f"The report leaves at a random moment within {wait:g} seconds.", flush=True)
             device.send(url, invitation, shown=shown, wait=wait)
             _tell(offered, report, mine=device.is_of(public, invitation))
     print(f"Left of this device's account: ε {_rounded(device.left)} of {_rounded(device.lifetime)}.")

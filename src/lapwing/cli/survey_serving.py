@@ -54,7 +54,7 @@ def invite(
     invitations.require_answerable(design)  # before a ledger is made
     people = None if to is None else _ids(to)
     if design.warning:
-        print(f"Warning: {design.warning}", file=sys.stderr)
+        tell(f"Warning: {design.warning}")
     issued = 0
     with (
         plainly(),

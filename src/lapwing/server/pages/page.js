@@ -153,7 +153,7 @@ async function showSent(state) {
       heading,
       make("p", {}, "This is what the coins made of it, and all that the survey got from you:"),
       make("dl", {}, ...lines),
-      make("p", { class: "hint" }, "It may differ from what you answered. That is what protects you."),
+      make("p", { class: "hint" }, "It may differ from what you answered: so the coins fell."),
     ),
     make(
       "section",

@@ -86,7 +86,7 @@ def test_each_is_answered_from_its_own_rows(year: Year) -> None:
     few, many = (year(number).dropped("visits", epsilon=1) for number in YEARS)
     assert abs(first(few) - 1_000) < 100
     assert abs(first(many) - 9_000) < 100
-    assert f"about {first(many):,.0f} people" in year(2024).plan(COUNT, epsilon=1).bounds[0]
+    assert f"About {first(many):,.0f} people" in year(2024).plan(COUNT, epsilon=1).bounds[0]
 
 
 def test_what_one_failed_or_works_at_stops_only_that_one(

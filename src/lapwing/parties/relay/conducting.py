@@ -113,7 +113,7 @@ class Relay:
         await self._until(lambda: not unserved(), min(_SOON, seconds))
         if unserved():
             names = tuple(self._names[i] for i in sorted(unserved()))
-            why = f"the sums are shown again, for {seconds:g} seconds, to whoever gives its command again"
+            why = f"they are shown, for {seconds:g} seconds, to whoever gives its command again"
             self._watch(Progress("unserved", names, why=why))
         await self._until(lambda: not unserved(), seconds)
 

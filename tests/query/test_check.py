@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import duckdb
 import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +30,7 @@ from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Tru
 from lapwing.query.policies.file import load
 from lapwing.query.policies.policy import Blocks, Column, Policy, Source
 from support.postgres import server
-from support.private_tables import KEY, policy_of, table_of
+from support.private_tables import KEY, policy_of, table_of, whole
 from support.spark import spark
 
 # Texts as people write them into files; what each of them is under a declaration.
@@ -137,7 +138,7 @@ def test_a_person_in_one_period_is_counted_by_period(tmp_path: Path) -> None:
 
 def exact_states(policy: Policy) -> tuple[Any, list[list[int]]]:
     """The noisy question, and what reaches its mechanisms: the counts of each column."""
-    checked, columns = checked_policy(policy, "visits")
+    checked, columns = checked_policy(policy, "visits", CELLS)
     sets = ", ".join(f"({name})" for name in columns)
     sql = f"SELECT {', '.join(columns)}, COUNT(*) AS n FROM visits GROUP BY GROUPING SETS ({sets})"
     question = bind(sql, Catalog(checked, {}))
@@ -248,6 +249,7 @@ def test_another_key_sees_nothing(sales: Path, tmp_path: Path, monkeypatch: pyte
         ('values = ["A", "B"]', 'values = ["A", "B", "X"]', True),
         ("high = 100", "high = 100\nmissing = 7", True),
         ('unit = "who"', 'unit = "who"\nrows = 105', True),
+        ('unit = "who"', 'unit = "who"\ncsv = { decimal = "," }', True),
         ("[tables.sales]", "[engine]\ntimeout = 7\n[tables.sales]", False),
         ("[tables.sales]", "# a comment\n[tables.sales]", False),
     ],
@@ -277,16 +279,15 @@ def test_noisy_counts_are_charged_stored_and_within_their_intervals(sales: Path)
         assert found.left().startswith("ε 1 of 10")
         with pytest.raises(OverBudget):
             check_noisily(found, 8)
-    assert made.cells is not None
-    assert again.cells is not None
     assert made.beyond is not None
-    counts = {(name, state): row for name, state, row in made.listed(found.policy)}
+    (cells,), (stored,) = made.cells, again.cells
+    counts = {(name, state): row for name, state, row in cells.listed(found.policy.tables["sales"])}
     assert set(counts) == {
         ("ward", "used"), ("ward", "missing"), ("ward", "undeclared"),
         ("cost", "used"), ("cost", "missing"), ("cost", "unreadable"), ("cost", "clamped"),
     }  # fmt: skip
-    values = made.cells.columns[-1].values
-    assert list(values) == list(again.cells.columns[-1].values)
+    values = cells.answer.columns[-1].values
+    assert list(values) == list(stored.answer.columns[-1].values)
     # 101 rows count; 51 wards are X, 40 costs are no numbers. The scale is 2 / 3: 20 is beyond 1e-12.
     for key, truth in (("ward", "undeclared"), 51), (("cost", "unreadable"), 40), (("cost", "used"), 61):
         assert abs(values[counts[key]] - truth) < 20
@@ -320,9 +321,56 @@ def test_the_question_holds_for_cohorts_and_quotas(sales: Path) -> None:
 def test_what_is_paid_for_is_shown_though_the_rest_is_refused(sales: Path) -> None:
     with prepared(sales) as found:
         (made,) = check_noisily(found, 12)  # 8 for the cells fits, 4 more does not
-        assert made.cells is not None
+        assert made.cells
         assert made.beyond is None
         assert "asked ε 4, but ε 2 of 10 is left" in made.refused
+
+
+def test_many_columns_are_asked_for_in_parts_and_any_names_are_told_apart(sales: Path) -> None:
+    """The unit is called like a column of ours, the table like a word of SQL."""
+    names = [f"c{n}" for n in range(70)]
+    duckdb.execute(
+        f"COPY (SELECT i AS checked_0, {', '.join(f'i % 7 AS {name}' for name in names)} "
+        f"FROM range(70) AS t(i)) TO '{sales.with_name('wide.parquet')}'"
+    )
+    text = POLICY.partition("[tables.sales]")[0].format(more="").replace("sales", "wide")
+    text += '[tables.order]\nsource = "wide.parquet"\nunit = "checked_0"\nrows_per_unit = 1\n'
+    sales.write_text(
+        text + "".join(f"[tables.order.columns.{name}]\nlow = 0\nhigh = 5\n" for name in names)
+    )
+    with prepared(sales) as found:
+        (exact,) = check_exactly(found, key_of(sales))
+        assert all(exact.cells[name]["clamped"] == 10 for name in names)
+        (made,) = check_noisily(found, 5)
+        left = float(found.left().split()[1])
+        assert 5 <= left < 10  # many small answers cost less than their sum
+    assert [len(some.columns) for some in made.cells] == [5] * 14
+    assert [name for some in made.cells for name in some.columns] == names
+
+
+def test_kinds_of_columns_that_are_no_texts(tmp_path: Path) -> None:
+    duckdb.execute(
+        "COPY (SELECT i AS who, CASE i WHEN 0 THEN 'nan'::DOUBLE WHEN 1 THEN 'inf' ELSE i END AS f, "
+        "i::SMALLINT AS w, (i / 10)::DECIMAL(9, 2) AS d, i % 2 = 0 AS b, "
+        "TIMESTAMP '2023-12-31' + INTERVAL (i) DAY AS t FROM range(10) AS r(i)) "
+        f"TO '{tmp_path / 'x.parquet'}'"
+    )
+    table = table_of(
+        tmp_path / "x.parquet",
+        {"f": whole(3, 5), "w": whole(3, 5), "d": Number(Fraction(1, 10), 3, 5), "b": Truth(),
+         "t": Moment(86400, 19723, 20088)}, rows=1,
+    )  # fmt: skip
+    policy = policy_of(tmp_path, table)
+    opened = open_sources(policy)
+    try:
+        found = _exact(policy, table, opened).cells
+    finally:
+        opened.engine.close()
+    shown = {name: {state: n for state, n in states.items() if n} for name, states in found.items()}
+    assert shown == {
+        "f": {"unreadable": 1, "clamped": 6, "used": 3}, "w": {"clamped": 7, "used": 3},
+        "d": {"clamped": 7, "used": 3}, "b": {"used": 10}, "t": {"clamped": 1, "used": 9},
+    }  # fmt: skip
 
 
 def test_no_server_can_check_exactly() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lapwing.cli.opened import AsJson, print_json
-from lapwing.cli.query import Analyst, PolicyFile, opened_dataset
+from lapwing.cli.query import Analyst, PolicyFile, opened_dataset, tell_not_utf8
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def check(
     key = CuratorKey.load(curator)
     with opened_dataset(policy, "curator") as found:
         _show_exact(found.policy, check_exactly(found, key))
+        tell_not_utf8(found.policy)
 
 
 def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
@@ -111,13 +112,14 @@ def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
     with console() as out:
         for one in made:
             heading(out, f"{one.table}: of each unit at most {policy.tables[one.table].rows_per_unit} rows")
-            if one.cells is not None:
+            for some in one.cells:
                 shown, before = table("column", "cells", "about", right=(2,)), ""
-                for name, state, row in one.listed(policy):
-                    shown.add_row("" if name == before else name, state, cell(one.cells.columns[-1], row))
+                for name, state, row in some.listed(policy.tables[one.table]):
+                    about = cell(some.answer.columns[-1], row)
+                    shown.add_row("" if name == before else name, state, about)
                     before = name
                 out.print(shown)
-                for line in one.cells.footer():
+                for line in some.answer.footer():
                     indented(out, line)
             if one.beyond is not None:
                 show_rows(out, one.beyond)
@@ -126,21 +128,22 @@ def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
 
 
 def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
-    cells = None if one.cells is None else one.cells.to_json()
-    counts = {} if cells is None else cells.pop("columns")[-1]
+    answers = [some.answer.to_json() for some in one.cells]
+    counts = [answer.pop("columns")[-1] for answer in answers]
     return {
         "table": one.table,
         "cells": [
             {
                 "column": name,
                 "state": state,
-                "count": counts["values"][row],
-                "low": counts["low"][row],
-                "high": counts["high"][row],
+                "count": numbers["values"][row],
+                "low": numbers["low"][row],
+                "high": numbers["high"][row],
             }
-            for name, state, row in one.listed(policy)
+            for some, numbers in zip(one.cells, counts, strict=True)
+            for name, state, row in some.listed(policy.tables[one.table])
         ],
-        "answer": cells,
+        "answers": answers,
         "units_with_more_rows": None if one.beyond is None else one.beyond.to_json(),
         "refused": one.refused or None,
     }

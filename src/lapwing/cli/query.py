@@ -18,6 +18,7 @@ from lapwing.errors import BadParameter
 if TYPE_CHECKING:
     from lapwing.query.answering.answer import Answer
     from lapwing.query.dataset import Dataset
+    from lapwing.query.policies.policy import Policy
 
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
 Sql = Annotated[str, typer.Argument(metavar="SQL", help='Such as "SELECT COUNT(*) FROM visits".')]
@@ -166,6 +167,15 @@ def _show(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: b
         print(f"\nThe picture is in {plot}")
 
 
+def tell_not_utf8(policy: Policy) -> None:
+    """Tell the curator of CSV files whose encoding is not the one that is said."""
+    from lapwing.engines.csv_form import NOT_UTF8  # noqa: PLC0415
+    from lapwing.query.bounded.readable import not_utf8  # noqa: PLC0415
+
+    for table in not_utf8(policy):
+        tell(f"tables.{table}: some lines count as no rows, since they are {NOT_UTF8}")
+
+
 def prepare(
     policy: PolicyFile,
     *,
@@ -176,14 +186,11 @@ def prepare(
 ) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
     from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.engines.csv_form import NOT_UTF8  # noqa: PLC0415
-    from lapwing.query.bounded.readable import not_utf8  # noqa: PLC0415
 
     with opened_dataset(policy, "curator", threads) as found, working("preparing") as report:
         is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
         name, version = found.policy.name, found.version()
-        for table in not_utf8(found.policy):
-            tell(f"tables.{table}: some lines count as no rows, since they are {NOT_UTF8}")
+        tell_not_utf8(found.policy)
     if not is_new:
         print(f"{name} is prepared. Nobody has written to its files since version {version}: it stays, and")
         print("stored answers with it. To count a new version all the same: --again.")
@@ -203,6 +210,8 @@ def bounds(
     as_json: AsJson = False,
 ) -> None:
     """Search bounds for a column privately. It is charged like any other answer."""
+    from lapwing.toml.text import quoted  # noqa: PLC0415
+
     table, _, name = column.partition(".")
     if not table or not name:
         raise BadParameter("column", "must be TABLE.COLUMN, such as visits.cost")
@@ -212,7 +221,10 @@ def bounds(
             found_out = {"low": low, "high": high, "cost": answer.cost, "left": answer.left}
             print_json({**found_out, "truncation": list(answer.truncation)})
             return
-        print(f"[tables.{table}.columns.{name}]\nlow = {low:g}\nhigh = {high:g}\nstep = {step}\n")
+        known = found.policy.tables[table].columns.get(name)
+        called = f"\nsource = {quoted(known.source)}" if known is not None and known.source else ""
+        bounds = f"low = {low:g}\nhigh = {high:g}\nstep = {step}"
+        print(f"[tables.{table}.columns.{name}]{called}\n{bounds}\n")
         print(f"Charged {answer.cost}. Left: {answer.left}. Rows beyond these bounds are few, or none.")
         print(*answer.truncation, sep="\n")
 

@@ -11,9 +11,10 @@ Test     tests/query/test_check.py
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count
 
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, OverBudget, Unavailable
@@ -37,6 +38,7 @@ from lapwing.query.wish import Wish
 
 EVERY_ROW = 1 << 30  # of a unit
 NAMED = "checked_{}"  # how the columns are called in the question
+TOGETHER = 5  # columns of one question: groupings are made to agree over all combinations of states
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +55,32 @@ class TableCheck:
 
 
 @dataclass(frozen=True, slots=True)
+class NoisyCells:
+    """Released counts of the cells of some columns, by state."""
+
+    columns: tuple[str, ...]
+    answer: Answer
+
+    def listed(self, table: Table) -> Iterator[tuple[str, str, int]]:
+        """The column, the state and the row in the answer of all counts that can be other than 0."""
+        *keys, _ = self.answer.columns
+        for row in range(len(self.answer)):
+            states = [key.values[row] for key in keys]  # None, but for one column
+            [(name, state)] = [
+                pair for pair in zip(self.columns, states, strict=True) if pair[1] is not None
+            ]
+            if state in states_of(table.columns[name]):
+                yield name, state, row
+
+
+@dataclass(frozen=True, slots=True)
 class NoisyCheck:
-    """Released counts of one table: cells by column and state, and units with more rows than count."""
+    """Released counts of one table: of its cells, and of units with more rows than count."""
 
     table: str
-    columns: tuple[str, ...]
-    cells: Answer | None
+    cells: tuple[NoisyCells, ...]
     beyond: Answer | None
     refused: str = ""  # why something is missing, once other counts were paid for
-
-    def listed(self, policy: Policy) -> Iterator[tuple[str, str, int]]:
-        """The column, the state and the row in the answer of all counts that can be other than 0."""
-        if self.cells is None:
-            return
-        *keys, _ = self.cells.columns
-        for row in range(len(self.cells)):
-            place, state = next(
-                (n, key.values[row]) for n, key in enumerate(keys) if key.values[row] is not None
-            )
-            if state in states_of(policy.tables[self.table].columns[self.columns[place]]):
-                yield self.columns[place], state, row
 
 
 def states_of(column: Column) -> tuple[str, ...]:
@@ -111,7 +119,7 @@ def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
 
 
 def _exact(policy: Policy, table: Table, opened: Opened) -> TableCheck:
-    checked, columns = checked_policy(policy, table.name)
+    checked, columns = checked_policy(policy, table.name, table.columns)
     key = bytes(32)  # the order of a unit's rows is of no account here
     cells = Bounded(checked, checked.tables[table.name], opened.engine, key, opened.relations)
     sums = [
@@ -152,18 +160,20 @@ def _rows(opened: Opened, sql: str) -> list[list[int]]:
     return [[int(value) for value in row.values()] for row in found.to_pylist()]
 
 
-def checked_policy(policy: Policy, table: str) -> tuple[Policy, dict[str, str]]:
-    """The policy with the states of a table's cells instead of its columns, and whose states they are.
+def checked_policy(policy: Policy, table: str, names: Iterable[str]) -> tuple[Policy, dict[str, str]]:
+    """The policy with the states of cells of some columns instead of a table's columns, and whose they are.
 
     The column that slices rows stays as well: blocks are found from it.
     """
-    own = policy.tables[table]
-    columns = {NAMED.format(n): column for n, column in enumerate(own.columns.values())}
+    own, blocks = policy.tables[table], policy.blocks
+    taken = {one.unit.column.lower() for one in policy.tables.values() if one.unit is not None}
+    taken |= {blocks.column.lower()} if blocks is not None else set()
+    numbers = (number for number in count() if NAMED.format(number) not in taken)
+    columns = {NAMED.format(n): own.columns[name] for n, name in zip(numbers, names, strict=False)}
     states = {
         name: Column(name, Choice(STATES), None, column.longest, column.in_source, column.kind)
         for name, column in columns.items()
     }
-    blocks = policy.blocks
     kept = {blocks.column: own.columns[blocks.column]} if blocks is not None and blocks.by == "row" else {}
     changed = replace(own, columns={**kept, **states})
     named = {name: column.name for name, column in columns.items()}
@@ -184,7 +194,7 @@ def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
         except OverBudget as error:
             if not found:
                 raise
-            found.append(NoisyCheck(table.name, (), None, None, str(error)))  # the others are paid for
+            found.append(NoisyCheck(table.name, (), None, str(error)))  # the others are paid for
     return found
 
 
@@ -194,25 +204,28 @@ def _down(epsilon: Fraction) -> Fraction:
 
 
 def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
-    columns = tuple(table.columns)
     rows_are_units = table.unit is not None and not table.unit.column
-    parts = len(columns) + (not rows_are_units)
-    rest = Fraction(0) if rows_are_units else _down(epsilon / parts)
-    cells = _cells(dataset, table, epsilon - rest) if columns else None
+    parts = len(table.columns) + (not rows_are_units)
+    names, cells, beyond = tuple(table.columns), [], None
     try:
-        beyond = None if rows_are_units else dataset.dropped(table.name, epsilon=rest)
+        for start in range(0, len(names), TOGETHER):
+            some = names[start : start + TOGETHER]
+            answer = _cells(dataset, table, some, _down(epsilon * len(some) / parts))
+            cells.append(NoisyCells(some, answer))
+        if not rows_are_units:
+            beyond = dataset.dropped(table.name, epsilon=_down(epsilon / parts))
     except OverBudget as error:
-        if cells is None:
+        if not cells:
             raise
-        return NoisyCheck(table.name, columns, cells, None, str(error))
-    return NoisyCheck(table.name, columns, cells, beyond)
+        return NoisyCheck(table.name, tuple(cells), None, str(error))
+    return NoisyCheck(table.name, tuple(cells), beyond)
 
 
-def _cells(dataset: Dataset, table: Table, epsilon: Fraction) -> Answer:
-    policy, columns = checked_policy(dataset.policy, table.name)
-    listed = ", ".join(columns)
-    sets = ", ".join(f"({name})" for name in columns)
-    sql = f"SELECT {listed}, COUNT(*) AS cells FROM {table.name} GROUP BY GROUPING SETS ({sets})"  # noqa: S608
+def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction) -> Answer:
+    policy, names = checked_policy(dataset.policy, table.name, columns)
+    listed, sets = ", ".join(names), ", ".join(f"({name})" for name in names)
+    sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table.name}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
     question = bind(sql, Catalog(policy, dataset.public))
     wish = Wish(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
-    return dataset.released_under(policy, question, f"check of {table.name}", wish)
+    asked = f"check of {', '.join(columns)} in {table.name}"
+    return dataset.released_under(policy, question, asked, wish)

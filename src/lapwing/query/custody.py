@@ -95,10 +95,12 @@ def open_ledger(policy: Policy, tell: Tell) -> Ledger:
 def declared_digest(policy: Policy, ledger: Ledger) -> str:
     """A keyed digest of all that a policy declares about rows: what a check could change for the better."""
     tables = [
-        (table.name, table.unit, table.rows_per_unit, table.primary_key, table.rows, table.hidden, columns)
+        (
+            table.name, table.unit, table.rows_per_unit, table.primary_key, table.rows, table.hidden,
+            table.source.csv, sorted(table.columns.items()),
+        )
         for table in sorted(policy.tables.values(), key=lambda table: table.name)
-        for columns in [sorted(table.columns.items())]
-    ]
+    ]  # fmt: skip
     words = repr((policy.name, policy.protects, policy.blocks, policy.folds_ids, tables)).encode()
     person = b"lapwing policy"
     return hashlib.blake2b(words, key=ledger.keys.people, person=person, digest_size=32).hexdigest()

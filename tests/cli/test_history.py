@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -126,4 +127,18 @@ def test_a_question_that_failed_is_shown(
         patch.setattr(Reader, "exact", lambda *_: (_ for _ in ()).throw(RuntimeError))
         assert shell("ask", policy, COUNT, "--epsilon", "0.1").code == 1
     [one] = asked(shell, policy)
-    assert one["state"] == "failed"
+    assert (one["state"], one["question"]) == ("failed", COUNT)
+    ledger = policy.with_name("lapwing.ledger")
+    assert shell("ledger", "verify", ledger).code == 0
+    with sqlite3.connect(ledger) as program:
+        with pytest.raises(sqlite3.Error, match="only grows"):
+            program.execute("UPDATE requests SET key = 'other'")
+        program.execute("DROP TRIGGER requests_update")
+        program.execute("UPDATE requests SET asked = CAST(replace(asked, 'visits', 'others') AS BLOB)")
+        program.execute(
+            "CREATE TRIGGER requests_update AFTER UPDATE ON requests "
+            "BEGIN SELECT RAISE(ABORT, 'requests only grows'); END"
+        )
+    done = shell("history", policy)
+    assert "not the one that was charged" in done.error
+    assert "not what was asked" in shell("ledger", "verify", ledger).error

@@ -29,7 +29,16 @@ def test_no_program_removes_a_row_or_edits_history(home: Home) -> None:
         if isinstance(program, PostgresAttacker):
             with pytest.raises(DATABASE_SAYS_NO, match="only grow"):
                 program.run(f"TRUNCATE {table} CASCADE")
-    for table in ("entries", "seals", "principals", "accounts", "blocks", "answers", "sketches"):
+    for table in (
+        "entries",
+        "seals",
+        "principals",
+        "accounts",
+        "blocks",
+        "answers",
+        "sketches",
+        "requests",
+    ):
         row = program.rows(table)[-1]
         for name, kind, missing in program.columns(table):
             with pytest.raises(DATABASE_SAYS_NO, match=r"only grow|DEFAULT"):

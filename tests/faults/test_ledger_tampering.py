@@ -28,7 +28,7 @@ from support.ledgers import Home, release
 READ_LATER = {("answers", "bytes"), ("sketches", "bytes")}
 # What opening reads only after the signed state (docs/arguments/ledger.md, f). `verify` finds the rest; an
 # entry with its answer, and a principal, are looked at by whoever reads them.
-MOVED_TO_VERIFY = {"entries", "answers", "seals", "principals"}
+MOVED_TO_VERIFY = {"entries", "answers", "seals", "principals", "requests"}
 
 
 @pytest.fixture(params=[True, False], ids=["state", "no state"])

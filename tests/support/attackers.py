@@ -51,7 +51,7 @@ def tell_a_story(home: Home) -> Ledger:
     ledger.store.seal()
     gate = Gate(ledger, principal="Dr Grey")
     with pytest.raises(WorkEnded):
-        gate.release(Plan(spending("0.1", few), lambda: bytes(1 // 0)))
+        gate.release(Plan(spending("0.1", few, keeps_request=True), lambda: bytes(1 // 0)))
     many: Loss = Repeated(STEP, 3)
     for lapses in (True, False):
         work = gate.reserve(spending(many, few))

@@ -19,7 +19,7 @@ from importlib.metadata import version
 from lapwing.errors import BadParameter, InProgress, KeyReused, Unavailable, WorkEnded
 from lapwing.ledger.accounts import Account, Slices
 from lapwing.ledger.earlier import State, found_under, hashed_key
-from lapwing.ledger.entry import Costs, checked_label, digest_of, encode, now, text_of
+from lapwing.ledger.entry import Costs, checked_label, digest_of, encode, now, request_digest, text_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.refusal import refusal
@@ -63,8 +63,9 @@ class Request:
     principal: str
     shared: bool
     by: str
-    key: bytes
-    asked: str  # who does not know the key cannot guess the question from it
+    named: str  # the key
+    key: bytes  # as it stands in the ledger
+    asked: str
     kind: str
     roots: list[tuple[Account, Target]]  # the accounts as first opened
     price: Callable[[Account], Costs]
@@ -102,7 +103,7 @@ class Request:
             self.roots.append((account, target))
         self.by = by = ledger.principal(principal)
         self.key = hashed_key("" if shared else by, key)
-        self.asked = sha256(f"{key}\n{spending.digest}".encode()).hexdigest()
+        self.named, self.asked = key, request_digest(key, spending.digest)
         is_charge = kind == "charge"
         self.price = spending.costs if is_charge else partial(Account.costs_of_steps, loss=spending.loss)
         return self
@@ -122,7 +123,11 @@ class Request:
 
     def _charge_within(self, tx: Transaction, debits: Debits) -> Posted:
         body = self.body(debits)
-        return tx.debit(Posting.of(body, self.key, debits)), body
+        seq = tx.debit(Posting.of(body, self.key, debits))
+        if self.spending.keeps_request:
+            asked = self.spending.asked
+            tx.run("INSERT INTO requests (charge, key, asked) VALUES (?, ?, ?)", seq, self.named, asked)
+        return seq, body
 
     def settle(
         self,
@@ -143,6 +148,8 @@ class Request:
                         seq, body = self._settle_within(post_within or self._charge_within)
                     elif post:
                         seq, body = post(self._debits(None))
+                    elif self.spending.keeps_request:
+                        seq, body = self._settle_within(self._charge_within)
                     else:
                         debits = self._debits(None)
                         body = self.body(debits)

@@ -24,7 +24,7 @@ from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accountant.state import books_of
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.entry import Raw, commitment
+from lapwing.ledger.entry import KEPT, Raw, commitment, request_of
 from lapwing.ledger.people import untagged
 from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
 from lapwing.ledger.proofs.tree import Tree
@@ -264,6 +264,7 @@ def _compare_tables(tx: Transaction, replay: Replay, findings: Findings, after: 
     _compare_data(tx, replay, findings)
     if not after:
         _compare_principals(tx, replay, findings)
+        _compare_requests(tx, findings)
     _compare_keys(tx, replay, findings, after)
 
 
@@ -381,6 +382,21 @@ def _compare_people(tx: Transaction, replay: Replay, key: bytes, findings: Findi
             untagged(bytes(content), key, data.name if data else "", version)
         except Tampered:
             findings.add(f"what is known of the people of data set {number} was changed")
+
+
+def _compare_requests(tx: Transaction, findings: Findings) -> None:
+    """Every request that was kept against the digest in its entry, and that none is missing."""
+    kept = set()
+    sql = "SELECT charge, requests.key, asked, body FROM requests LEFT JOIN entries ON seq = charge"
+    for charge, key, asked, body in tx.stream(sql):
+        kept.add(charge)
+        try:
+            request_of(key, bytes(asked), json.loads(bytes(body)) if body is not None else {})
+        except Tampered:
+            findings.add(f"what charge {charge} was for is not what was asked")
+    for seq, body in tx.stream("SELECT seq, body FROM entries"):
+        if KEPT in bytes(body) and seq not in kept:
+            findings.add(f"what charge {seq} was for is missing")
 
 
 def _compare_answers(tx: Transaction, findings: Findings) -> None:

@@ -16,7 +16,7 @@ from hashlib import sha256
 from time import time_ns
 from typing import Any
 
-from lapwing.errors import BadParameter
+from lapwing.errors import BadParameter, Tampered
 from lapwing.noise import random_bytes
 
 FORMAT = 1
@@ -26,6 +26,9 @@ ID_LETTERS = 32
 Ranges = list[list[int]]
 Costs = tuple[int, ...]
 Raw = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
+# How a charge whose request is kept says so, among its parameters. In texts of JSON quotes are escaped.
+KEPT_NAME, KEPT_VALUE = "request", "kept"
+KEPT = f'"{KEPT_NAME}":"{KEPT_VALUE}"'.encode()
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
@@ -62,6 +65,18 @@ def encode(record: dict[str, Any]) -> bytes:
 def digest_of(body: bytes) -> bytes:
     """The digest of an entry, which is also its leaf in the tree."""
     return sha256(b"\x00" + body).digest()
+
+
+def request_digest(key: str, digest: str) -> str:
+    """How a request stands in its entry. Who does not know the key cannot guess the question from it."""
+    return sha256(f"{key}\n{digest}".encode()).hexdigest()
+
+
+def request_of(key: str, asked: bytes, record: dict[str, Any]) -> bytes:
+    """The request that was kept beside an entry. Raises `Tampered` if it is not what the entry is of."""
+    if request_digest(key, sha256(asked).hexdigest()) != record.get("request"):
+        raise Tampered(["a request is not the one that was charged"])
+    return asked.partition(b"\n")[2]
 
 
 def now() -> str:

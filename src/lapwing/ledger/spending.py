@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from lapwing.errors import BadParameter
 from lapwing.ledger.accounts import EVERYONE, Account, Unit
-from lapwing.ledger.entry import Costs, checked_label, text_of
+from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, checked_label, text_of
 from lapwing.privacy import Loss, Relation, SampledGaussian, Worst
 from lapwing.privacy.describe import describe, parts
 
@@ -55,6 +55,10 @@ class Spending:
     mechanism: str
     parameters: Mapping[str, str | int]
     request: bytes
+    keeps_request: bool = field(
+        default=False, compare=False
+    )  # whether it can be read again beside its entry
+    asked: bytes = field(init=False, repr=False, compare=False)  # what the digest is of
     digest: str = field(init=False)  # the same for the same request only: what, of whom, at which price
     public: str = field(init=False, repr=False)  # how it stands in an entry
     everyone: bool = field(init=False, repr=False)  # whether some target is everyone
@@ -71,6 +75,19 @@ class Spending:
             raise BadParameter("loss", "holds only where neighbours add or remove a unit")
         if not isinstance(self.request, bytes) or len(self.request) > REQUEST_AT_MOST:
             raise BadParameter("request", "must be at most 1 MiB of bytes")
+        parameters = self._parameters()
+        mechanism = text_of(self.mechanism)
+        public = f'"loss":{_described(self.loss)},"mechanism":{mechanism},"parameters":{parameters}'
+        whom = [[target.account, list(target.blocks), target.everyone] for target in self.targets]
+        asked = text_of([whom, self.unit.value, self.relation.value, public])
+        object.__setattr__(self, "asked", asked.encode("ascii") + b"\n" + self.request)
+        digest = hashlib.sha256(self.asked).hexdigest()
+        object.__setattr__(self, "public", public)
+        object.__setattr__(self, "everyone", any(target.everyone for target in self.targets))
+        object.__setattr__(self, "digest", digest)
+
+    def _parameters(self) -> str:
+        """As they stand in an entry."""
         if not isinstance(self.parameters, Mapping):
             raise BadParameter("parameters", "must be texts and whole numbers by name")
         for name, value in self.parameters.items():
@@ -78,21 +95,18 @@ class Spending:
                 raise BadParameter("parameters", "must be texts and whole numbers by name")
         try:
             by_name = {"".join(name): value for name, value in self.parameters.items()}  # plain texts
+            if by_name.get(KEPT_NAME) == KEPT_VALUE:
+                raise BadParameter("parameters", "say by themselves whether the request is kept")
             parameters = text_of(by_name)
         except ValueError:  # more digits than Python writes
             raise BadParameter("parameters", "must be at most 16 KiB") from None
         if len(by_name) < len(self.parameters):  # texts that say they differ, and are written alike
             raise BadParameter("parameters", "must name each parameter once")
+        if self.keeps_request:
+            parameters = text_of({**by_name, KEPT_NAME: KEPT_VALUE})
         if len(parameters) > PARAMETERS_AT_MOST:
             raise BadParameter("parameters", "must be at most 16 KiB")
-        mechanism = text_of(self.mechanism)
-        public = f'"loss":{_described(self.loss)},"mechanism":{mechanism},"parameters":{parameters}'
-        whom = [[target.account, list(target.blocks), target.everyone] for target in self.targets]
-        asked = text_of([whom, self.unit.value, self.relation.value, public])
-        digest = hashlib.sha256(asked.encode("ascii") + b"\n" + self.request).hexdigest()
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "everyone", any(target.everyone for target in self.targets))
-        object.__setattr__(self, "digest", digest)
+        return parameters
 
     def costs(self, account: Account) -> Costs:
         """Its price in an account. What was priced to plan it is not priced again to charge it."""

@@ -133,6 +133,7 @@ class Releasing:
                 "releases": len(plan.steps),
             },
             request=to_bytes(asked, ()),
+            keeps_request=True,
         )
 
     def _run(self, asked: Asked) -> Callable[[], bytes]:

@@ -279,7 +279,20 @@ def _with_states(d: Dialect) -> tuple[str, ...]:
     )
 
 
+def _with_requests(d: Dialect) -> tuple[str, ...]:
+    """What was asked, where whoever asks has it kept: what the request's digest in the entry is of.
+
+    Not exported: an analyst's words may name people.
+    """
+    guards = [d.refuse("requests", event, "", "requests only grows") for event in ("UPDATE", "DELETE")]
+    return (
+        f"CREATE TABLE requests (charge {d.number} PRIMARY KEY, key TEXT NOT NULL, "
+        f"asked {d.bytes} NOT NULL){d.strict}",
+        *(statement for several in guards for statement in several),
+    )
+
+
 # One step per schema version, the first of which is FIRST: before the first release there was another.
 FIRST = 2
-MIGRATIONS: tuple[Callable[[Dialect], tuple[str, ...]], ...] = (_first, _with_states)
+MIGRATIONS: tuple[Callable[[Dialect], tuple[str, ...]], ...] = (_first, _with_states, _with_requests)
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY)"

@@ -12,7 +12,7 @@ from lapwing.errors import BadParameter
 from lapwing.exact import whole
 from lapwing.ledger.accountant.guarantee import check_words
 from lapwing.ledger.accounts import EVERYONE, Slices, in_numbers
-from lapwing.ledger.entry import Ranges
+from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Ranges
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.stores.transaction import Row, Transaction
 from lapwing.ledger.views.price_words import in_words, pair_text
@@ -118,7 +118,8 @@ class LineReader:
     def charge(self, line: Line, record: Record) -> Line:
         debits = record["debits"]
         ranges = [pair for _, some, _ in debits for pair in some]
-        parameters = ", ".join(f"{name} {value}" for name, value in record["parameters"].items())
+        named = [one for one in record["parameters"].items() if one != (KEPT_NAME, KEPT_VALUE)]
+        parameters = ", ".join(f"{name} {value}" for name, value in named)
         what = record["mechanism"] + (f" ({parameters})" if parameters else "")
         if line.kind == "reserve":
             what = f"held for {what}"

@@ -1,7 +1,7 @@
 """What was asked: one line for every charge and reservation, with who, when, the price and what came of it.
 
-A request's words lie in its stored answer, if whoever made it put them there: they are read by those who
-know how. Public entries hold none of them.
+A request's words lie in its stored answer, or in what was kept of a request without one, if whoever made
+it put them there: they are read by those who know how. Public entries hold none of them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from fractions import Fraction
 from lapwing.errors import BadParameter
 from lapwing.exact import whole
 from lapwing.ledger.earlier import is_alive
+from lapwing.ledger.entry import request_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.receipt import Receipt
 from lapwing.ledger.stores.transaction import Transaction
@@ -31,8 +32,9 @@ _COUNT = (
 )
 _ALL = (
     "SELECT asked.seq, asked.body, asked.key, answers.entry, "  # noqa: S608 (a whole number of ours)
-    f"substr(answers.bytes, 1, {LONGEST_WORDS}) FROM entries AS asked "
+    f"substr(answers.bytes, 1, {LONGEST_WORDS}), requests.key, requests.asked FROM entries AS asked "
     "LEFT JOIN answers ON answers.charge = asked.seq "
+    "LEFT JOIN requests ON requests.charge = asked.seq AND answers.bytes IS NULL "
     "WHERE asked.key IS NOT NULL AND asked.seq >= {} ORDER BY asked.seq"
 )
 
@@ -88,12 +90,13 @@ def each_request(
 
 def _requests(ledger: Ledger, tx: Transaction, first: int, words_of: WordsOf) -> Iterator[Asked]:
     reader = LineReader(tx)
-    for seq, body, key, done, answer in tx.stream(_ALL.format(first)):
+    for seq, body, key, done, answer, named, kept in tx.stream(_ALL.format(first)):
         record = json.loads(bytes(body))
         [line] = reader.lines([(seq, body)])
         account, _, costs = record["debits"][0]
         price = price_of(record["loss"], costs, reader.epsilon_of(account))
-        question = None if answer is None else words_of(bytes(answer))
+        words = answer if kept is None else request_of(named, bytes(kept), record)
+        question = None if words is None else words_of(bytes(words))
         if answer is not None:
             state = ANSWERED
         elif done is not None:

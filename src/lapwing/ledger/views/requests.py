@@ -7,6 +7,7 @@ it put them there: they are read by those who know how. Public entries hold none
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -67,24 +68,18 @@ def each_request(
     if last is not None and whole(last, "last", at_least=1) > MOST_LINES:
         raise BadParameter("last", f"must be at most {MOST_LINES:,}")
     limit = "" if last is None or account is not None else f"LIMIT {int(last)}"
-    kept: list[Asked] = []
+    newest: deque[Asked] = deque(maxlen=last)  # of one account, where only the last are wanted
 
     def work(tx: Transaction) -> None:
         count, first = tx.rows(_COUNT.format(limit))[0]
         for done, one in enumerate(_requests(ledger, tx, int(first or 0), words_of), 1):
             if done % _TELL_EVERY == 0:
                 watch(done, int(count))
-            if account is None:
-                tell(one)
-            elif account in one.line.accounts:
-                kept.append(one)
-                if last is None or len(kept) > last:
-                    first_one = kept.pop(0)
-                    if last is None:
-                        tell(first_one)
+            if account is None or account in one.line.accounts:
+                (tell if account is None or last is None else newest.append)(one)
 
     ledger.store.read(work)
-    for one in kept:
+    for one in newest:
         tell(one)
 
 

@@ -101,7 +101,10 @@ class InProgress(LapwingError):
     """A request with this key was charged and is still being worked on. Nothing was charged now."""
 
     def __init__(self) -> None:
-        super().__init__("a request with this key is in progress. Ask again later with the same key")
+        super().__init__(
+            "the same request is being worked on, and nothing was charged now. Ask again in a moment (with "
+            "the same key, if you gave one)"
+        )
 
 
 class WorkEnded(LapwingError):

@@ -95,7 +95,7 @@ def test_data_that_changed_since_it_was_read_is_read_again_after_the_charge(
         read, brings = Counted(statistic, monkeypatch), contribution(statistic, dataset)
         brings.read()
         with Dataset(dataset.policy, analyst="bob") as other:
-            other.prepare()
+            other.prepare(again=True)
         brings(0, ())
         assert read.times == 2
 

@@ -132,6 +132,17 @@ def test_a_ratio_of_many_rows_misses_as_often_as_it_says() -> None:
         assert finite(rows, column) == 1
 
 
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+@pytest.mark.parametrize("epsilon", ["4", "12", "16"])
+@pytest.mark.parametrize("numbers", [(10_000, 20, 0, 0), (1_000, 20, 0, 0)])
+def test_a_large_ratio_holds_also_where_noise_is_of_a_row_or_less(
+    numbers: tuple[int, ...], epsilon: str, kind: str
+) -> None:
+    """Whole noise of the denominator moves A - θN in steps of θ."""
+    rows = answered(asked(of("/", N, KNOWN)), numbers, epsilon=epsilon, kind=kind)
+    assert missed(rows, 0, numbers[0] / numbers[1]) <= MOST
+
+
 def test_where_the_denominator_may_be_nothing_but_noise_there_is_no_end() -> None:
     ratio, share, mean = of("/", TOTAL, COSTS), of("/", N, KNOWN), of("/", TOTAL, N)
     rows = answered(asked(ratio, share, mean, groups=50), (0, 0, 0, 0), epsilon="0.1")

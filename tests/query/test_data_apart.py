@@ -46,14 +46,28 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     own = Releasing._asked
 
     def unnamed(self: Releasing) -> Asked:
-        return replace(own(self), data=0)
+        return replace(own(self), data=0, form="")
 
     to_json = Asked.to_json
 
     def as_then(self: Asked) -> dict[str, Any]:
         found = to_json(self)
         assert found.pop("data") == 0
+        assert found.pop("form") == ""
         return found
+
+    release, find = Gate.release, Gate.find
+
+    def released(self: Gate, plan: Any, *, key: str, shared: bool) -> Any:
+        del shared
+        return release(self, plan, key=key)
+
+    def found(self: Gate, key: str, *, shared: bool = False) -> Any:
+        del shared
+        return find(self, key)
+
+    patch.setattr(Gate, "release", released)
+    patch.setattr(Gate, "find", found)
 
     def earlier(self: Releasing, gate: Gate, asked: Asked) -> Any:
         patch.setattr("lapwing.query.custody.makers_of", lambda *_: {0})
@@ -73,7 +87,7 @@ def test_each_is_answered_from_its_own_rows(year: Year) -> None:
     ways: tuple[Callable[[Dataset], Any], ...] = (
         lambda own: own.ask(COUNT, epsilon=1),
         lambda own: own.ask(COUNT, epsilon="0.5", fresh=True),
-        lambda own: own.two_stage("SELECT AVG(stay) FROM visits", within=1, first="0.5")[1],
+        lambda own: own.two_stage("SELECT AVG(stay) FROM visits", within=1, first="0.6")[1],
         lambda own: own.search_bounds("visits", "hidden", epsilon=1, step=1)[2],
     )
     for ask in ways:
@@ -135,8 +149,8 @@ def test_answers_that_may_be_of_another_are_not_told(
     """Both were there and spend from one account: it is unknown whose it is. With accounts of their own
     it is known."""
     small, large = year(2023), year(2024, people=range(9_000) if share else range(1_000, 10_000))
-    small.ask("SELECT SUM(stay) FROM visits", epsilon=1)
-    large.ask("SELECT SUM(stay) FROM visits", epsilon=1)
+    small.ask("SELECT AVG(stay) FROM visits", epsilon=1)
+    large.ask("SELECT AVG(stay) FROM visits", epsilon=1)
     with monkeypatch.context() as patch:
         asked_without(patch)
         small.ask(COUNT, epsilon=1)

@@ -25,7 +25,7 @@ from support.askers import ask
 from support.shell import Shell
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
-OTHER = "SELECT COUNT(*) AS other FROM visits"
+OTHER = "SELECT SUM(stay) AS other FROM visits"
 Open = Callable[..., Dataset]
 
 

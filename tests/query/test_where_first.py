@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,14 @@ from lapwing.errors import BadParameter
 from lapwing.query.binding.catalog import Catalog
 from lapwing.query.binding.final import bind
 from lapwing.query.bounded.reader import Reader
+from lapwing.query.checking import check_noisily
 from lapwing.query.dataset import Dataset
+from lapwing.query.language.kinds import Number
 from lapwing.query.language.question import Question
 from lapwing.query.language.relation import expressions_of, scans_of
 from lapwing.query.language.where_first import where_after, where_first
 from lapwing.query.policies.policy import Policy
+from lapwing.query.search import with_column
 from query.test_neighbours import Found, require_all_close, require_same
 from support.hospital import ENGINES, WARDS, Hospital, invented, policy_for
 from support.slowly import first
@@ -117,10 +121,20 @@ def test_a_server_with_a_copy_is_not_read_behind_the_ledgers_back(tmp_path: Path
         plan.release()  # without a copy every question reads the source
         dataset.prepare()
         before = dataset.ledger.blocks(dataset.policy.name)
-        with pytest.raises(BadParameter, match="may differ from the copy"):
+        with pytest.raises(BadParameter, match="may differ from its copy"):
             plan.release()
-        with pytest.raises(BadParameter, match="may differ from the copy"):
+        with pytest.raises(BadParameter, match="may differ from its copy"):
             dataset.dropped("visits", epsilon=1, beyond=10)
+        with pytest.raises(BadParameter, match="may differ from its copy"):
+            dataset.search_bounds("visits", "stay", epsilon=1, step=1)
+        with pytest.raises(BadParameter, match="may differ from its copy"):
+            check_noisily(dataset, 1)
+        other = with_column(dataset.policy, "visits", "stay", Number(Fraction(1), 0, 7))
+        with (
+            Dataset(other, analyst="ann") as edited,
+            pytest.raises(BadParameter, match="may differ from its copy"),
+        ):
+            edited.ask("SELECT SUM(stay) FROM visits", epsilon=1)
         assert dataset.ledger.blocks(dataset.policy.name) == before
         (line,) = dataset.ask("SELECT COUNT(*) FROM visits", epsilon=1).truncation
         assert line.endswith("can be bought: `lapwing dropped postgres.toml visits --epsilon …`")

@@ -217,7 +217,8 @@ def table_width(noises: Noises, fixed: float, varying: float, reach: float) -> W
 def ratio_width(noises: Noises, top: float, bottom: float) -> Width:
     """The width of noises at scales `top` and |θ|·`bottom`, for every θ, from a table by their shares.
 
-    It is (top + |θ| bottom) times that of scales which add up to 1, and convex in these.
+    It is (top + |θ| bottom) times that of scales which add up to 1, and convex in these. Both noises are
+    whole: one jumps by 1, the other by |θ|, so half of both is added.
     """
     share = np.linspace(0.0, 1.0, _KNOTS)
     of_share = _from_table(noises.width([1 - share, share]) - 0.5, 1.0)
@@ -225,7 +226,7 @@ def ratio_width(noises: Noises, top: float, bottom: float) -> Width:
     def width(theta: Floats, which: Which) -> Floats:
         varying = np.abs(theta) * bottom
         whole = top + varying
-        return np.asarray(whole * of_share(varying / whole, which) + 0.5)
+        return np.asarray(whole * of_share(varying / whole, which) + (1 + np.abs(theta)) / 2)
 
     return width
 

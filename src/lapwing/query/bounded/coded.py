@@ -246,7 +246,11 @@ class Bounded:
             terms = self._terms() if self.each_row else [self._cohort_term()]
             return f", {Keys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
         if not self.arrivals:
-            raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
+            raise BadParameter(
+                "blocks.every",
+                "needs a prepared copy, which alone knows who arrived when. Run `lapwing prepare` first. "
+                "What no copy holds (where_first, beyond, bounds and check) cannot be asked",
+            )
         own = f"SELECT {UNIT}, {BLOCK} FROM {self.arrivals} WHERE {FOLDED} = {folded_literal(self.policy)}"  # noqa: S608
         return f", a.{BLOCK}", f" INNER JOIN ({own}) AS a USING ({UNIT})", ""
 

@@ -74,16 +74,19 @@ class Reader:
         threads: int | None = None, from_source: bool = False,
     ) -> Reader:  # fmt: skip
         """The prepared copy if it is of the source as it is now, else (or if so wished) the source."""
-        copy = prepared.current(policy, key)
-        if copy is not None and from_source:
-            if not all(prepared.files_of(policy).values()):
-                # People who came since would be read, and the ledger would not know them.
-                raise BadParameter(
-                    "source",
-                    "must be read for where_first and for beyond, and a server's may differ from the copy. "
-                    "Ask without it",
-                )
-            copy = None
+        copy = None if from_source else prepared.current(policy, key)
+        if (
+            copy is None
+            and not all(prepared.files_of(policy).values())
+            and prepared.last(policy) is not None
+        ):
+            # People who came since would be read, and the ledger would not know them.
+            raise BadParameter(
+                "source",
+                "lies in a server, which may differ from its copy by now. If the policy was changed, run "
+                "`lapwing prepare`. What no copy holds (where_first, beyond, bounds and check) cannot be "
+                "asked",
+            )
         if copy is not None:
             engine = _opened(policy, copy, threads=threads)
             return cls(policy, engine, copy.scans(engine), {}, public)

@@ -281,6 +281,7 @@ def test_noisy_counts_are_charged_stored_and_within_their_intervals(sales: Path)
             check_noisily(found, 8)
     assert made.beyond is not None
     (cells,), (stored,) = made.cells, again.cells
+    assert not cells.answer.notes  # such as to prepare, which was done and would not help
     counts = {(name, state): row for name, state, row in cells.listed(found.policy.tables["sales"])}
     assert set(counts) == {
         ("ward", "used"), ("ward", "missing"), ("ward", "undeclared"),

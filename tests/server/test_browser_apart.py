@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Request, expect
 
 from lapwing.survey.invitations import OPTIONS_AT_MOST
 from support.browser import Visit, Visitor, chromium, fill, visiting
@@ -42,6 +42,18 @@ def test_the_report_comes_over_another_connection_than_the_credential(visit: Vis
     assert [one.path for one in asked if one.path in ("/sign", "/report")] == ["/sign", "/report"]
     (report,) = [one for one in asked if one.path == "/report"]
     assert report.port not in {one.port for one in asked if one is not report}
+
+
+def test_the_language_of_a_browser_is_in_neither_of_the_two(visit: Visit, site: Site) -> None:
+    """A browser adds it to each request: a rare one would tell which report belongs to which credential."""
+    visitor = visit()
+    requests: list[Request] = []
+    visitor.page.on("request", lambda one: requests.append(one))  # noqa: PLW0108  (it sets attributes)
+    visitor.answer_one(site.link())
+    sent = [one.all_headers() for one in requests if one.method == "POST"]
+    assert [headers.get("accept-language") for headers in sent] == ["*", "*"]
+    page = next(one for one in requests if one.is_navigation_request())
+    assert page.all_headers()["accept-language"] != "*"  # so the browser has one, and this test sees it
 
 
 def test_the_report_leaves_at_a_random_moment_seconds_after_the_answer(visit: Visit, site: Site) -> None:

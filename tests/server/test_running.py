@@ -96,6 +96,34 @@ class TestTls:
             process.ask("GET", "/")  # nobody vouches for this certificate
         assert process.log.read_text() == ""
 
+    def test_no_connection_resumes_another(self, process: Process, tls: tuple[Path, Path]) -> None:
+        """A report over a session that the credential's connection began would show whose it is."""
+        certificate, key = tls
+        process.more = {"certificate": str(certificate), "tls_key": str(key)}
+        process.start()
+        context = ssl.create_default_context(cafile=certificate)
+
+        def ask(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bool | None]:
+            plain = socket.create_connection(process.host_and_port, timeout=60)
+            with context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as over:
+                over.sendall(b"GET /survey.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                reply = b""
+                while part := over.recv(1 << 16):  # tickets would come with it
+                    reply += part
+                assert reply.startswith(b"HTTP/1.1 200")
+                return over.session, over.session_reused
+
+        session, _ = ask(None)
+        assert session is None or not session.has_ticket
+        for _ in range(2):
+            session, reused = ask(session)
+            assert reused is False
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # resumes by session ids, too
+        with pytest.raises(ssl.SSLError):
+            ask(None)
+        context.maximum_version = ssl.TLSVersion.TLSv1_3
+        assert ask(None)[1] is False
+
     def test_half_a_pair_or_a_bad_one_is_refused(self, tmp_path: Path, tls: tuple[Path, Path]) -> None:
         app = create_app(desk(Shelf.of("sqlite", tmp_path).open()), PUBLIC)
         certificate, key = tls

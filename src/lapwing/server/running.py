@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable
@@ -119,7 +120,21 @@ def _config(app: FastAPI, certificate: Path | None, key: Path | None, door: Door
         config.load()
     except OSError as error:
         raise BadParameter("tls", f"the certificate or its key cannot be used ({error.strerror})") from None
+    if config.ssl is not None:
+        _resume_nothing(config.ssl)
     return config
+
+
+def _resume_nothing(context: ssl.SSLContext) -> None:
+    """Every connection begins anew: one that resumed another would show that both are one person's.
+
+    Claim    the TLS session of a report's connection tells nothing about the one its credential came by.
+    Because  TLS 1.3 resumes by tickets alone, and the server gives none. TLS 1.2 is not spoken: there,
+             OpenSSL also resumes by session ids, which Python cannot switch off.
+    Test     tests/server/test_running.py::TestTls::test_no_connection_resumes_another
+    """
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
 
 
 def _listening(host: str, port: int) -> Listening:

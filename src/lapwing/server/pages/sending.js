@@ -1,7 +1,9 @@
 // Talking to the survey's server: a signature under a blinded token, and much later the report.
 //
-// Requests have no cookies, no time and nothing about the device; for one survey all are of one size. The
-// server ends the connections of the first two replies, so that the report comes over another one.
+// The page adds no cookies, no time and nothing about the device; for one survey all requests are of one
+// size. But a browser adds headers of its own. The page replaces Accept-Language; it cannot replace
+// User-Agent and its like everywhere: where that is rare, it links the two. The server ends the connections
+// of the first two replies and resumes none, so that the report comes over another one.
 
 import * as account from "./account.js";
 import { blind, finalize, fromHex, newToken, toHex } from "./blind.js";
@@ -65,7 +67,7 @@ async function answered(path, body) {
     response = await fetch(path, {
       signal: AbortSignal.timeout(PATIENCE),
       method: body ? "POST" : "GET",
-      headers: body ? { "Content-Type": "application/json" } : {},
+      headers: { "Accept-Language": "*", ...(body && { "Content-Type": "application/json" }) },
       body: body && JSON.stringify(body),
       credentials: "omit",
       cache: "no-store",

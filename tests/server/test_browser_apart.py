@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Request, expect
+from playwright.sync_api import Browser, Request, Route, expect
 
 from lapwing.survey.invitations import OPTIONS_AT_MOST
 from support.browser import Visit, Visitor, chromium, fill, visiting
@@ -102,6 +103,39 @@ def test_a_credential_that_did_not_come_is_asked_for_again(visit: Visit, site: S
     page.get_by_label("yes", exact=True).check()
     visitor.submit()
     expect(page.get_by_text(SENT)).to_be_visible()
+
+
+def test_a_lost_reply_uses_up_no_second_invitation(visit: Visit, site: Site) -> None:
+    visitor, link, other = visit(), site.link(), site.link()
+
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    visitor.page.route("**/sign", lose)
+    page = visitor.open(link)
+    expect(page.get_by_role("heading", name="The server cannot be reached")).to_be_focused()
+    page.unroute("**/sign")
+    visitor.open(other)
+    expect(page.get_by_role("heading", name="Somebody else has begun to answer")).to_be_focused()
+    assert "open that link again" in page.locator("#refusal").inner_text()
+    assert visitor.paths() == ["/sign"]
+    visitor.answer_one(link)  # the server gives the same signature again
+    first, second = (json.loads(body) for path, body in visitor.posted if path == "/sign")
+    assert first == second
+    visit().answer_one(other)
+    assert len(site.reports()) == 2
+
+
+def test_an_invitation_that_was_refused_leaves_the_browser_to_the_next(visit: Visit, site: Site) -> None:
+    used = site.link()
+    visit().open(used)
+    visitor = visit()
+    expect(visitor.open(f"{site.address}#wrong").get_by_text("invitation is not known")).to_be_visible()
+    expect(visitor.open(used).get_by_text("This invitation was used already")).to_be_visible()
+    visitor.answer_one(site.link())
+    signs = [json.loads(body)["blinded"] for path, body in visitor.posted if path == "/sign"]
+    assert len(set(signs)) == 3  # no token is shown under two invitations
 
 
 def test_the_way_by_hand_and_back_keeps_the_invitation(visit: Visit, site: Site) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
+from lapwing.survey.credentials import PublicKey
 from lapwing.survey.respondent import Respondent
 from lapwing.survey.respondent.device import Device
 from lapwing.survey.respondent.sending import Server
@@ -73,6 +74,63 @@ def test_an_unknown_invitation_is_refused(tmp_path: Path, site: Site, invitation
     device = answered(tmp_path / "me", site)
     with pytest.raises(BadParameter, match="invitation: is not known"):
         device.send(site.address, invitation, wait=0)
+
+
+@pytest.mark.parametrize("thrown", [True, False], ids=["answered", "not answered"])
+def test_a_lost_reply_uses_up_no_second_invitation(
+    tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch, *, thrown: bool
+) -> None:
+    device = answered(tmp_path / "me", site) if thrown else Respondent(tmp_path / "me")
+    first, second = site.invitation(), site.invitation()
+    seen: list[tuple[str, str]] = []
+
+    def lost(server: Server, key: PublicKey, token: dict[str, str], invitation: str) -> str:
+        signed(server, key, token, invitation)
+        seen.append((invitation, token["blinded"]))
+        raise Unavailable("the reply is lost")
+
+    signed = Server.sign
+    with monkeypatch.context() as patch:
+        patch.setattr(Server, "sign", lost)
+        with pytest.raises(Unavailable, match="lost"):
+            device.authorize(site.address, first)
+        with pytest.raises(BadParameter, match="is not the one that was begun with"):
+            Respondent(tmp_path / "me").authorize(site.address, second)
+    assert [invitation for invitation, _ in seen] == [first]
+    assert not device.is_of(site.design.public(), first)
+    device.authorize(site.address, first)  # the server gives the same signature again
+    assert device.is_of(site.design.public(), first)
+    answered(tmp_path / "another", site).send(site.address, second, wait=0)
+
+
+def test_an_invitation_that_was_refused_leaves_the_device_to_the_next(tmp_path: Path, site: Site) -> None:
+    used = site.invitation()
+    answered(tmp_path / "other", site).send(site.address, used, wait=0)
+    device, tokens = answered(tmp_path / "me", site), []
+    before = len(site.reports())
+    for invitation in ("wrong", used):
+        with pytest.raises(BadParameter, match=r"invitation: (is not known|was used)"):
+            device.send(site.address, invitation, wait=0)
+        with Device(tmp_path / "me", None).turn() as state:
+            tokens += [memo for memo in state.memos.values() if "token" in memo or "invited" in memo]
+    assert not tokens  # no token is shown under two invitations
+    device.send(site.address, site.invitation(), wait=0)
+    assert len(site.reports()) == before + 1
+
+
+def test_a_token_from_before_is_kept(tmp_path: Path, site: Site) -> None:
+    """It was stored without its invitation, and may have been signed."""
+    device, invitation = answered(tmp_path / "me", site), site.invitation()
+    server = Server(site.address)
+    _, key = server.survey()
+    token = server.new_token(key)
+    with Device(tmp_path / "me", None).turn() as state:
+        (memo,) = state.memos.values()
+        memo.update(key=key.to_json(), token=token)
+        state.store()
+    server.sign(key, token, invitation)
+    device.send(site.address, invitation, wait=0)
+    assert device.is_of(site.design.public(), invitation)
 
 
 def test_what_was_not_answered_cannot_be_sent(tmp_path: Path, site: Site) -> None:

@@ -96,7 +96,20 @@ export function commit(digest, price, lifetime, makeReport) {
   });
 }
 
-/** Notes the signature, and later that the report was accepted. */
+/** The token that was signed has its signature; another one, which a tab made meanwhile, stays without. */
+export function signed(digest, blinded, signature) {
+  return keep(digest, (memo) => (memo.blinded === blinded ? { signature } : {}));
+}
+
+/** Forgets a token that the server refused to sign, and for which invitation: the next one gets a new token. */
+export function forget(digest, refused) {
+  return transact("readwrite", (records, store) => {
+    const { key, prepared, blinded, inverse, invited, ...others } = records.get(digest) ?? {};
+    if (blinded === refused && others.signature === undefined) store.put(others, digest);
+  });
+}
+
+/** Notes a token and whose it is, and later that the report was accepted. */
 export function note(digest, fields) {
   return keep(digest, () => fields);
 }

@@ -24,6 +24,9 @@ export class Stop extends Error {
 /** The same, where trying again may help. */
 export class Later extends Stop {}
 
+/** The same, where the invitation signs no token of this device. */
+class Refused extends Stop {}
+
 /** The text of a reply, which is no longer than `most` bytes. */
 async function textOf(response, most) {
   const decoder = new TextDecoder("utf-8", { fatal: true });
@@ -90,7 +93,8 @@ async function answered(path, body) {
     429: ["The server is busy", "Please try again in a minute."],
   };
   const texts = why[status] ?? ["The server did not accept this", `It answered with the code ${status}.`];
-  throw new (status === 429 || status >= 500 ? Later : Stop)(...texts);
+  if (status === 429 || status >= 500) throw new Later(...texts);
+  throw new (path === "sign" && [403, 404, 409].includes(status) ? Refused : Stop)(...texts);
 }
 
 /** The report: which question (255: all), then the messages, filled up with zeros. */
@@ -113,36 +117,47 @@ export async function invitedBy(invitation) {
   return toHex(new Uint8Array(await crypto.subtle.digest("SHA-256", bytes)));
 }
 
-/** A signature for a token of this device. The token is stored before it is shown to the server. */
+/**
+ * A signature for a token of this device. The token and whose it is are stored before the server sees it: if
+ * the reply is lost, the same invitation gets the same signature, and no other one is used up for this token.
+ */
 export async function credential({ digest, key, invitation, invited }, memo) {
-  if (memo?.signature) {
-    if (invited && memo.invited !== invited) {
-      throw new Stop("Somebody else has begun to answer on this device",
-        "One device answers for one person. Please use a device or a browser profile of your own. Nothing was sent.");
-    }
-    return memo;
-  }
+  if (memo?.signature) return ownedBy(invited, memo);
   if (!invitation) {
     throw new Stop("The invitation is missing", "Please open the whole link of your invitation. Nothing was sent.");
   }
-  if (!memo?.blinded) {
-    const prepared = newToken();
-    const { blinded, inverse } = await blind(prepared, key);
-    memo = await account.note(digest, {
-      key: key.n.toString(16),
-      prepared: toHex(prepared),
-      blinded: toHex(blinded),
-      inverse: toHex(inverse),
-    });
-  }
-  if (memo.key !== key.n.toString(16)) throw new Stop("The survey's key has changed", "Nothing was sent.");
-  const { signature } = await call("sign", { invitation, blinded: memo.blinded });
-  let signed;
+  const prepared = newToken();
+  const { blinded, inverse } = await blind(prepared, key);
+  const token = ownedBy(invited, await account.note(digest, {
+    key: key.n.toString(16),
+    prepared: toHex(prepared),
+    blinded: toHex(blinded),
+    inverse: toHex(inverse),
+    invited,
+  })); // what is stored already stays
+  if (token.key !== key.n.toString(16)) throw new Stop("The survey's key has changed", "Nothing was sent.");
+  let reply;
   try {
-    signed = await finalize(fromHex(memo.prepared), fromHex(signature), fromHex(memo.inverse), key);
+    reply = await call("sign", { invitation, blinded: token.blinded });
+  } catch (problem) {
+    if (problem instanceof Refused) await account.forget(digest, token.blinded);
+    throw problem;
+  }
+  let signature;
+  try {
+    signature = await finalize(fromHex(token.prepared), fromHex(reply.signature), fromHex(token.inverse), key);
   } catch {
     throw new Stop("The server's signature is not in order", "Without one your report would not be counted. " +
       "Nothing more was sent.");
   }
-  return account.note(digest, { signature: toHex(signed), invited });
+  memo = await account.signed(digest, token.blinded, toHex(signature));
+  if (memo.blinded !== token.blinded) throw new Later("Another tab has changed this", "Please try again.");
+  return memo;
+}
+
+function ownedBy(invited, memo) {
+  if (!invited || memo.invited === invited) return memo;
+  throw new Stop("Somebody else has begun to answer on this device",
+    "Another invitation was opened here first, and one device answers for one person. Please open that link again, " +
+    "or use a device or a browser profile of your own. Nothing was sent.");
 }

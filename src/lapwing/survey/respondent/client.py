@@ -9,7 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lapwing.errors import BadParameter, BadValue, OverBudget
+from lapwing.errors import BadParameter, BadValue, OverBudget, Unavailable
 from lapwing.exact import Number, positive
 from lapwing.noise import random_bytes
 from lapwing.survey.planning.report_file import MARK_BYTES
@@ -111,7 +111,8 @@ class Respondent:
     def is_of(self, public: Mapping[str, Any], invitation: str) -> bool:
         """Whether this invitation brought the credential of the report: else it is somebody else's."""
         with self._device.turn() as state:
-            return state.memos.get(read(public).digest, {}).get("invited") == _hashed(invitation)
+            memo = state.memos.get(read(public).digest, {})
+            return "signature" in memo and memo.get("invited") == _hashed(invitation)
 
     def authorize(self, url: str, invitation: str, *, shown: str | None = None) -> None:
         """Fetch the credential for a report, and store it: it uses the invitation. `send` may follow later.
@@ -148,7 +149,11 @@ class Respondent:
     def _authorize(
         self, server: Server, invitation: str, shown: str | None, *, answered: bool = False
     ) -> tuple[str, Memo]:
-        """The digest, and the memo with its credential. An invitation signs one token: the stored one."""
+        """The digest, and the memo with its credential. An invitation signs one token: the stored one.
+
+        Both are stored before the server sees them: if its reply is lost, the same invitation gets the same
+        signature, and no other one is used up for this token.
+        """
         public, key = server.survey()
         survey, invited = read(public), _hashed(invitation)
         digest = survey.digest
@@ -156,30 +161,51 @@ class Respondent:
             raise BadParameter("survey", "or its key has changed since its fingerprint was shown")
         with self._device.turn() as state:
             memo = state.memos.setdefault(digest, {})
+            _only(invited, memo)
             if "report" not in memo:
                 if answered:
                     raise BadParameter("survey", "was not answered on this device yet: answer it first")
-                if memo.get("invited", invited) != invited:
-                    raise BadParameter(
-                        "invitation",
-                        "is not the one that was begun with on this device: one device, one person",
-                    )
                 _afford(state, survey)  # else the invitation would be used for nothing
             if memo.get("key", key.to_json()) != key.to_json():
                 raise BadParameter("key", "of this survey has changed since its token was made")
-            if "token" not in memo:
-                memo.update(key=key.to_json(), token=server.new_token(key))
-                state.store()  # the same token is shown after a crash, and by other processes meanwhile
-            token = memo["token"]
             if "signature" in memo:
                 return digest, memo
-        signature = server.sign(key, token, invitation)
+            if not {"token", "invited"} <= memo.keys():
+                token = memo.get("token") or server.new_token(key)
+                memo.update(key=key.to_json(), token=token, invited=invited)
+                state.store()  # the same token is shown after a crash, and by other processes meanwhile
+            token = memo["token"]
+        try:
+            signature = server.sign(key, token, invitation)
+        except BadParameter:  # this invitation signs no token of this device: the next one gets a new token
+            self._forget(digest, token)
+            raise
         with self._device.turn() as state:
             memo = state.memos[digest]
+            if memo.get("token") != token:
+                raise Unavailable("the token was given up meanwhile, by another process: try again")
             if "signature" not in memo:
-                memo.update(signature=signature, invited=invited)
+                memo["signature"] = signature
                 state.store()
             return digest, memo
+
+    def _forget(self, digest: str, token: dict[str, str]) -> None:
+        with self._device.turn() as state:
+            memo = state.memos[digest]
+            if memo.get("token") == token and "signature" not in memo:
+                for name in ("key", "token", "invited"):
+                    memo.pop(name, None)
+                state.store()
+
+
+def _only(invited: str, memo: Memo) -> None:
+    """`BadParameter` if another invitation was begun with, unless nothing is left to sign or to answer."""
+    if memo.get("invited", invited) != invited and not {"report", "signature"} <= memo.keys():
+        raise BadParameter(
+            "invitation",
+            "is not the one that was begun with on this device: one device, one person. It was not used. "
+            "Use the first one again, or another folder",
+        )
 
 
 def _moment(wait: float) -> float:

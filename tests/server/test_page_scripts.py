@@ -156,7 +156,31 @@ def test_each_question_is_told_in_one_sentence_with_its_own_chance(page: Page) -
         assert len(short) <= 110
         chances = re.findall(r"chance (?:more than )?[\d.]+ %|chance 1 in [\d,]+", short)
         assert all(chance in " ".join(each["odds"]) for chance in chances)
-        assert chances or each["question"]["recipe"]["kind"] == "hybrid"
+        assert chances
+
+
+def test_the_one_sentence_for_a_number_leaves_out_no_message(page: Page, tmp_path: Path) -> None:
+    """Of those that are few: the ends of the range, and "no answer" wherever that may be sent."""
+    script = """async (questions) => {
+      const { inShort, sentInWords } = await import("/words.js");
+      return questions.map((question) => {
+        const duchi = question.recipe.duchi ?? question.recipe;
+        const messages = Array.from({ length: 2 + duchi.none }, (_, at) => new Uint8Array([at]));
+        return [inShort(question), messages.map((each) => sentInWords(question, each, duchi))];
+      });
+    }"""
+    wanted = [
+        designed(tmp_path, f'kind = "number"\nlow = 0\nhigh = 10\nstep = 1{more}', epsilon=epsilon)
+        for epsilon in ("0.5", "2")
+        for more in ("", "\nno_answer = false")
+    ]
+    numbers = [question for each in wanted for question in each.public()["questions"]]
+    numbers += [each["question"] for each in VECTORS["questions"]]
+    numbers = [each for each in numbers if each["recipe"]["kind"] in ("duchi", "hybrid")]
+    assert {each["recipe"]["kind"] for each in numbers} == {"duchi", "hybrid"}
+    for (short, messages), question in zip(page.evaluate(script, numbers), numbers, strict=True):
+        named = [message.removeprefix("the value ") for message in messages]
+        assert f"nly {', '.join(named[:-1])} or {named[-1]}" in short, question
 
 
 def test_logarithms_are_rounded_up_to_the_next_billionth(page: Page) -> None:

@@ -201,6 +201,11 @@ export function promise(survey) {
 
 const sendsList = (top) => `A list is sent. Your own answer is on it: chance ${chance(BigInt(top), ODDS)}.`;
 const sendsCode = ({ favoured }) => `A code is sent that fits many answers. It fits yours: chance ${chance(BigInt(favoured), ODDS)}.`;
+function ends(question, { steps, none }) {
+  const all = [valueAt(question, 0n), valueAt(question, BigInt(steps)), ...(none ? [quoted(NO_ANSWER)] : [])];
+  return `${all.slice(0, -1).join(", ")} or ${all.at(-1)}`;
+}
+
 const SHORT = {
   choice: (question, { favoured }) => `Your own answer is sent: chance ${chance(BigInt(favoured), ODDS)}.`,
   subset: (question, { favoured }) => sendsList(favoured),
@@ -212,15 +217,17 @@ const SHORT = {
     const away = distance(question, BigInt(width) - 1n, 2n * BigInt(stride));
     return `What is sent lies at most ${away} away from your answer: chance ${chance(BigInt(favoured), ODDS)}.`;
   },
-  duchi(question, { favoured, steps }) {
-    const [low, high] = [valueAt(question, 0n), valueAt(question, BigInt(steps))];
-    const most = `chance ${chance(BigInt(favoured), ODDS)}`;
-    return `Only ${low} or ${high} is sent, by a coin that your answer tilts: ${most} at most.`;
+  duchi(question, recipe) {
+    const most = `chance ${chance(BigInt(recipe.favoured), ODDS)}`;
+    return `Only ${ends(question, recipe)} is sent, by a coin that your answer tilts: each ${most} at most.`;
   },
   hybrid(question, recipe) {
     const only = onlyWay(recipe);
     if (only) return SHORT[only.kind](question, only);
-    return "By coin, a value near your answer is sent, or only an end of the range.";
+    const { favoured, stride, width } = recipe.window;
+    const away = distance(question, BigInt(width) - 1n, 2n * BigInt(stride));
+    return `First way, chance ${chance(BigInt(recipe.odds), ODDS)}: at most ${away} from your answer, ` +
+      `chance ${chance(BigInt(favoured), ODDS)}. Second: only ${ends(question, recipe.duchi)}.`;
   },
   prefixes(question, { inner }) {
     const least = inner.map(({ favoured }) => BigInt(favoured)).reduce((a, b) => (a < b ? a : b));

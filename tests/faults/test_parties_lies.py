@@ -84,6 +84,23 @@ class TestTheBeginning:
         assert "no member has signed" in self.begun_with(group, forged)
         assert "not of the right form" in self.begun_with(group, [["0", 1]])
 
+    def test_needs_this_member_to_be_ready(self, group: Flock) -> None:
+        """Before it has read anything: it must not end a run in which nothing was charged."""
+
+        def lie(talk: Talk) -> None:
+            talk.read()
+            talk.say(words(Kind.BEGIN, greetings=greetings(group, 0, 2)))
+            talk.say(words(Kind.END, why="it is over", missing=[], version=VERSION))
+            talk.read()
+
+        south = South(group)
+        with lying(group, lie), pytest.raises(Aborted, match="before this member was ready") as aborted:
+            south.play()
+        assert south.charged == []
+        assert not aborted.value.was_charged
+        with Journal(group.journal(1), group.table, 1) as journal:
+            assert journal.outcome() is None  # the same run may be tried again
+
     def test_a_member_counts_once(self, group: Flock) -> None:
         assert "enough" in self.begun_with(group, greetings(group, 0, 0, 0))
 

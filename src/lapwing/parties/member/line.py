@@ -56,7 +56,7 @@ class Out(Exception):
 
 
 class Line:
-    """Blocking. `has_begun` once the lobby was over."""
+    """Blocking. `has_begun` once the lobby was over. What was charged by then, only the journal knows."""
 
     def __init__(self, table: Table, me: int, keys: Keys, watch: Watch | None) -> None:
         self.notices: dict[int, Notice] = {}
@@ -207,7 +207,10 @@ class Line:
         self._send(words(Kind.HELLO, version=VERSION, **hello, watch=watches, greeting=greeting))
 
     def _begin(self, greetings: object) -> None:
-        """Only if enough members are ready: without them nothing may be charged."""
+        """Only if enough members are ready, and this one is: without them nothing may be charged. What
+        comes while this member still reads is not heard before it has said that it is ready."""
+        if not self._is_ready:
+            raise BadValue("that the run has begun, before this member was ready")
         here = {self._me}
         for said in greetings if isinstance(greetings, list) else ():
             greeting = Greeting.from_json(self._table.run_id, said)
@@ -229,7 +232,6 @@ class Line:
             case Kind.WELCOME:
                 self._welcomed(read_words(payload).get("version"))
             case Kind.BEGIN:
-                # What comes while this member still reads is not heard before it has said that it is ready.
                 if not self.has_begun:
                     self._begin(read_words(payload).get("greetings"))
             case Kind.OUT:

@@ -287,8 +287,8 @@ class _Part:
             found, reasons = error.why, self._reasons(error.members, line)
         else:
             names, found, reasons = error.missing, error.why, ""
-        if isinstance(error, Ended) and not line.has_begun:
-            return Aborted(found, names, was_charged=False)  # in the lobby: the same run may be tried again
+        if isinstance(error, Ended) and not self._journal.has_begun():
+            return Aborted(found, names, was_charged=False)  # the same run may be tried again
         notices = dict(line.notices)
         listed = f" ({', '.join(names)})" if names else ""
         if isinstance(error, Stop):

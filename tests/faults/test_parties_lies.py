@@ -101,6 +101,21 @@ class TestTheBeginning:
         with Journal(group.journal(1), group.table, 1) as journal:
             assert journal.outcome() is None  # the same run may be tried again
 
+    def test_that_is_followed_by_the_end_costs_nothing_yet(self, group: Flock) -> None:
+        """Both are there before the member draws."""
+
+        def lie(talk: Talk) -> None:
+            welcome(talk)
+            begun = words(Kind.BEGIN, greetings=greetings(group, 0, 1, 2))
+            talk.say([*begun, *words(Kind.END, why="it is over", missing=[], version=VERSION)])
+            talk.read()
+
+        south = South(group)
+        with lying(group, lie), pytest.raises(Aborted, match="it is over") as aborted:
+            south.play()
+        assert south.charged == []
+        assert not aborted.value.was_charged
+
     def test_a_member_counts_once(self, group: Flock) -> None:
         assert "enough" in self.begun_with(group, greetings(group, 0, 0, 0))
 

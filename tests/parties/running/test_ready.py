@@ -96,6 +96,27 @@ def test_a_planned_loss_is_not_waited_for_beyond_the_lobby(
     assert not has_begun(group, 2)
 
 
+def test_who_comes_back_and_reads_until_it_is_out_is_not_charged(
+    tmp_path: Path, processes: list[Process]
+) -> None:
+    """It was ready, and died before its mark. It comes back, and is out before it has read."""
+    group = flock(tmp_path, protocol="D", losses=1, lobby=10.0, deadline=2.0)
+    processes.append(Process(group, 0, serve=True))
+    processes[0].wait_for("listening")
+    east = Raw(group, group.keys[2])
+    processes.append(Process(group, 1))
+    east.until(Kind.BEGIN)
+    east.cut()
+    processes.append(Process(group, 2, hold="read"))
+    processes[2].wait_for("holding")
+    assert [processes[i].end()["contributors"] for i in (0, 1)] == [[[0, 1]]] * 2
+    processes[2].go_on()
+    said = processes[2].end()
+    assert said["error"] == "Aborted"
+    assert "nothing was charged" in said["message"]
+    assert not has_begun(group, 2)
+
+
 def test_who_is_too_slow_for_later_stages_does_not_begin(tmp_path: Path) -> None:
     """They are read on the clock: better nobody is charged at all."""
     group = flock(tmp_path, stages=2, lobby=1.0, deadline=0.2)

@@ -7,6 +7,7 @@ Test     tests/faults/test_parties_lies.py
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import time
@@ -74,7 +75,7 @@ class Line:
         self._pause = 0.0  # before the next try: longer after every cut, until something is achieved
 
     def arrive(self, place: Place) -> None:
-        """Come to the lobby, and be let in. Raises `Ended`, `Unavailable`."""
+        """Come to the lobby, and be let in. Raises `Ended`, `Out`, `Unavailable`."""
         deadline = self._lobby_deadline()
         while not self._is_welcome:
             with self._trying_again():
@@ -83,7 +84,7 @@ class Line:
 
     def enter(self, place: Place) -> None:
         """Say that this member is ready, and wait until the run begins: as long as the relay is there, and
-        the others are not ready. Raises `Ended`, `Unavailable`."""
+        the others are not ready. Raises `Ended`, `Out`, `Unavailable`."""
         with self._trying_again():
             self._send(words(Kind.READY, greeting=self._greeting.to_json()))
         self._is_ready = True
@@ -94,6 +95,16 @@ class Line:
                 self._take(place, *self._receive(deadline))
                 deadline = self._lobby_deadline()
         self._pause = 0.0
+        self._catch_up(place)
+
+    def _catch_up(self, place: Place) -> None:
+        """Hear what else has come, before anything is charged: the run may have begun, and gone on, while
+        this member read."""
+        deadline = time.monotonic() + self._table.round_seconds
+        with self._trying_again():
+            while self._socket is not None and _has_more(self._socket):
+                if self._take(place, *self._receive(deadline)) is not None:
+                    raise BadValue("a round that was closed before this member could post")
 
     def _lobby_deadline(self) -> float:
         """For the relay's next word."""
@@ -235,7 +246,7 @@ class Line:
                 if not self.has_begun:
                     self._begin(read_words(payload).get("greetings"))
             case Kind.OUT:
-                raise self._out(_printable(read_words(payload).get("why")))
+                raise Out(f"the relay says: {_printable(read_words(payload).get('why'))}")
             case Kind.NEWS:
                 self._tell_news(read_words(payload))
             case Kind.NOTICE:
@@ -258,10 +269,6 @@ class Line:
         if other is not None:
             raise Ended(f"{self._table.host.name}'s relay cannot be talked with: {other}", ())
         self._is_welcome = True
-
-    def _out(self, why: str) -> Exception:
-        said = f"the relay says: {why}"
-        return Out(said) if self.has_begun else Ended(said, ())  # nothing was charged: nothing is owed
 
     def _ended(self, said: dict[str, object]) -> Ended:
         missing = said.get("missing")
@@ -324,6 +331,11 @@ class Line:
             "answer. The same command goes on where this stopped, once the relay serves run "
             f"{self._table.number}: also after its end, if {self._table.host.name} runs it again"
         )
+
+
+def _has_more(line: ssl.SSLSocket) -> bool:
+    """Whether something has come that was not read yet."""
+    return bool(line.pending() or select.select([line], [], [], 0)[0])
 
 
 def _left(deadline: float) -> float:

@@ -183,7 +183,9 @@ class _Part:
     def _go_on(self, line: Line) -> Outcome:
         try:
             return self._go_through(line)
-        except Out:
+        except Out as error:
+            if not self._journal.has_begun():  # nothing was charged: nothing is owed
+                raise Ended(error.why, ()) from error
             return self._fetch(line)
 
     def _go_through(self, line: Line) -> Outcome:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.errors import Aborted, AllHeld
+from lapwing.errors import Aborted, AllHeld, OverBudget
+from lapwing.gate import Gate, Plan, Release
 from lapwing.mechanisms import LaplaceShares
 from lapwing.parties.contribution import CONTRIBUTED, READ
 from lapwing.parties.protocols.protocol import Opened
@@ -98,6 +101,47 @@ def test_data_that_changed_since_it_was_read_is_read_again_after_the_charge(
             other.prepare(again=True)
         brings(0, ())
         assert read.times == 2
+
+
+def after_reading(patch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """It happens once: when the reading has its entry in the ledger, and before the member is ready."""
+    release = Gate.release
+
+    def then(gate: Gate, plan: Plan, **more: Any) -> Release:
+        done = release(gate, plan, **more)
+        patch.setattr(Gate, "release", release)
+        happens()
+        return done
+
+    patch.setattr(Gate, "release", then)
+
+
+def test_who_cannot_pay_any_more_after_it_has_read_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody asked a question meanwhile: better nobody begins."""
+    with member(tmp_path, range(300), epsilon=1.5) as dataset:
+        brings = contribution(statistic_of(HISTOGRAM, dataset), dataset)
+        brings.check()
+        after_reading(monkeypatch, lambda: dataset.ask("SELECT COUNT(*) FROM visits", epsilon=1))
+        with pytest.raises(OverBudget):
+            brings.read()
+        assert left(dataset.ledger) == Fraction(1, 2)
+
+
+def test_whose_data_changed_after_it_was_read_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would read again on the clock, and the others would pay for it."""
+    with member(tmp_path, range(300)) as dataset, Dataset(dataset.policy, analyst="bob") as other:
+        dataset.prepare()
+        brings = contribution(statistic_of(HISTOGRAM, dataset), dataset)
+        before = left(dataset.ledger)
+        after_reading(monkeypatch, lambda: other.prepare(again=True))
+        with pytest.raises(Aborted, match="changed after it was read") as caught:
+            brings.read()
+        assert not caught.value.was_charged
+        assert left(dataset.ledger) == before
 
 
 def test_a_reading_that_fails_costs_nothing_tells_nothing_and_is_counted(

@@ -99,7 +99,8 @@ class _Charged:
 
     def read(self) -> None:
         """Read the first stage's numbers before the run begins: nobody's clock runs then. It is no release,
-        and costs nothing: they stay in memory, and leave only with noise and after the charge."""
+        and costs nothing: they stay in memory, and leave only with noise and after the charge. Whether the
+        run could be charged is checked again after it: reading may take hours."""
         version = self._version()
 
         def run() -> bytes:
@@ -118,6 +119,13 @@ class _Charged:
                 "policy",
                 was_charged=False,
             ) from None
+        self.check()
+        if self._version() != version:
+            raise Aborted(
+                "this member's data changed after it was read, so it is not ready. Give the same command "
+                "again: it reads what is there now",
+                was_charged=False,
+            )
 
     def __call__(self, stage: int, earlier: Sequence[Opened]) -> Ints:
         """This member's noised numbers of a stage. The first one charges for all."""

@@ -13,7 +13,7 @@ from lapwing.errors import Aborted, Unavailable
 from lapwing.parties.journal import Journal
 from lapwing.parties.member import playing, take_part
 from lapwing.parties.member.line import Line
-from lapwing.parties.messages.frames import Kind, frame, words
+from lapwing.parties.messages.frames import Kind, frame, read_words, words
 from lapwing.parties.messages.greeting import VERSION, Greeting
 from lapwing.parties.messages.notice import Notice
 from lapwing.parties.messages.parcel import Delivery, Parcel
@@ -54,7 +54,7 @@ def begin(group: Flock, talk: Talk) -> Parcel:
 
 
 class TestTheBeginning:
-    """No relay can say alone that a run has begun: that would cost a member its charge."""
+    """It needs signatures of as many members as the run needs: it costs a member its charge."""
 
     def begun_with(self, group: Flock, said: object) -> str:
         def lie(talk: Talk) -> None:
@@ -118,6 +118,37 @@ class TestTheBeginning:
 
     def test_a_member_counts_once(self, group: Flock) -> None:
         assert "enough" in self.begun_with(group, greetings(group, 0, 0, 0))
+
+
+def test_greetings_of_ended_lobbies_cost_one_charge_and_not_for_another_run(group: Flock) -> None:
+    """A limit that is told: greetings hold for a run's number. Members come one after the other, alone."""
+    kept: list[object] = []
+    charged: list[tuple[int, int]] = []
+
+    def lie(talk: Talk) -> None:
+        talk.read()
+        talk.say(words(Kind.WELCOME, version=VERSION))
+        kept.append(read_words(talk.read()[1])["greeting"])
+        if len(kept) >= len(group.keys):
+            talk.say(words(Kind.BEGIN, greetings=kept))
+            talk.read()
+        talk.say(words(Kind.END, why="not all members came", missing=[], version=VERSION))
+
+    def alone(at: Flock, i: int) -> Aborted:
+        def contribute(*_: object) -> NDArray[np.int64]:
+            charged.append((at.table.number, i))
+            return np.ones(at.table.length, dtype=np.int64)
+
+        with lying(at, lie), pytest.raises(Aborted) as aborted:
+            take_part(at.table, i, at.keys[i], folder=at.folder(i), contribute=contribute)
+        return aborted.value
+
+    assert [alone(group, i).was_charged for i in (0, 1)] == [False, False]
+    assert alone(group, 2).was_charged
+    assert alone(group, 2).was_charged  # as was told before: its journal has the end
+    assert charged == [(1, 2)]
+    assert "no member has signed" in str(alone(group.run(2), 2))
+    assert charged == [(1, 2)]
 
 
 class TestAnotherVersion:

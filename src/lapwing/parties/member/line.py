@@ -1,7 +1,8 @@
 """A member's line to the relay: mutual TLS, and again after every cut until the deadline.
 
 Claim    the run has begun for a member only if it was ready, and as many members as the run needs have
-         signed that they are. Who is ready waits without a deadline, as long as the relay is there.
+         signed that they are, in this lobby of the run or in an earlier one. Who is ready waits without a
+         deadline, as long as the relay is there.
 Test     tests/faults/test_parties_lies.py
 """
 

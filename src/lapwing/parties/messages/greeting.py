@@ -2,8 +2,8 @@
 
 Claim    a greeting that is accepted was signed by its member for exactly this run, in this version of the
          protocol, after the member had read its data. A relay that says who is ready must show as many of
-         them as the run needs: alone it cannot make a member begin, and be charged. It may show again what
-         a member signed in an earlier lobby of the same run.
+         them as the run needs. It may show what a member signed in any lobby of the same run, also one that
+         was ended: then a member may be charged alone, once for the run (docs/limits.md).
 Test     tests/parties/running/test_messages.py, tests/faults/test_parties_lies.py
 """
 

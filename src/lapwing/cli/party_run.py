@@ -177,6 +177,7 @@ def taken(
                 transcript=outcome.transcript,
                 left=data.left(),
                 is_replay=standing.ending is not None,
+                truncation=() if statistic.source is None else statistic.source.truncation,
             )
             show(result)
         return result

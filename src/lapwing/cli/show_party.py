@@ -151,12 +151,14 @@ class Result:
     transcript: Path
     left: str
     is_replay: bool
+    truncation: tuple[str, ...]  # how many rows of a person each member's numbers are made of
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         plan = self.consortium.plan
         return {
             **self.answer.to_json(),
+            "truncation": list(self.truncation),
             "consortium": self.consortium.digest.hex(),
             "run": self.number,
             "protocol": plan.protocol,
@@ -173,6 +175,8 @@ def show_result(result: Result) -> None:
         head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"
         out.print(Text(head, style="bold"))
         show_rows(out, result.answer)
+        for line in result.truncation:
+            indented(out, line)
         if result.is_replay:
             indented(
                 out,

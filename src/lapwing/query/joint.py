@@ -49,6 +49,7 @@ from lapwing.query.language.relation import (
     with_scans,
 )
 from lapwing.query.plan import blocks_reached
+from lapwing.query.truncation import truncation
 
 if TYPE_CHECKING:
     from lapwing.mechanisms import Extreme, Quantile
@@ -98,6 +99,11 @@ class JointQuestion:
         """The question that a text asks of a data set's policy. Nothing is read but public tables."""
         sql = text_of(question)
         return cls(dataset, bind(sql, Catalog(dataset.policy, dataset.public)), normal_form(sql))
+
+    @property
+    def truncation(self) -> tuple[str, ...]:
+        """How many rows of a person each member's numbers are made of."""
+        return tuple(truncation(self.dataset.policy, self.question, None))
 
     @property
     def blocks(self) -> tuple[Cells, ...]:

@@ -48,8 +48,11 @@ NOBODY = " That leaves out nobody: one row is enough to be counted."
 FindBought = Callable[[str, int], Bought | None]  # of a table and a bound
 
 
-def truncation(policy: Policy, question: Question, bought: FindBought) -> list[str]:
-    """Sentences: one for each table and bound, and one for what joins and unions make of them."""
+def truncation(policy: Policy, question: Question, bought: FindBought | None) -> list[str]:
+    """Sentences: one for each table and bound, and one for what joins and unions make of them.
+
+    Without `bought` nothing is said of what is left out.
+    """
     scans = scans_of(question.source)
     if any(name == RANK for scan in scans for name, _ in scan.columns):
         return [_about_truncation(policy, scans[0], question)]
@@ -64,7 +67,8 @@ def truncation(policy: Policy, question: Question, bought: FindBought) -> list[s
         if not _has_unit(policy, scan):
             lines.append(f'Uses every row of "{scan.table}": each row is protected by itself.')
             continue
-        more = NOBODY if _counts_people(question) else _left_out(policy, scan, bought)
+        more = "" if bought is None else _left_out(policy, scan, bought)
+        more = NOBODY if _counts_people(question) else more
         lines.append(f"{_used(policy, scan, has_where=has_where)}{more}")
     most = rows_of(question.source)
     if most > max(scan.rows for scan in scans):

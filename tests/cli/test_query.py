@@ -31,6 +31,10 @@ def test_the_example_can_be_asked_at_once(shell: Shell, policy: Path) -> None:
 
 
 def test_the_example_is_not_written_over_anything(shell: Shell, policy: Path) -> None:
+    times = [path.stat().st_mtime_ns for path in sorted(policy.parent.glob("*.parquet"))]
+    assert "left as it was" in shell.good("example", policy.parent).out
+    assert times == [path.stat().st_mtime_ns for path in sorted(policy.parent.glob("*.parquet"))]
+    policy.write_text(policy.read_text() + "# mine\n")
     done = shell("example", policy.parent)
     assert done.code == 2
     assert "nothing is written over" in done.error

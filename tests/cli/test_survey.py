@@ -114,6 +114,8 @@ def test_the_shipped_example_promises_no_more_than_its_coins_keep(example: Path)
 
 
 def test_the_example_is_not_written_over_anything(shell: Shell, example: Path) -> None:
+    assert "left as it was" in shell.good("survey", "example", example.parent).out
+    example.write_text(example.read_text() + "# mine\n")
     done = shell("survey", "example", example.parent)
     assert done.code == 2
     assert "nothing is written over" in done.error

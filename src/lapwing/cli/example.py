@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
@@ -60,28 +60,41 @@ def begin_anew(files: Iterable[Path]) -> None:
         known.forget_gone(files)
 
 
+def is_there(texts: Mapping[Path, str], others: Iterable[Path] = ()) -> bool:
+    """Tell whether an example was written before and is as it was. Something else in its place is refused."""
+    paths = [*texts, *others]
+    there = [path for path in paths if path.exists()]
+    as_it_was = there == paths and all(path.read_text(encoding="utf-8") == texts[path] for path in texts)
+    if there and not as_it_was:
+        raise BadParameter("folder", f"{there[0]} exists: nothing is written over")
+    return as_it_was
+
+
 def example(
     folder: Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")] = Path("."),
 ) -> None:
     """Write an invented data set (visits to a hospital) and its policy, to try things on."""
     import duckdb  # noqa: PLC0415
 
-    names = ("visits.toml", "visits.parquet", "patients.parquet", "wards.csv")
-    there = [name for name in names if (folder / name).exists()]
-    if there:
-        raise BadParameter("folder", f"{folder / there[0]} exists: nothing is written over")
     lines = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
     policy = files("lapwing.cli").joinpath("data", "visits.toml").read_text(encoding="utf-8")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with duckdb.connect() as connection:
-            for name, sql in (("visits", _visits_sql()), ("patients", _patients_sql())):
-                connection.sql(sql).write_parquet(str(folder / f"{name}.parquet"))
-        (folder / "wards.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (folder / "visits.toml").write_text(policy, encoding="utf-8")
-    except (OSError, duckdb.IOException):
-        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
-    begin_anew(folder / name for name in names)
+    texts = {folder / "visits.toml": policy, folder / "wards.csv": "\n".join(lines) + "\n"}
+    rows = {"visits": _visits_sql(), "patients": _patients_sql()}
+    tables = {folder / f"{name}.parquet": sql for name, sql in rows.items()}
+    names = ", ".join(path.name for path in (*texts, *tables))
+    done = f"There already, and left as it was: {names}. Next:"
+    if not is_there(texts, tables):
+        done = f"Wrote {names}. Next:"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with duckdb.connect() as connection:
+                for path, sql in tables.items():
+                    connection.sql(sql).write_parquet(str(path))
+            for path, text in texts.items():
+                path.write_text(text, encoding="utf-8")
+        except (OSError, duckdb.IOException):
+            raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
+        begin_anew((*texts, *tables))
     question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
-    print(f"Wrote {', '.join(names)}. Next:")
+    print(done)
     print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lapwing.cli.example import is_there
 from lapwing.cli.opened import AsJson, plainly, print_json
 from lapwing.errors import BadParameter
 
@@ -57,13 +58,13 @@ def example(
     target = folder / EXAMPLE
     text = files("lapwing.cli").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
     with plainly():
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
+        if is_there({target: text}):
+            print(f"There already, and left as it was: {target}. Next:")
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
             with target.open("x", encoding="utf-8") as file:
                 file.write(text)
-        except FileExistsError:
-            raise BadParameter("folder", f"{target} exists: nothing is written over") from None
-    print(f"Wrote {target}. Next:")
+            print(f"Wrote {target}. Next:")
     print(f"  lapwing survey plan {target} --n 5000")
 
 

@@ -61,7 +61,7 @@ def begin_anew(files: Iterable[Path]) -> None:
 
 
 def is_there(texts: Mapping[Path, str], others: Iterable[Path] = ()) -> bool:
-    """Tell whether an example was written before and is as it was. Something else in its place is refused."""
+    """Tell whether an example was written before and is as it was. Other files in its place are refused."""
     paths = [*texts, *others]
     there = [path for path in paths if path.exists()]
     as_it_was = there == paths and all(path.read_text(encoding="utf-8") == texts[path] for path in texts)

@@ -23,6 +23,14 @@ settings.load_profile("lapwing")
 _STATES = itertools.count()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_state_of_wider_fixtures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep fixtures of modules, which are made before those of a test, out of the user's own registry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LAPWING_STATE", str(tmp_path_factory.getbasetemp() / "states" / "session"))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _own_witnesses(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made by whoever needs it: to make one for each of many thousand tests would take a minute."""

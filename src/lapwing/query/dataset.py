@@ -228,12 +228,14 @@ class Dataset:
             return None
         found: list[Bought] = []
         for beyond in () if is_by_arrival(self.policy) else BEYOND:
-            found += self._bought(table, rows, beyond, confidence)
-        found = found or self._bought(table, rows, None, confidence)
+            found += self._bought(known, table, rows, beyond, confidence)
+        found = found or self._bought(known, table, rows, None, confidence)
         return max(found, key=lambda one: one.position, default=None)
 
-    def _bought(self, table: str, rows: int | None, beyond: int | None, confidence: Number) -> list[Bought]:
-        answer = Releasing(self, self._dropped(table, 1, rows, beyond, confidence)).stored()
+    def _bought(
+        self, data: DataSet, table: str, rows: int | None, beyond: int | None, confidence: Number
+    ) -> list[Bought]:
+        answer = Releasing(self, self._dropped(table, 1, rows, beyond, confidence)).stored(data)
         return [] if answer is None else [Bought(answer, beyond)]
 
     def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
@@ -289,7 +291,10 @@ class Dataset:
         public, threads = self.public, self._threads
 
         def opened() -> Reader:
-            return Reader.open(self.policy, key, public, threads=threads, from_source=anew)
+            try:
+                return Reader.open(self.policy, key, public, threads=threads, from_source=anew)
+            except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
+                return Reader.open(self.policy, key, public, threads=threads, from_source=anew)
 
         with self._readers.lent(now, opened) as reader:
             self.is_prepared = reader.is_prepared

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from lapwing import gate as gates
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
 from lapwing.gate import Gate, State
-from lapwing.ledger import Receipt
+from lapwing.ledger import DataSet, Receipt
 from lapwing.privacy import Relation
 from lapwing.query import custody
 from lapwing.query.answering.answer import Answer
@@ -57,7 +57,7 @@ class Releasing:
 
     def release(self, *, fresh: bool) -> Answer:
         """The stored answer, or a new one."""
-        dataset, plan, asked = self.dataset, self.plan, self._asked()
+        dataset, plan, asked = self.dataset, self.plan, self._asked(self.dataset.data())
         gate = Gate(dataset.ledger, principal=dataset.analyst)
         earlier, key = self._earlier(gate, asked)
         same = [one for one in earlier if one.asked.price == asked.price]
@@ -82,12 +82,12 @@ class Releasing:
         answer = self._answer(noisy, done.receipt, plan.shares, is_replay=done.is_replay)
         return self._beside(answer, earlier, noisy)
 
-    def stored(self) -> Answer | None:
-        """The last answer of this shape, if there is one."""
+    def stored(self, data: DataSet) -> Answer | None:
+        """Find the last answer of this shape about `data`, or None. A change of the source is no error."""
         dataset = self.dataset
         try:
             gate = Gate(dataset.ledger, principal=dataset.analyst)
-            earlier, _ = self._earlier(gate, self._asked())
+            earlier, _ = self._earlier(gate, self._asked(data))
         except (InProgress, Held):  # one that is under way or failed must not keep other plans from view
             return None
         found = [(own, one) for one in earlier if (own := self._shares(one.asked)) is not None]
@@ -96,9 +96,8 @@ class Releasing:
         shares, last = found[-1]
         return self._answer(last.noisy, last.receipt, shares, is_replay=True)
 
-    def _asked(self) -> Asked:
+    def _asked(self, data: DataSet) -> Asked:
         dataset, plan = self.dataset, self.plan
-        data = dataset.data()
         meaning, form = meanings_of(dataset.policy, plan.question, dataset.public)
         return replace(plan.asked, version=data.version, meaning=meaning, data=data.number, form=form)
 

@@ -12,6 +12,7 @@ import pytest
 
 from lapwing.errors import Held, InProgress
 from lapwing.gate import Gate
+from lapwing.ledger import DataSet
 from lapwing.query.answering.stored import Asked
 from lapwing.query.bounded.reader import Reader
 from lapwing.query.dataset import Dataset
@@ -45,8 +46,8 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
     own = Releasing._asked
 
-    def unnamed(self: Releasing) -> Asked:
-        return replace(own(self), data=0, form="")
+    def unnamed(self: Releasing, data: DataSet) -> Asked:
+        return replace(own(self, data), data=0, form="")
 
     to_json = Asked.to_json
 

@@ -15,8 +15,7 @@ import pytest
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
 from lapwing.ledger import DataSet
-from lapwing.ledger import data as data_sets
-from lapwing.query.bounded import prepared, registered
+from lapwing.query.bounded import registered
 from lapwing.query.bounded.reader import Reader
 from lapwing.query.bounded.readers import AT_ONCE
 from lapwing.query.dataset import Dataset
@@ -106,25 +105,6 @@ def test_an_answer_that_is_paid_for_is_told_though_the_source_changes_then(
     answer = dataset.ask(COUNT, epsilon="0.01")
     assert answer.truncation[0].startswith("Uses at most")
     assert spent(dataset) == 1 / 100
-
-
-def test_a_copy_that_is_not_registered_yet_is_waited_for(opened: Open) -> None:
-    """`prepare` makes a copy current before it tells the ledger: who asks in between waits for its lock."""
-    dataset = opened()
-    dataset.prepare()
-    folder, copy = prepared.folder_of(dataset.policy), prepared.last(dataset.policy)
-    assert copy is not None
-    done: list[str] = []
-    with prepared.alone(folder):
-        replace(copy, version=copy.version + 1).save()
-        thread = threading.Thread(target=lambda: done.append(str(dataset.ask(COUNT, epsilon="0.01"))))
-        thread.start()
-        time.sleep(0.3)
-        assert thread.is_alive()
-        version = data_sets.find(dataset.ledger, dataset.policy.name).version
-        registered.remember(dataset.policy, version, copy.files, copy.seen)
-    thread.join()
-    assert len(done) == 1
 
 
 def test_the_same_question_of_all_is_charged_once(opened: Open) -> None:

@@ -105,12 +105,9 @@ def is_current(policy: Policy, version: int) -> bool:
 
 
 def is_behind(policy: Policy, version: int) -> bool:
-    """Tell whether the note is older than the ledger or the copy: one is being written now, or its writer
-    is gone."""
-    if not folder_of(policy).exists():
-        return False
-    found, copy = registered(policy), last(policy)
-    return found is None or found.version < version or (copy is not None and found.copy < copy.version)
+    """Tell whether the note is older than the ledger: one is being written now, or its writer is gone."""
+    found = registered(policy)
+    return folder_of(policy).exists() and (found is None or found.version < version)
 
 
 def _now(policy: Policy, version: int, files: Mapping[str, Files]) -> Registered:

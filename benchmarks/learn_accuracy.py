@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits  # type: ignore[import-untyped]
 
 from benchmarks.query_data import Figures, heading
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import (
     AdditiveTrees,
     Binned,
@@ -147,7 +147,7 @@ def linear(given: Declared, epsilon: float, split: Split) -> float:
     rows, truth, new, answers = split
     second = given.classes[1]
     model = LinearRegression(
-        epsilon=epsilon, delta=DELTA, columns=given.columns, target=Real(-1, 1), purse=PublicData()
+        epsilon=epsilon, delta=DELTA, columns=given.columns, target=Real(-1, 1), payer=PublicData()
     )
     model.fit(rows, np.where(truth == second, 1, -1))
     return float(np.mean((model.predict(new) > 0) == (answers == second)))

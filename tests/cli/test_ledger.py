@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli import show_ledger
-from lapwing.cli.show_ledger import working
-from lapwing.gate import Target
-from lapwing.ledger.views.log import history
+from lapwing.cli import ledger as show_ledger
+from lapwing.cli.ledger import working
+from lapwing.ledger.request_log import log_lines
+from lapwing.ledger.spending import Target
 from support.events import eventful
 from support.ledgers import Home, open_account, open_sliced, release
 from support.shell import Shell, at
@@ -256,8 +256,8 @@ def test_the_table_shows_everything(home: Home, shell: Shell) -> None:
 
 def test_the_newest_are_shown_and_json_has_stable_names(file_home: Home, shell: Shell) -> None:
     ledger = eventful(file_home)
-    newest = history(ledger, last=3)
-    assert newest == history(ledger, last=1000)[-3:]
+    newest = log_lines(ledger, last=3)
+    assert newest == log_lines(ledger, last=1000)[-3:]
     ledger.close()
     found = shell.good("ledger", "log", *at(file_home), "--last", "3", "--json").json
     assert [line["number"] for line in found] == [line.number for line in newest]

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.server.opening import open_survey
-from lapwing.survey.collecting import Rule, open_store
-from lapwing.survey.planning import Design, design
-from lapwing.survey.planning.report_file import read_reports
-from lapwing.survey.questionnaire import load
-from lapwing.survey.respondent.offered import fingerprint
+from lapwing.survey.designing import Design, design
+from lapwing.survey.offered import fingerprint
+from lapwing.survey.report_file import read_reports
+from lapwing.survey.report_store import StoppingRule
+from lapwing.survey.service import open_report_store
+from lapwing.survey.survey_file import load
+from lapwing.web.survey_hosting import open_survey
 from support.shell import Shell
 
 SMALL = """\
@@ -280,9 +281,9 @@ def test_what_cannot_be_estimated_is_told(
 
 def put(made: Design, reports: Path, *, has_credential: bool) -> None:
     """Into the survey's own store."""
-    kept = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+    kept = open_report_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
     rows = [(bytes([n % 256]) * 32, row.tobytes()) for n, row in enumerate(read_reports(reports, made))]
-    kept.accept(rows, Rule(5000), date(2026, 1, 1), has_credential=has_credential)
+    kept.accept(rows, StoppingRule(5000), date(2026, 1, 1), has_credential=has_credential)
     kept.close()
 
 

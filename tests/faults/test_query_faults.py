@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.ledger.proofs.source import export
-from lapwing.query.binding.refused import Refused
-from lapwing.query.dataset import Dataset
+from lapwing.ledger.publishing import export_statement
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.dataset import Dataset
 from support.hospital import ENGINES, Hospital, invented, policy_for
 from support.slowly import first
 
@@ -225,7 +225,7 @@ def test_X7_no_private_value_is_in_logs_files_or_statements(
     dataset.prepare()
     dataset.ask("SELECT COUNT(*) AS n FROM visits WHERE CAST(name AS INTEGER) = 1", epsilon=1)
     statement = tmp_path / "statement"
-    export(dataset.ledger, statement)
+    export_statement(dataset.ledger, statement)
     seen = caplog.text + "".join(capfd.readouterr()) + statement.read_text()
     ledger = Path(dataset.policy.ledger)
     dataset.close()

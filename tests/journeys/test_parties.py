@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.dataset import open as open_dataset
+from lapwing.sql.dataset import open as open_dataset
 from support.shell import Shell
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "parties.md"
@@ -138,7 +138,7 @@ CRASHING = """
 import os
 from fractions import Fraction
 from pathlib import Path
-from lapwing.cli.party_run import taken
+from lapwing.cli.joining import taken
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.identity import Keys
 

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.losses import Pure, Relation
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, NoPurse, Paid, PublicData, Purse, Stored
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, NoPayer, PaidResult, Payer, PublicData, StoredPayer
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Pure, Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 
 LOSS = Pure(Fraction(1, 2))
 
 
-def purse_of(ledger: Ledger, key: str | None) -> LedgerPurse:
-    return LedgerPurse(
+def purse_of(ledger: Ledger, key: str | None) -> LedgerPayer:
+    return LedgerPayer(
         Gate(ledger, principal="builder"),
         targets=(Target("visits"),),
         unit=Unit.PERSON,
@@ -94,22 +95,22 @@ def test_public_data_costs_nothing() -> None:
     assert PublicData().pay(LOSS, lambda: b"model", mechanism="training", parameters={}).receipt is None
 
 
-class Silent(Purse):
+class Silent(Payer):
     """Does not say what it protects."""
 
     @property
     def relation(self) -> Relation:
         return Relation.ADD_REMOVE
 
-    def pay(self, *_: Any, **__: Any) -> Paid:
-        return Paid(b"", None)
+    def pay(self, *_: Any, **__: Any) -> PaidResult:
+        return PaidResult(b"", None)
 
 
 def test_a_purse_knows_what_it_protects(ledger: Ledger) -> None:
     assert purse_of(ledger, None).unit is Unit.PERSON
     assert PublicData().unit is None
     assert Silent().unit is Unit.PERSON
-    monthly = LedgerPurse(
+    monthly = LedgerPayer(
         Gate(ledger, principal="builder"),
         targets=(),
         unit=Unit.PERSON_AND_PERIOD,
@@ -142,10 +143,12 @@ def test_the_promise_stays_itself_in_copies() -> None:
 
 
 def test_what_was_stored_is_not_made_again() -> None:
-    paid = Stored(b"model").pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})
+    paid = StoredPayer(b"model").pay(
+        LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={}
+    )
     assert (paid.result, paid.is_replay) == (b"model", True)
 
 
 def test_without_a_purse_nothing_is_made() -> None:
     with pytest.raises(BadParameter, match="n_jobs=1"):
-        NoPurse().pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})
+        NoPayer().pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})

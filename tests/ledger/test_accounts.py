@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.gate import Target
 from lapwing.ledger import CuratorKey, Slices, Unit
-from lapwing.privacy import Relation
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.ledger.anchors import (
-    FileAnchor,
+from lapwing.ledger.anchors import FileAnchor
+from lapwing.ledger.remote_anchors import (
     PostgresAnchor,
     SqliteAnchor,
     UrlAnchor,

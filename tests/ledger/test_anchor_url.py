@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger.anchors import Mark, UrlAnchor
-from lapwing.ledger.anchors import url as anchor_url
+from lapwing.ledger import remote_anchors as anchor_url
+from lapwing.ledger.anchors import Mark
+from lapwing.ledger.remote_anchors import UrlAnchor
 from support.marks import head, mark
 
 Answer = Callable[["_Handler"], None]

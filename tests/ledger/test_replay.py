@@ -9,19 +9,12 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Approximate, Concentrated, LaplaceNoise, ParallelComposition, Pure
 from lapwing.ledger.accountant import replay as module
 from lapwing.ledger.accountant.balance import LOST, MOVED, OPEN
-from lapwing.ledger.accountant.outcomes import ANSWERED, FAILED, NOTHING
-from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accountant.replay import ANSWERED, FAILED, NOTHING, Replay
 from lapwing.ledger.entry import encode
-from lapwing.privacy import (
-    Approximate,
-    Concentrated,
-    FixedRun,
-    LaplaceNoise,
-    Pure,
-    Worst,
-)
 from support.histories import COUNT, History, long_history
 from support.replayed import found, read, small
 
@@ -303,7 +296,7 @@ def test_parallel_losses_are_for_adding_and_removing_only() -> None:
     for relation, findings in (("add or remove one unit", 0), ("replace one unit", 1)):
         history = History()
         history.account(1, relation=relation, slices="none")
-        history.charge((1, [[1, 1]]), loss=Worst((COUNT, COUNT)))
+        history.charge((1, [[1, 1]]), loss=ParallelComposition((COUNT, COUNT)))
         assert len(found(history)) == findings
 
 

@@ -7,14 +7,8 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.privacy import (
-    Approximate,
-    LaplaceNoise,
-    Loss,
-    Repeated,
-    Sum,
-    Terms,
-)
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Approximate, LaplaceNoise, Loss, Repeated, SequentialComposition
 from support.histories import COUNT, History
 from support.replayed import found, read, small
 
@@ -25,7 +19,7 @@ def test_a_thousand_charges_of_the_greatest_cost_do_not_wrap_round() -> None:
     history = small()
     huge = [0, 1 << 62, 1 << 62, *[1 << 62] * 4, 0]  # the last order is free for ever
     for _ in range(1000):
-        history.charge((1, [[2, 2]]), loss=Sum(()))
+        history.charge((1, [[2, 2]]), loss=SequentialComposition(()))
         history.records[-1]["debits"][0][2] = huge
     replay = read(history)
     assert replay.finish() == ()
@@ -94,7 +88,9 @@ def test_batches_find_exactly_the_entries_that_one_by_one_refuses(data: st.DataO
         kind = data.draw(st.sampled_from(["charge", "charge", "charge", "reserve", "step", "settle"]))
         if kind in ("charge", "reserve"):
             more = {"fixed": False} if kind == "reserve" else {}
-            seq = history.charge((1, [[blocks[0], blocks[-1]]]), loss=Sum(()), kind=kind, **more)
+            seq = history.charge(
+                (1, [[blocks[0], blocks[-1]]]), loss=SequentialComposition(()), kind=kind, **more
+            )
             history.records[-1]["debits"][0][2] = costs
             if kind == "charge":
                 naive.charge(seq, blocks, costs, naive.spent)
@@ -113,7 +109,7 @@ def test_batches_find_exactly_the_entries_that_one_by_one_refuses(data: st.DataO
                 cost if t > cap else min(cost, t - u)
                 for cost, t, u, cap in zip(costs, total, used, caps, strict=True)
             ]
-            history.step(held, Sum(()))
+            history.step(held, SequentialComposition(()))
             history.records[-1]["costs"] = [[1, step]]
             naive.step(held, step)
     replay = read(history)

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.losses import Approximate
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger.accountant.guarantee import Guarantee, in_several, text_up
+from lapwing.ledger.accountant.guarantee import Guarantee, guarantee_in_periods, text_up
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import encode
-from lapwing.ledger.proofs.proof import prove, verify_proof
-from lapwing.ledger.proofs.statement import verify_statement, write_statement
-from lapwing.privacy import Approximate
+from lapwing.ledger.statement import make_proof, verify_proof, verify_statement, write_statement
 from support.histories import COUNT, History, long_history
 from support.slowly import slow
 
@@ -274,18 +273,18 @@ def test_one_name_has_one_budget_in_a_family(tmp_path: Path) -> None:
 def test_each_entry_can_be_proved(tmp_path: Path) -> None:
     history = long_history()
     for seq, body, _ in history.entries():
-        proof = prove(history, seq)
+        proof = make_proof(history, seq)
         assert proof["body"].encode() == body
         report = verify_proof(json.loads(json.dumps(proof)), key=history.key)
         assert report.findings == ()
         assert report.head == history.heads()[-1]
     with pytest.raises(BadParameter):
-        prove(history, 23)
+        make_proof(history, 23)
 
 
 def test_a_proof_with_anything_changed_is_refused() -> None:
     history = long_history()
-    proof = prove(history, 7)
+    proof = make_proof(history, 7)
     other = History(b"somebody else")
     assert verify_proof(proof, key=other.key).findings
 
@@ -314,7 +313,7 @@ def test_a_proof_with_anything_changed_is_refused() -> None:
                 assert verify_proof(proof | {field: wrong}, key=None).findings, (field, wrong)
         assert verify_proof({k: v for k, v in proof.items() if k != field}, key=None).findings
     assert verify_proof(proof | {"more": 1}, key=None).findings
-    swapped = proof | {"body": prove(history, 8)["body"]}
+    swapped = proof | {"body": make_proof(history, 8)["body"]}
     assert verify_proof(swapped, key=None).findings
 
 
@@ -360,7 +359,7 @@ def test_the_guarantee_names_sums_periods_and_exceptions(tmp_path: Path) -> None
 def test_several_periods_are_a_group(count: int) -> None:
     epsilon, delta = Fraction(1, 3), Fraction(1, 10**6)
     group = Approximate(epsilon, delta).for_group(count)
-    found = in_several(epsilon, delta, count)
+    found = guarantee_in_periods(epsilon, delta, count)
     assert found[0] == group.epsilon
     assert float(found[1]) == pytest.approx(float(group.delta), rel=1e-20)
     exact = sum(float(delta) * 2.718281828459045 ** (float(epsilon) * k) for k in range(count))
@@ -369,10 +368,13 @@ def test_several_periods_are_a_group(count: int) -> None:
 
 def test_many_periods_are_summed_at_once() -> None:
     begun = time.perf_counter()
-    assert in_several(Fraction(1), Fraction(1, 10**6), 50_000) == (Fraction(50_000), Fraction(1))
-    assert in_several(Fraction(1000), Fraction(1, 10**6), 50_000)[1] == 1
-    assert in_several(Fraction(1, 10**9), Fraction(0), 50_000) == (Fraction(50_000, 10**9), Fraction(0))
-    small_epsilon = in_several(Fraction(1, 10**9), Fraction(1, 10**9), 50_000)[1]
+    assert guarantee_in_periods(Fraction(1), Fraction(1, 10**6), 50_000) == (Fraction(50_000), Fraction(1))
+    assert guarantee_in_periods(Fraction(1000), Fraction(1, 10**6), 50_000)[1] == 1
+    assert guarantee_in_periods(Fraction(1, 10**9), Fraction(0), 50_000) == (
+        Fraction(50_000, 10**9),
+        Fraction(0),
+    )
+    small_epsilon = guarantee_in_periods(Fraction(1, 10**9), Fraction(1, 10**9), 50_000)[1]
     assert Fraction(5, 10**5) < small_epsilon < Fraction(5002, 10**8)
     assert time.perf_counter() - begun < 1
 
@@ -394,7 +396,7 @@ def test_a_price_without_a_second_opinion_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     history = small()
-    monkeypatch.setattr("lapwing.ledger.accountant.second_opinion.opinion", lambda *_: None)
+    monkeypatch.setattr("lapwing.ledger.accountant.textbook.opinion", lambda *_: None)
     path = tmp_path / "statement.jsonl"
     write_statement(path, history, names=False)
     report = verify_statement(path, key=None)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, lower, precision, upper
+from lapwing.core.exact_sampling import ExponentialChoice
 from lapwing.errors import BadValue
-from lapwing.exact import Number, lower, precision, upper
-from lapwing.noise.choice import Choice
 from support import laws
 from support.laws import choice_law, cumulative, follows, fraction
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
@@ -20,9 +20,9 @@ from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 TINY = Fraction(1, 10**50)
 
 
-def choice_of(scores: list[int], rate: Fraction, counts: list[int] | None = None) -> Choice:
+def choice_of(scores: list[int], rate: Fraction, counts: list[int] | None = None) -> ExponentialChoice:
     gaps = max(scores) - np.array(scores, dtype=np.int64)
-    return Choice(gaps, rate, None if counts is None else np.array(counts, dtype=np.int64))
+    return ExponentialChoice(gaps, rate, None if counts is None else np.array(counts, dtype=np.int64))
 
 
 CASES: list[tuple[list[int], Fraction, list[int] | None]] = [

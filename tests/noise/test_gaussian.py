@@ -13,24 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lapwing import noise
-from lapwing.errors import NoEntropy
-from lapwing.exact import lower, precision, upper
-from lapwing.noise.flat import LOT
-from lapwing.noise.gaussian import (
+from lapwing.core import noise
+from lapwing.core.exact import lower, precision, upper
+from lapwing.core.gaussian_sampler import (
     AT_ONCE,
     DIRECT_BELOW,
     FLAT_AFTER,
     LARGEST_SIGMA,
+    LOT,
     SMALL,
     BlockGaussian,
     DirectGaussian,
-    Weights,
+    GaussianWeights,
     _sampler,
     discrete_gaussian,
-    lots,
+    gaussian_lots,
 )
-from lapwing.noise.stream import SYSTEM
+from lapwing.core.random_stream import SYSTEM
+from lapwing.errors import NoEntropy
 from support import laws
 from support.laws import cumulative, follows, fraction, gaussian_law
 from support.slowly import first
@@ -99,7 +99,7 @@ def test_blocks_offsets_and_rejection_multiply_out_to_the_exact_law(sigma: Fract
 
 
 def test_balls_of_the_weights_shrink_around_the_truth() -> None:
-    weights = Weights(Fraction(3), 1, both_sides=True)
+    weights = GaussianWeights(Fraction(3), 1, both_sides=True)
     law = gaussian_law(Fraction(3), 120)
     centre = fraction(law[120])
     for bits in (64, 128, 256):
@@ -111,7 +111,7 @@ def test_balls_of_the_weights_shrink_around_the_truth() -> None:
 
 
 def test_a_symbol_beyond_the_sums_still_has_a_ball_that_holds_its_cdf() -> None:
-    ball = Weights(Fraction(1), 1, both_sides=True).cdf(10_000)(128)
+    ball = GaussianWeights(Fraction(1), 1, both_sides=True).cdf(10_000)(128)
     with precision(256):
         assert 1 - Fraction(1, 2**128) < lower(ball) <= 1 <= upper(ball)
 
@@ -305,7 +305,7 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
 def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
     for size in (100, FLAT_AFTER + AT_ONCE + 5 * LOT + 7):
         _sampler.cache_clear()
-        floats = np.concatenate([lot.copy() for lot in lots(SeededStream(9), sigma, size)])
+        floats = np.concatenate([lot.copy() for lot in gaussian_lots(SeededStream(9), sigma, size)])
         _sampler.cache_clear()  # so that the tables come at the same draw
         whole = discrete_gaussian(SeededStream(9), sigma, size)
         _sampler.cache_clear()

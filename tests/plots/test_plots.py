@@ -15,11 +15,12 @@ import pytest
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
+from lapwing.core.budget import Terms
+from lapwing.core.losses import GaussianNoise, LaplaceNoise
 from lapwing.errors import BadParameter, MissingExtra
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save
+from lapwing.plots.accuracy import curator_error, local_error
 from lapwing.plots.composition import by_portfolio
-from lapwing.plots.trust import curator_error, local_error
-from lapwing.privacy import GaussianNoise, LaplaceNoise, Terms
 
 
 def part(figure: Figure, name: str) -> Any:

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.binding.refused import Refused
-from lapwing.query.language.question import Question
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.bound_query import BoundQuery
 from support.clinic import asked, clinic_catalog
 from support.slowly import slow
 from support.sql_grammar import question
@@ -227,13 +227,13 @@ def test_generated_texts_are_bound_or_refused_and_nothing_else(texts: int) -> No
     for _ in range(texts):
         sql, expectation = question(random)
         try:
-            found: Question | BadParameter = asked(sql, CATALOG)
+            found: BoundQuery | BadParameter = asked(sql, CATALOG)
         except BadParameter as refusal:
             found = refusal
         if expectation is None:
             assert isinstance(found, Refused), sql
         elif expectation.sound:
-            assert isinstance(found, Question), (sql, found)
+            assert isinstance(found, BoundQuery), (sql, found)
             assert found.rows <= expectation.rows, sql
             answered += 1
     assert answered > texts // 6

@@ -14,9 +14,9 @@ import pytest
 import lapwing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, OverBudget, Tampered
-from lapwing.query.bounded import registered
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated import registration
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import POLICY, write_visits
 
 Open = Callable[..., Dataset]
@@ -243,7 +243,7 @@ def test_a_held_question_about_rows_keeps_no_plan_from_view(
     dataset = opened()
     dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
     with monkeypatch.context() as broken:
-        broken.setattr("lapwing.query.releasing.noise", lambda *_, **__: 1 / 0)
+        broken.setattr("lapwing.sql.releasing.noise", lambda *_, **__: 1 / 0)
         with pytest.raises(Held):
             dataset.dropped("visits", epsilon=1)
     assert "`lapwing dropped " in dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
@@ -311,7 +311,7 @@ def test_X7_a_failing_engine_gives_one_reply_stays_charged_and_is_held(
         with pytest.raises(Held):
             dataset.ask(BY_WARD, epsilon=3, fresh=fresh)
     assert spent(dataset) == 2 * 10**9
-    registered.look_at(dataset.policy, failed.value.position)
+    registration.clear_holds(dataset.policy, failed.value.position)
     assert len(dataset.ask(BY_WARD, epsilon=1)) == 2
     assert spent(dataset) == 3 * 10**9
 

@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import Laplace
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Policy
-from lapwing.query.search import BEYOND, left_out_question
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Policy
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.preliminary_questions import ROWS_BEYOND, truncated_rows_question
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open, write_visits
 from query.test_dataset import spent
 from query.test_neighbours import PERIODS, require_close
@@ -27,7 +27,7 @@ COUNT = "SELECT COUNT(*) AS n FROM visits"
 
 
 def exact(policy: Policy, beyond: int, rows: int | None = None) -> Any:
-    question = left_out_question(policy, "visits", beyond, rows)
+    question = truncated_rows_question(policy, "visits", beyond, rows)
     reader = Reader.open(policy, KEY, {"wards": WARDS}, from_source=True)
     try:
         return question, reader.exact(question)
@@ -165,7 +165,7 @@ def test_a_bad_bound_is_refused_before_anything_is_charged(opened: Open, beyond:
         dataset.dropped("visits", epsilon=1, beyond=beyond)
     with pytest.raises(BadParameter, match="no private table"):
         dataset.dropped("wards", epsilon=1, beyond=10)
-    assert len(BEYOND) == 5
+    assert len(ROWS_BEYOND) == 5
     assert dataset._ledger is None
 
 
@@ -176,7 +176,7 @@ def test_where_each_row_is_protected_there_is_nothing_to_buy(tmp_path: Path) -> 
         "budget = { epsilon = 1, delta = 1e-6 }\n"
         '[tables.v]\nsource = "v.parquet"\ncolumns.x = { low = 0, high = 1 }\n'
     )
-    with Dataset(load(tmp_path / "v.toml"), analyst="ann") as dataset:
+    with Dataset(load_policy(tmp_path / "v.toml"), analyst="ann") as dataset:
         with pytest.raises(BadParameter, match="each row is protected by itself"):
             dataset.dropped("v", epsilon=1, beyond=10)
         answer = dataset.ask("SELECT COUNT(*) FROM v WHERE x = 1", epsilon="0.5")

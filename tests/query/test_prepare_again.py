@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.bounded import prepare as preparing
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated import prepare as preparing
 from query.conftest import Open, write_visits
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"

@@ -10,10 +10,10 @@ import pytest
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.errors import BadParameter
-from lapwing.query.bounded.keyed_hash import Keys
-from lapwing.query.bounded.reader import row_key, unit_ids
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.truncated.column_codes import HashKeys
+from lapwing.sql.truncated.reader import row_key, unit_ids
 
 Open = Callable[..., Dataset]
 SQL = "SELECT ward, COUNT(*) AS n, MEDIAN(stay) AS m FROM visits WHERE name <> 'x' GROUP BY ward"
@@ -22,7 +22,7 @@ SQL = "SELECT ward, COUNT(*) AS n, MEDIAN(stay) AS m FROM visits WHERE name <> '
 def test_E3_plans_show_neither_the_secret_nor_the_source(opened: Open, tmp_path: Path) -> None:
     dataset = opened()
     dataset.version()
-    keys = Keys(row_key(dataset.ledger), "ranks of visits")
+    keys = HashKeys(row_key(dataset.ledger), "ranks of visits")
     shown = [
         str(part)
         for part in (dataset.plan(SQL, epsilon=1).statements, dataset.plan(SQL, epsilon=1).to_json())
@@ -63,7 +63,7 @@ def test_S10_everybody_is_told_to_the_ledger_once(opened: Open) -> None:
 
 def test_threads_are_checked_before_anything_is_charged(opened: Open, tmp_path: Path) -> None:
     opened()
-    with Dataset(load(tmp_path / "visits.toml"), analyst="ann", threads=0) as dataset:
+    with Dataset(load_policy(tmp_path / "visits.toml"), analyst="ann", threads=0) as dataset:
         with pytest.raises(BadParameter, match="threads"):
             dataset.ask(SQL, epsilon=1)
         assert dataset.ledger.blocks("visits")[0].spent[1] == 0

@@ -13,11 +13,11 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, Held, InProgress, SessionOver
-from lapwing.query import custody, dataset
-from lapwing.query.answering.shares import Shares, share_out
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.releasing import Releasing
+from lapwing.sql import dataset, policy_ledger
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.noising import BudgetShares, divide_budget
+from lapwing.sql.releasing import Releasing
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import write_visits
 from support.askers import ask, die
 
@@ -95,7 +95,7 @@ def test_the_mechanisms_are_found_again_from_what_is_stored(
     """The kind of noise is stored as it was chosen, δ as it was allowed."""
     plan = opened().plan(sql, epsilon=epsilon, noise=noise, delta="1e-8")
     asked = plan.asked
-    again = share_out(plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
+    again = divide_budget(plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
     assert (again.added, again.chosen, again.selected) == (
         plan.shares.added, plan.shares.chosen, plan.shares.selected,
     )  # fmt: skip
@@ -108,7 +108,7 @@ def test_answers_of_mechanisms_that_are_gone_are_left_alone(
 ) -> None:
     dataset = opened()
     with monkeypatch.context() as patch:
-        patch.setattr(Shares, "digest", property(lambda _: "of an older version of the code"))
+        patch.setattr(BudgetShares, "digest", property(lambda _: "of an older version of the code"))
         dataset.ask(COUNT, epsilon=1)
     second = dataset.ask(COUNT, epsilon=1)
     assert (second.is_replay, second.of) == (False, 1)
@@ -194,9 +194,9 @@ def test_who_arrives_at_midnight_arrives_in_a_block_that_is_open(
         def now(cls, tz: Any = None) -> Any:
             return next(cls.ticks)
 
-    from lapwing.query.bounded import prepare  # noqa: PLC0415
+    from lapwing.sql.truncated import prepare  # noqa: PLC0415
 
-    for module in (dataset, custody, prepare):
+    for module in (dataset, policy_ledger, prepare):
         monkeypatch.setattr(module, "datetime", Clock)
     one = opened(more=ARRIVALS)
     one.prepare()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadFile, BadParameter, Held, InProgress, OverBudget
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open
 from query.test_threads import in_threads
 from support.askers import ask

@@ -14,12 +14,10 @@ import pytest
 
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
-from lapwing.ledger import DataSet
-from lapwing.ledger import data as data_sets
-from lapwing.query.bounded import prepared, registered
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.bounded.readers import AT_ONCE
-from lapwing.query.dataset import Dataset
+from lapwing.ledger import DataSet, data_sets
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated import prepared_copy, registration
+from lapwing.sql.truncated.reader import MAX_READERS, Reader
 from query.conftest import write_visits
 from query.test_releasing import spent
 from support.hospital import ENGINES, invented, policy_for
@@ -112,17 +110,17 @@ def test_a_copy_that_is_not_registered_yet_is_waited_for(opened: Open) -> None:
     """`prepare` makes a copy current before it tells the ledger: who asks in between waits for its lock."""
     dataset = opened()
     dataset.prepare()
-    folder, copy = prepared.folder_of(dataset.policy), prepared.last(dataset.policy)
+    folder, copy = prepared_copy.prepared_folder(dataset.policy), prepared_copy.last_copy(dataset.policy)
     assert copy is not None
     done: list[str] = []
-    with prepared.alone(folder):
+    with prepared_copy.exclusive_lock(folder):
         replace(copy, version=copy.version + 1).save()
         thread = threading.Thread(target=lambda: done.append(str(dataset.ask(COUNT, epsilon="0.01"))))
         thread.start()
         time.sleep(0.3)
         assert thread.is_alive()
-        version = data_sets.find(dataset.ledger, dataset.policy.name).version
-        registered.remember(dataset.policy, version, copy.files, copy.seen)
+        version = data_sets.find_data_set(dataset.ledger, dataset.policy.name).version
+        registration.save_registration(dataset.policy, version, copy.files, copy.seen)
     thread.join()
     assert len(done) == 1
 
@@ -152,13 +150,13 @@ def test_a_reader_is_not_closed_while_it_is_used(opened: Open, tmp_path: Path) -
 
 def test_who_asks_while_the_data_is_registered_waits(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger is told first, and the note of it is written then."""
-    dataset, remember = opened(), registered.remember
+    dataset, remember = opened(), registration.save_registration
 
     def late(*given: Any) -> None:
         time.sleep(0.5)
         remember(*given)
 
-    monkeypatch.setattr(registered, "remember", late)
+    monkeypatch.setattr(registration, "remember", late)
     found = in_threads([asker(dataset, range(k, k + 1)) for k in range(4)])
     assert found == [1, 1, 1, 1]
 
@@ -191,7 +189,7 @@ def test_every_engine_is_asked_by_threads(engine: str, tmp_path: Path) -> None:
         join = (
             "SELECT region, COUNT(*) FROM visits JOIN wards USING (ward) WHERE stay <> {} GROUP BY region"
         )
-        asked = [join.format(100 + number) for number in range(AT_ONCE + 2)]
+        asked = [join.format(100 + number) for number in range(MAX_READERS + 2)]
         found = in_threads([partial(dataset.ask, sql, epsilon="0.1") for sql in asked])
         assert [one.is_replay for one in found] == [False] * len(asked)
 

@@ -9,17 +9,16 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.checking import check_noisily
-from lapwing.query.dataset import Dataset
-from lapwing.query.language.kinds import Number
-from lapwing.query.language.question import Question
-from lapwing.query.language.relation import expressions_of, scans_of
-from lapwing.query.language.where_first import where_after, where_first
-from lapwing.query.policies.policy import Policy
-from lapwing.query.search import with_column
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.cell_check import check_noisily
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Numeric
+from lapwing.sql.policy import Policy
+from lapwing.sql.preliminary_questions import policy_with_column
+from lapwing.sql.relation import expressions_of, scans_of, undo_where_first, where_first
+from lapwing.sql.truncated.reader import Reader
 from query.test_neighbours import Found, require_all_close, require_same
 from support.hospital import ENGINES, WARDS, Hospital, invented, policy_for
 from support.slowly import first
@@ -33,7 +32,7 @@ QUESTIONS = (
 )
 
 
-def asked(policy: Policy, sql: str) -> Question:
+def asked(policy: Policy, sql: str) -> BoundQuery:
     bound = bind(sql, Catalog(policy, {"wards": WARDS}))
     return replace(bound, source=where_first(bound.source))
 
@@ -110,7 +109,7 @@ def test_there_and_back(tmp_path: Path) -> None:
         bound = bind(sql, Catalog(policy, {"wards": WARDS}))
         moved = where_first(bound.source)
         assert all(scan.where is not None for scan in scans_of(moved))
-        assert where_after(moved) == bound.source
+        assert undo_where_first(moved) == bound.source
         assert set(map(repr, expressions_of(moved))) == set(map(repr, expressions_of(bound.source)))
 
 
@@ -129,7 +128,7 @@ def test_a_server_with_a_copy_is_not_read_behind_the_ledgers_back(tmp_path: Path
             dataset.search_bounds("visits", "stay", epsilon=1, step=1)
         with pytest.raises(BadParameter, match="may differ from its copy"):
             check_noisily(dataset, 1)
-        other = with_column(dataset.policy, "visits", "stay", Number(Fraction(1), 0, 7))
+        other = policy_with_column(dataset.policy, "visits", "stay", Numeric(Fraction(1), 0, 7))
         with (
             Dataset(other, analyst="ann") as edited,
             pytest.raises(BadParameter, match="may differ from its copy"),

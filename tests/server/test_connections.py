@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.server.connections import RESERVED, Door, Limits, with_files
+from lapwing.web.serving import RESERVED, ConnectionLimits, ConnectionTable, limited_by_open_files
 from support.collecting import credential
 from support.survey_server import Process
 
@@ -61,7 +61,7 @@ class TestAFlood:
             assert time.monotonic() - begin < 10
 
     def test_of_silent_ones_over_tls_is_counted_before_any_handshake(self) -> None:
-        door = Door(Limits(connections=3))
+        door = ConnectionTable(ConnectionLimits(connections=3))
         pairs = [socket.socketpair() for _ in range(5)]
         for own, _ in pairs:
             door.enter(own, "192.0.2.1")
@@ -87,7 +87,7 @@ class TestTheDoor:
 
     def test_ends_first_who_waited_longest_and_nobody_who_asked(self) -> None:
         with ExitStack() as stack:
-            door = Door(Limits(connections=3, per_address=3))
+            door = ConnectionTable(ConnectionLimits(connections=3, per_address=3))
             pairs = [self.pair(stack) for _ in range(6)]
             for own, _ in pairs[:3]:
                 door.enter(own, "192.0.2.1")
@@ -108,7 +108,7 @@ class TestTheDoor:
 
     def test_gives_an_address_its_share_and_a_network_of_version_6_one(self) -> None:
         with ExitStack() as stack:
-            door = Door(Limits(connections=100, per_address=1))
+            door = ConnectionTable(ConnectionLimits(connections=100, per_address=1))
             pairs = [self.pair(stack) for _ in range(5)]
             addresses = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"]
             for (own, _), address in zip(pairs, addresses, strict=True):
@@ -117,7 +117,7 @@ class TestTheDoor:
 
     def test_remembers_no_address_that_left(self) -> None:
         with ExitStack() as stack:
-            door = Door(Limits())
+            door = ConnectionTable(ConnectionLimits())
             own, _ = self.pair(stack)
             door.enter(own, "192.0.2.1")
             visitor = door.of(own.fileno())
@@ -192,7 +192,7 @@ def test_after_a_refusal_nothing_more_is_read(
 def test_connections_leave_files_for_everything_else() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        found = with_files(Limits())
+        found = limited_by_open_files(ConnectionLimits())
         now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert now >= soft
         assert found.connections <= max(16, now - RESERVED)

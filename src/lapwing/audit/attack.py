@@ -17,8 +17,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from lapwing.core.exact import precision, upper, whole
 from lapwing.errors import BadParameter
-from lapwing.exact import precision, upper, whole
 
 Draw = Callable[[int], NDArray[np.int64]]
 SPARE_BITS = 48  # beyond those that tell an error from 0

@@ -19,10 +19,10 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Number, ball, exact, precision, set_fields, whole
+from lapwing.core.losses import checked_delta, checked_epsilon
+from lapwing.core.noise import bernoulli, permutation
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, ball, exact, precision, settle, whole
-from lapwing.noise import bernoulli, permutation
-from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 Included = NDArray[np.bool_]
 # Trains with the canaries that are included, and says of each how much the model looks as if it was.
@@ -48,8 +48,8 @@ class OneRun:
     right: int
 
     def __post_init__(self) -> None:
-        settle(self, claimed=checked_epsilon(self.claimed, "claimed"), delta=checked_delta(self.delta))
-        settle(self, error=_checked_error(self.error))
+        set_fields(self, claimed=checked_epsilon(self.claimed, "claimed"), delta=checked_delta(self.delta))
+        set_fields(self, error=_checked_error(self.error))
         canaries = whole(self.canaries, "canaries", at_least=1)
         guesses = whole(self.guesses, "guesses", at_least=1)
         if not 0 <= whole(self.right, "right") <= guesses <= canaries:

@@ -12,35 +12,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.attack import Case, Draw
-from lapwing.mechanisms import (
-    AboveThreshold,
-    Exponential,
-    Extreme,
-    Gaussian,
-    GaussianShares,
-    Laplace,
-    LaplaceShares,
-    NoisyMax,
-    PartitionSelection,
-    PermuteAndFlip,
-    Quantile,
-    RandomizedResponse,
-)
-from lapwing.privacy import Relation
+from lapwing.core.gaussian import Gaussian, GaussianShares
+from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.survey.randomizers import (
-    Bits,
-    Choice,
-    Duchi,
-    Hadamard,
-    Hybrid,
-    Oracle,
-    Prefixes,
-    Projective,
+    BitwiseResponse,
+    DuchiResponse,
+    FrequencyOracle,
+    HadamardResponse,
+    HybridResponse,
+    KaryResponse,
+    PrefixResponse,
+    ProjectiveResponse,
     Randomizer,
     SquareWave,
-    Subset,
-    Unary,
-    Window,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
 )
 
 NONE = Fraction(0)
@@ -129,7 +121,7 @@ def _messages(randomizer: Randomizer, answer: int) -> Draw:
     return draw
 
 
-def _words(randomizer: Prefixes, word: int, suspected: int) -> Draw:
+def _words(randomizer: PrefixResponse, word: int, suspected: int) -> Draw:
     """There are too many messages to see one twice: only whether each speaks for a suspected word."""
 
     def draw(size: int) -> NDArray[np.int64]:
@@ -137,8 +129,8 @@ def _words(randomizer: Prefixes, word: int, suspected: int) -> Draw:
         seen = rows[:, 0].astype(np.int64) * 2
         for place, inner in enumerate(randomizer.inner):
             prefix = int(randomizer.prefix(np.array([suspected]), place)[0])
-            oracle: Oracle = inner
-            seen[rows[:, 0] == place] += oracle.membership(randomizer.of_level(rows, place), prefix)
+            oracle: FrequencyOracle = inner
+            seen[rows[:, 0] == place] += oracle.membership(randomizer.messages_of(rows, place), prefix)
         return seen
 
     return draw
@@ -152,22 +144,22 @@ def cases() -> list[Case]:
 def _of_randomizers() -> list[Case]:
     """In the local model: any two answers of one respondent."""
     several: list[tuple[str, Randomizer, int, int]] = [
-        ("survey: two coins", Choice.two_coins(), 0, 1),
-        ("survey: one of five", Choice.for_epsilon(1, options=5), 0, 3),
-        ("survey: subset", Subset.for_epsilon(1, options=6), 0, 5),
-        ("survey: unary", Unary.for_epsilon(1, options=4), 0, 3),
-        ("survey: Hadamard", Hadamard.for_epsilon(1, options=7), 0, 6),
-        ("survey: projective", Projective.for_epsilon(1, options=13), 0, 12),
-        ("survey: bits", Bits.for_epsilon(1, options=3), 0, 7),
+        ("survey: two coins", KaryResponse.two_coins(), 0, 1),
+        ("survey: one of five", KaryResponse.for_epsilon(1, options=5), 0, 3),
+        ("survey: subset", SubsetSelection.for_epsilon(1, options=6), 0, 5),
+        ("survey: unary", UnaryEncoding.for_epsilon(1, options=4), 0, 3),
+        ("survey: Hadamard", HadamardResponse.for_epsilon(1, options=7), 0, 6),
+        ("survey: projective", ProjectiveResponse.for_epsilon(1, options=13), 0, 12),
+        ("survey: bits", BitwiseResponse.for_epsilon(1, options=3), 0, 7),
         ("survey: square wave", SquareWave.for_epsilon(1, steps=6, none=False), 0, 6),
-        ("survey: no answer", Window.with_width(1, steps=4, stride=2, width=5, none=True), 5, 0),
-        ("survey: Duchi", Duchi.for_epsilon(1, steps=4, none=False), 0, 4),
+        ("survey: no answer", WindowResponse.with_width(1, steps=4, stride=2, width=5, none=True), 5, 0),
+        ("survey: Duchi", DuchiResponse.for_epsilon(1, steps=4, none=False), 0, 4),
         (
             "survey: hybrid",
-            Hybrid(
+            HybridResponse(
                 1 << 47,
-                Window.with_width(1, steps=4, stride=2, width=5, none=False),
-                Duchi.for_epsilon(1, steps=4, none=False),
+                WindowResponse.with_width(1, steps=4, stride=2, width=5, none=False),
+                DuchiResponse.for_epsilon(1, steps=4, none=False),
             ),
             0,
             4,
@@ -177,9 +169,9 @@ def _of_randomizers() -> list[Case]:
         Case(name, type(one), one.loss.epsilon, NONE, _messages(one, answer), _messages(one, other))
         for name, one, answer, other in several
     ]
-    words = Prefixes.for_epsilon(1, letters=2, levels=(1, 2))
+    words = PrefixResponse.for_epsilon(1, letters=2, levels=(1, 2))
     draws = _words(words, 0, 0), _words(words, 1023, 0)
-    return [*found, Case("survey: prefixes", Prefixes, words.loss.epsilon, NONE, *draws)]
+    return [*found, Case("survey: prefixes", PrefixResponse, words.loss.epsilon, NONE, *draws)]
 
 
 def _of_mechanisms() -> list[Case]:

@@ -14,19 +14,18 @@ from typing import Annotated, Any
 
 import typer
 
+from lapwing.cli import joining, party, survey, survey_answer
+from lapwing.cli import learning as stream_commands
 from lapwing.cli import ledger as ledger_commands
 from lapwing.cli import party as party_commands
-from lapwing.cli import party_run, party_simulate, survey_answer, survey_serving
 from lapwing.cli import query as query_commands
-from lapwing.cli import stream as stream_commands
 from lapwing.cli import survey as survey_commands
-from lapwing.cli.budget import budget
-from lapwing.cli.check import check
-from lapwing.cli.example import example
-from lapwing.cli.history import history
-from lapwing.cli.init import init
-from lapwing.cli.train import train
+from lapwing.cli.budget import budget, history
+from lapwing.cli.learning import train
+from lapwing.cli.query import check
+from lapwing.cli.starting import init
 from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, MissingExtra, OverBudget, Tampered
+from lapwing.examples.visits import write_visits
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
 NOT_WHAT_IT_WAS = "this is not what it was:"
@@ -67,8 +66,8 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say in plain words what ε and δ promise, and what they cost in accuracy."""
-    from lapwing.cli.explain import explain as explained  # noqa: PLC0415
-    from lapwing.cli.show import show_explanation  # noqa: PLC0415
+    from lapwing.cli.console import show_explanation  # noqa: PLC0415
+    from lapwing.cli.explanation import explain as explained  # noqa: PLC0415
 
     explanation = explained(epsilon, delta, _whole(n))
     if plot is not None:
@@ -84,36 +83,34 @@ def explain(
 @app.command()
 def demo() -> None:
     """Show private SQL, a survey, a joint count, models and mechanisms, with lifetime budgets."""
-    from lapwing.cli import demo as demo_story  # noqa: PLC0415
-    from lapwing.cli.demo_party import tell_party  # noqa: PLC0415
-    from lapwing.cli.demo_query import tell_query  # noqa: PLC0415
-    from lapwing.cli.demo_survey import tell_survey  # noqa: PLC0415
-    from lapwing.cli.show import show_demo  # noqa: PLC0415
+    from lapwing.cli.console import show_demo  # noqa: PLC0415
+    from lapwing.cli.demo import tell_party, tell_query, tell_survey
+    from lapwing.examples import clinic as demo_story  # noqa: PLC0415
 
     tell_query()
     print()
     tell_survey()
     tell_party()
     try:
-        from lapwing.cli.demo_train import tell_train  # noqa: PLC0415
+        from lapwing.cli.demo import tell_train  # noqa: PLC0415
 
         tell_train()
     except MissingExtra as missing:
         print(f"\n{missing}")
     print()
-    show_demo(demo_story.tell())
+    show_demo(demo_story.run_demo())
 
 
 for command in (
-    example,
+    write_visits,
     init,
     query_commands.prepare,
     query_commands.plan,
     query_commands.ask,
     query_commands.bounds,
-    query_commands.dropped,
+    query_commands.truncated,
     check,
-    query_commands.looked,
+    query_commands.clear_hold,
     budget,
     history,
     train,
@@ -122,20 +119,20 @@ for command in (
 app.add_typer(ledger_commands.app, name="ledger")
 app.add_typer(stream_commands.app, name="stream")
 for of_survey in (
-    survey_serving.invite,
-    survey_serving.serve,
+    survey.invite,
+    survey.serve,
     survey_answer.answer,
-    survey_serving.collect,
-    survey_serving.close,
+    survey.collect,
+    survey.close,
 ):
     survey_commands.app.command()(of_survey)
 app.add_typer(survey_commands.app, name="survey")
 for of_parties in (
-    party_run.run,
-    party_run.relay,
-    party_simulate.simulate,
-    party_simulate.compare,
-    party_simulate.example,
+    joining.run,
+    joining.relay,
+    party.simulate,
+    party.compare,
+    party.example,
 ):
     party_commands.app.command()(of_parties)
 app.add_typer(party_commands.app, name="party")
@@ -151,7 +148,7 @@ def _whole(text: str) -> int:
 def _draw(path: Path, epsilon: str, delta: str) -> None:
     # matplotlib takes a second to load: only who wants a picture waits for it.
     from lapwing.plots.loss import privacy_loss  # noqa: PLC0415
-    from lapwing.plots.style import checked_path, save  # noqa: PLC0415
+    from lapwing.plots.style import checked_path, save
 
     target = checked_path(path)
     figure = privacy_loss(epsilon, delta)

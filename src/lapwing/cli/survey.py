@@ -1,26 +1,37 @@
 """`lapwing survey`: from a questionnaire to estimates, without anybody's true answers.
 
 The library is imported where it is used: `lapwing --help` must not wait for it.
+
+`lapwing survey invite`, `serve`, `collect` and `close`: the owner's side of a survey that runs.
+
+The library is imported where it is used: `lapwing --help` must not wait for it.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.example import is_there
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.console import AsJson, plainly, print_json, tell
 from lapwing.errors import BadParameter
+from lapwing.examples.visits import already_written
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lapwing.survey.estimating import Estimates
-    from lapwing.survey.planning import Design
+    from lapwing.survey.designing import Design
+    from lapwing.survey.estimating import SurveyEstimates
+    from lapwing.survey.report_store import ReportStore, StoppingRule
+
 
 app = typer.Typer(
     name="survey",
@@ -44,8 +55,8 @@ Reports = Annotated[
 
 def designed(file: Path) -> Design:
     """The design of a survey file."""
-    from lapwing.survey.planning import design  # noqa: PLC0415
-    from lapwing.survey.questionnaire import load  # noqa: PLC0415
+    from lapwing.survey.designing import design  # noqa: PLC0415
+    from lapwing.survey.survey_file import load  # noqa: PLC0415
 
     return design(load(file))
 
@@ -58,7 +69,7 @@ def example(
     target = folder / EXAMPLE
     text = files("lapwing.cli").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
     with plainly():
-        if is_there({target: text}):
+        if already_written({target: text}):
             print(f"There already, and left as it was: {target}. Next:")
         else:
             folder.mkdir(parents=True, exist_ok=True)
@@ -71,8 +82,8 @@ def example(
 @app.command()
 def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
+    from lapwing.survey.designing import epsilon_text  # noqa: PLC0415
     from lapwing.survey.invitations import require_answerable  # noqa: PLC0415
-    from lapwing.survey.planning.design import epsilon_text  # noqa: PLC0415
 
     found = designed(file)
     require_answerable(found)
@@ -94,11 +105,11 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
 
 def fingerprint_of(made: Design) -> str | None:
     """What respondents can compare, of the survey and its key; None before its key was made."""
-    from lapwing.survey.collecting import known_key  # noqa: PLC0415
-    from lapwing.survey.respondent.offered import fingerprint  # noqa: PLC0415
+    from lapwing.survey.offered import fingerprint  # noqa: PLC0415
+    from lapwing.survey.service import existing_signing_key  # noqa: PLC0415
 
     survey = made.survey
-    key = known_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
+    key = existing_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
     return None if key is None else fingerprint(made.digest, key.public)
 
 
@@ -136,12 +147,12 @@ def simulate(
 ) -> None:
     """Invent respondents, randomize their answers for real, and say what the invented truth is."""
     from lapwing.cli.show_survey import show_invented  # noqa: PLC0415
-    from lapwing.survey.planning.invented import invent  # noqa: PLC0415
-    from lapwing.survey.planning.report_file import write_reports  # noqa: PLC0415
+    from lapwing.survey.planning import simulate_answers  # noqa: PLC0415
+    from lapwing.survey.report_file import write_reports  # noqa: PLC0415
 
     made = designed(file)
     target = file.with_suffix(".simulated") if out is None else out
-    people = invent(made.survey, n)
+    people = simulate_answers(made.survey, n)
     write_reports(target, made, made.simulate({name: one.answers for name, one in people.items()}))
     if as_json:
         questions = {name: {"law": one.law, "truth": dict(one.truth())} for name, one in people.items()}
@@ -153,8 +164,9 @@ def simulate(
 
 def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
     """All reports in the survey's store, and whether each came with a credential."""
-    from lapwing.ledger.places import is_postgres  # noqa: PLC0415
-    from lapwing.survey.collecting import open_store, read  # noqa: PLC0415
+    from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
+    from lapwing.survey.report_store import read_all_reports  # noqa: PLC0415
+    from lapwing.survey.service import open_report_store  # noqa: PLC0415
 
     where = made.survey.reports
     if not is_postgres(where) and not Path(where).is_file():
@@ -162,9 +174,9 @@ def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
             "reports", f"there are none yet at {where}: serve the survey, or use --reports FILE"
         )
     with plainly():
-        kept = open_store(where, digest=made.digest, report_size=made.report_size)
+        kept = open_report_store(where, digest=made.digest, report_size=made.report_size)
         try:
-            return read(kept), not kept.state().without_credential
+            return read_all_reports(kept), not kept.state().without_credential
         finally:
             kept.close()
 
@@ -191,10 +203,10 @@ def estimate(
     as_json: AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.cli.show_survey import privacy_of, show_estimates  # noqa: PLC0415
+    from lapwing.cli.ledger import working  # noqa: PLC0415
+    from lapwing.cli.show_survey import respondent_loss, show_estimates
     from lapwing.survey.estimating import estimate as estimated  # noqa: PLC0415
-    from lapwing.survey.planning.report_file import read_reports  # noqa: PLC0415
+    from lapwing.survey.report_file import read_reports  # noqa: PLC0415
 
     pairs = [_pair(text) for text in cross or ()]
     if picture is not None:
@@ -210,7 +222,7 @@ def estimate(
         result = estimated(
             made, found, confidence=confidence, by=by, cross=pairs, liars=liars, progress=progress
         )
-    privacy = privacy_of(made, len(found), with_credentials=with_credentials)
+    privacy = respondent_loss(made, len(found), with_credentials=with_credentials)
     if as_json:
         print_json({**result.to_json(), "privacy": privacy.to_json()})
     else:
@@ -228,14 +240,258 @@ def _pair(text: str) -> tuple[str, str]:
     return one.strip(), other.strip()
 
 
-def _draw(made: Design, result: Estimates, path: Path) -> None:
+def _draw(made: Design, result: SurveyEstimates, path: Path) -> None:
     from lapwing.cli.show_survey import panels_of  # noqa: PLC0415
-    from lapwing.plots.estimates import estimates  # noqa: PLC0415
+    from lapwing.plots.answers import estimates_picture  # noqa: PLC0415
     from lapwing.plots.style import save  # noqa: PLC0415
 
     title = f"{made.survey.title} ({result.reports:,} reports)"
-    figure = estimates(panels_of(result), title=title, confidence=float(result.confidence))
+    figure = estimates_picture(panels_of(result), title=title, confidence=float(result.confidence))
     try:
         save(figure, path)
     except OSError as error:
         raise BadParameter("picture", f"{path} cannot be written ({error.strerror})") from None
+
+
+PORT = 8000
+SurveyPath = Annotated[
+    Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
+]
+
+
+def invite(
+    file: SurveyPath,
+    *,
+    count: Annotated[int | None, typer.Option(help="How many, for people whom nobody names.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="A file with one id or address of a person a line.")
+    ] = None,
+    base: Annotated[
+        str, typer.Option(help="The address at which respondents reach the survey.")
+    ] = f"http://127.0.0.1:{PORT}",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the links into this new file; else print them.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those who were invited to it before.")
+    ] = False,
+) -> None:
+    """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
+    from lapwing.cli.ledger import working  # noqa: PLC0415
+    from lapwing.survey import invitations  # noqa: PLC0415
+
+    _require_base(base)
+    design = _designed_again(file)
+    invitations.require_answerable(design)  # before a ledger is made
+    people = None if to is None else _ids(to)
+    if design.warning:
+        tell(f"Warning: {design.warning}")
+    issued = 0
+    with (
+        plainly(),
+        _reports(design) as reports,
+        invitations.open_ledger(design.survey, tell) as ledger,
+        working("inviting") as progress,
+    ):
+        batches = invitations.invite(
+            design, ledger, reports, people=people, count=count, again=again, progress=progress
+        )
+        with _output(out) as output:  # made before anything is charged
+            for batch in batches:
+                for one in batch:
+                    person = f"{one.person}\t" if one.person else ""
+                    output.write(f"{person}{one.link(base)}\n")
+                output.flush()
+                issued += len(batch)
+    price = f"ε {float(design.epsilon):.4g}"
+    told = f"Issued {issued:,} invitations, each charged {price} in {_ledger(design)}."
+    print(told, file=sys.stderr if out is None else sys.stdout)
+
+
+def _require_base(base: str) -> None:
+    """An address that a link can begin with, which nobody can read along the way."""
+    from urllib.parse import urlsplit  # noqa: PLC0415
+
+    from lapwing.web.serving import is_loopback  # noqa: PLC0415
+
+    wrong = BadParameter("base", "must be an address such as https://survey.example.org")
+    if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
+        raise wrong
+    try:
+        found = urlsplit(base)
+        host, _ = found.hostname, found.port
+    except ValueError:
+        raise wrong from None
+    if found.scheme not in ("https", "http") or not host:
+        raise wrong
+    if found.scheme == "http" and not is_loopback(host):
+        raise BadParameter("base", "must begin with https:// unless it is this machine (127.0.0.1)")
+
+
+def _ledger(design: Design) -> str:
+    """The ledger, for people: never with a password."""
+    from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
+
+    return "PostgreSQL" if is_postgres(design.survey.ledger) else design.survey.ledger
+
+
+def serve(
+    file: SurveyPath,
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate (PEM), for https.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    behind_tls_proxy: Annotated[
+        bool,
+        typer.Option("--behind-tls-proxy", help="A proxy with TLS stands in front, and logs no addresses."),
+    ] = False,
+) -> None:
+    """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
+    from lapwing.survey.offered import fingerprint  # noqa: PLC0415
+    from lapwing.web.serving import require_encrypted  # noqa: PLC0415
+    from lapwing.web.serving import serve as run  # noqa: PLC0415
+    from lapwing.web.survey_hosting import open_survey  # noqa: PLC0415
+
+    has_tls = tls_cert is not None
+    require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
+    with plainly():
+        opened = open_survey(file)
+
+    def ready(address: str) -> None:
+        state = opened.desk.reports.state()
+        print(f"{opened.design.survey.title}: {address}")
+        shown = fingerprint(opened.desk.digest, opened.desk.key.public)
+        print(f"The fingerprint of this survey and its key: {shown}")
+        print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
+
+    try:
+        run(
+            opened.app(has_tls=has_tls),
+            host=host,
+            port=port,
+            certificate=tls_cert,
+            key=tls_key,
+            behind_tls_proxy=behind_tls_proxy,
+            ready=ready,
+        )
+    except KeyboardInterrupt:
+        pass
+    finally:
+        opened.desk.close()
+
+
+def collect(
+    file: SurveyPath,
+    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="A file of reports made offline.")],
+    *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Count a file whose content was collected before once more.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
+    from lapwing.cli.ledger import working  # noqa: PLC0415
+    from lapwing.survey import invitations, report_store
+    from lapwing.survey.report_file import read_reports  # noqa: PLC0415
+    from lapwing.survey.report_store import IntakeResult  # noqa: PLC0415
+
+    design = _designed_again(file)
+    found = read_reports(reports, design)
+    design.unpack(found)  # an impossible report: nothing of the file is taken
+    with (
+        plainly(),
+        _reports(design) as kept,
+        invitations.open_ledger(design.survey, tell) as ledger,
+        working("collecting") as progress,
+    ):
+        new = report_store.not_yet_stored(
+            kept, report_store.offline_entries(found, report_store.pile_digest(reports), again=again)
+        )
+        new = new[: _room(design, kept)]
+        if new:
+            invitations.charge_uninvited(design, ledger, len(new), progress)
+        today = datetime.now(UTC).date()
+        verdicts = report_store.store_offline(kept, new, _rule(design), today)
+        taken = sum(verdict is IntakeResult.NEW for verdict in verdicts)
+        total = kept.state().reports
+    if as_json:
+        print_json({"file": len(found), "taken": taken, "reports": total})
+        return
+    print(f"Took {taken:,} of {len(found):,} reports. There are {total:,} now.")
+    if taken < len(found):
+        print("The others were collected before (the same content: see --again), or the survey is closed.")
+
+
+def close(file: SurveyPath, *, as_json: AsJson = False) -> None:
+    """Close the survey for ever, and remove every trace of the order in which reports came."""
+    design = _designed_again(file)
+    with plainly(), _reports(design) as kept:
+        kept.close_survey()
+        state, (admitted, used) = kept.state(), kept.invitations()
+    if as_json:
+        print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
+        return
+    print(f"Closed, with {state.reports:,} reports. Of {admitted:,} invitations {used:,} were used.")
+
+
+def _designed_again(file: Path) -> Design:
+    from lapwing.survey.designing import design  # noqa: PLC0415
+    from lapwing.survey.survey_file import load  # noqa: PLC0415
+
+    return design(load(file))
+
+
+@contextmanager
+def _reports(design: Design) -> Iterator[ReportStore]:
+    from lapwing.survey.service import open_report_store  # noqa: PLC0415
+
+    kept = open_report_store(design.survey.reports, digest=design.digest, report_size=design.report_size)
+    try:
+        yield kept
+    finally:
+        kept.close()
+
+
+def _rule(design: Design) -> StoppingRule:
+    from lapwing.survey.report_store import StoppingRule  # noqa: PLC0415
+
+    return StoppingRule(design.survey.stop_after, design.survey.until)
+
+
+def _room(design: Design, kept: ReportStore) -> int | None:
+    """How many reports the stopping rule still lets in; None for any number."""
+    state, rule = kept.state(), _rule(design)
+    if state.is_closed or rule.is_over(state.reports, datetime.now(UTC).date()):
+        return 0
+    return None if rule.stop_after is None else rule.stop_after - state.reports
+
+
+def _ids(path: Path) -> list[str]:
+    """One person a line; empty lines do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise BadParameter("to", f"{path} is not a text file") from None
+    except (OSError, ValueError) as error:  # a name with a zero in it is no OSError
+        why = getattr(error, "strerror", None) or "it is no name of a file"
+        raise BadParameter("to", f"{path} cannot be read ({why})") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[IO[str]]:
+    """Standard output, or a new file that only its owner can read: who has a link can take part."""
+    if path is None:
+        yield sys.stdout
+        return
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise BadParameter("out", f"{path} exists: nothing is written over") from None
+    except OSError as error:
+        raise BadParameter("out", f"{path} cannot be written ({error.strerror})") from None
+    with open(file, "w", encoding="utf-8") as output:
+        yield output
+        output.flush()
+        os.fsync(output.fileno())

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lapwing.cli.show_ledger import working
+from lapwing.cli.ledger import working
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger import Ledger
-from lapwing.ledger.accountant.guarantee import Guarantee, Report
+from lapwing.ledger.accountant.guarantee import Guarantee, StatementReport
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import digest_of
 from lapwing.ledger.keys import KEY_BYTES
-from lapwing.ledger.places import is_postgres
-from lapwing.ledger.proofs.proof import verify_proof
-from lapwing.ledger.proofs.statement import verify_statement
+from lapwing.ledger.ledger import is_postgres
+from lapwing.ledger.statement import verify_proof, verify_statement
 
 LEDGER, STATEMENT, PROOF = "ledger", "statement", "proof"
 LARGEST_PROOF = 1 << 28
@@ -25,7 +24,7 @@ _BEGINNING = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedFile:
     """What was checked, and what came of it."""
 
     kind: str
@@ -63,7 +62,7 @@ class Verified:
         }
 
 
-def verified(where: str, *, key: str | None, keys: Path | None, anchor: str | None) -> Verified:
+def verify_file(where: str, *, key: str | None, keys: Path | None, anchor: str | None) -> VerifiedFile:
     """Check a ledger, a statement or a proof, whichever it is."""
     wanted = None if key is None else _public(key)
     match kind_of(where):
@@ -122,9 +121,9 @@ def _entry(proof: dict[str, Any]) -> dict[str, str]:
     return {"number": str(proof["entry"]), **told, "hash": digest_of(proof["body"].encode()).hex()}
 
 
-def _of(kind: str, where: str, report: Report, wanted: bytes | None) -> Verified:
+def _of(kind: str, where: str, report: StatementReport, wanted: bytes | None) -> VerifiedFile:
     guarantee = report.guarantee
-    return Verified(
+    return VerifiedFile(
         kind=kind,
         where=where,
         ledger=report.ledger,
@@ -139,14 +138,14 @@ def _of(kind: str, where: str, report: Report, wanted: bytes | None) -> Verified
     )
 
 
-def _ledger(where: str, wanted: bytes | None, keys: Path | None, anchor: str | None) -> Verified:
+def _ledger(where: str, wanted: bytes | None, keys: Path | None, anchor: str | None) -> VerifiedFile:
     """Opening compares every table with the entries, and them with the anchors; `verify` does all again
     with every signature, price and answer."""
     try:
         with working("opening the ledger"):
             ledger = Ledger.open(where, keys=keys, anchor=anchor)
     except Tampered as tampered:
-        return Verified(LEDGER, where, "", "", 0, tampered.found, wanted is not None)
+        return VerifiedFile(LEDGER, where, "", "", 0, tampered.found, wanted is not None)
     with ledger:
         with working("checking every entry"):
             report = ledger.verify()
@@ -155,7 +154,7 @@ def _ledger(where: str, wanted: bytes | None, keys: Path | None, anchor: str | N
         if wanted not in (None, public):
             findings = (*findings, "the ledger has another key than the one that was given")
         replay = report.replay
-        return Verified(
+        return VerifiedFile(
             kind=LEDGER,
             where=where,
             ledger=ledger.id,

@@ -13,18 +13,19 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
-from lapwing.engines.csv_form import PLAIN, CsvForm, read_header, recode
-from lapwing.engines.duckdb_spelling import DuckDbSpelling
+from lapwing.engines.csv_files import DEFAULT_CSV, CsvForm, read_header, recode
+from lapwing.engines.dialects import DuckDbDialect
 from lapwing.engines.engine import (
-    LOOK_EVERY,
+    DEFAULT_LIMITS,
+    REPEAT_SECONDS,
     Engine,
     EngineFailed,
-    Progress,
-    beside,
-    failing_alike,
+    EngineLimits,
+    ReportProgress,
     private_folder,
+    repeated_meanwhile,
+    uniform_failure,
 )
-from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.errors import BadParameter
 
 WRITABLE = "prepared"  # the name under which the database that may be written is known
@@ -57,13 +58,13 @@ class DuckDbEngine(Engine):
     """
 
     name = "duckdb"
-    spelling: DuckDbSpelling
+    dialect: DuckDbDialect
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, files: Mapping[str, list[str]],
         remove: Callable[[], None], *, writes: bool,
     ) -> None:  # fmt: skip
-        self.spelling = DuckDbSpelling()
+        self.dialect = DuckDbDialect()
         self._connection = connection
         self._files = files
         self._remove = remove
@@ -72,7 +73,7 @@ class DuckDbEngine(Engine):
     @classmethod
     def open(
         cls, files: Iterable[str | Path] = (), databases: Mapping[str, str | Path] | None = None, *,
-        writable: str | Path | None = None, limits: Limits = DEFAULTS,
+        writable: str | Path | None = None, limits: EngineLimits = DEFAULT_LIMITS,
         encodings: Mapping[str, str] | None = None,
     ) -> Self:  # fmt: skip
         """Open for files, folders and patterns of files, and for databases, each known by a name.
@@ -84,11 +85,11 @@ class DuckDbEngine(Engine):
         if limits.threads is not None and limits.threads < 1:
             raise BadParameter("threads", "must be at least 1")
         found = {str(one): _files_of(str(one)) for one in files}
-        text, name = DuckDbSpelling().text, DuckDbSpelling().name
+        text, name = DuckDbDialect().text, DuckDbDialect().name
         spills, remove = private_folder("duckdb")  # for what does not fit into memory
         connection: duckdb.DuckDBPyConnection | None = None
         try:
-            with failing_alike():
+            with uniform_failure():
                 for location, encoding in (encodings or {}).items():
                     found[location] = _recoded(found[location], encoding, Path(spills))
                 config: dict[str, Any] = {
@@ -126,15 +127,17 @@ class DuckDbEngine(Engine):
             remove()
             raise
 
-    def relation_of(self, form: str, location: str | Path, table: str = "", csv: CsvForm = PLAIN) -> str:
+    def relation_of(
+        self, form: str, location: str | Path, table: str = "", csv: CsvForm = DEFAULT_CSV
+    ) -> str:
         """A FROM item: of files (form `parquet` or `csv`) at a location that this was opened for, or of a
         table, maybe with its schema, in a database by its name (form `duckdb`)."""
         if form == "duckdb":
-            return ".".join(self.spelling.name(part) for part in (str(location), *table.split(".")))
+            return ".".join(self.dialect.name(part) for part in (str(location), *table.split(".")))
         paths = self._files.get(str(location))
         if paths is None:
             raise BadParameter("location", "is none that this engine was opened for")
-        listed = f"[{', '.join(self.spelling.text(glob.escape(path)) for path in paths)}]"
+        listed = f"[{', '.join(self.dialect.text(glob.escape(path)) for path in paths)}]"
         if form == "parquet":
             # By name, with types that hold those of all files: no row must be cast and fail.
             return f"read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
@@ -149,9 +152,9 @@ class DuckDbEngine(Engine):
         is no row. Only reading in one thread knows for sure where rows with line breaks begin.
         """
         separator, names = read_header(paths, form)
-        text = self.spelling.text
+        text = self.dialect.text
         quote, null = text(form.quote), f"[{', '.join(map(text, form.null))}]"
-        columns = ", ".join(f"{self.spelling.text(name)}: 'VARCHAR'" for name in names)
+        columns = ", ".join(f"{self.dialect.text(name)}: 'VARCHAR'" for name in names)
         return (
             f"read_csv({listed}, auto_detect = false, columns = {{{columns}}}, header = true, "
             f"delim = {text(separator)}, quote = {quote}, escape = {quote}, nullstr = {null}, "
@@ -159,14 +162,14 @@ class DuckDbEngine(Engine):
         )
 
     def columns(self, relation: str) -> Mapping[str, str]:
-        with failing_alike():
+        with uniform_failure():
             found = self._asked(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
             return {
                 name: str(type_).lower() for name, type_ in zip(found.columns, found.types, strict=True)
             }
 
     def bind(self, sql: str) -> None:
-        with failing_alike():
+        with uniform_failure():
             self._asked(sql)  # a relation: it is bound now, optimized and run when its rows are asked for
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
@@ -174,22 +177,22 @@ class DuckDbEngine(Engine):
             return self._asked(sql).to_arrow_table(batch_size=ROWS_AT_ONCE)
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        with failing_alike():
+        with uniform_failure():
             yield from self._asked(sql).to_arrow_reader(batch_size=ROWS_AT_ONCE)
 
     def ship(self, name: str, table: pa.Table) -> None:
-        with failing_alike():
+        with uniform_failure():
             self._connection.register("lapwing shipped", table)
             try:
-                named = self.spelling.name(name)
+                named = self.dialect.name(name)
                 self._connection.execute(
                     f'CREATE OR REPLACE TEMP TABLE {named} AS SELECT * FROM "lapwing shipped"'  # noqa: S608
                 )
             finally:
                 self._connection.unregister("lapwing shipped")
 
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
-        with failing_alike(), self._watched(progress):
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
+        with uniform_failure(), self._watched(progress):
             statements = self._connection.extract_statements(sql)
             if not self._writes or len(statements) != 1 or statements[0].type not in _WRITES:
                 raise EngineFailed
@@ -211,7 +214,7 @@ class DuckDbEngine(Engine):
         """Interrupt what runs within after so many seconds, and again until it has stopped: an interrupt
         before the engine has begun is forgotten."""
         if timeout is None:
-            with failing_alike():
+            with uniform_failure():
                 yield
             return
         late = threading.Event()
@@ -220,11 +223,11 @@ class DuckDbEngine(Engine):
             late.set()
             self._connection.interrupt()
 
-        with failing_alike(late.is_set), beside(interrupt, first=timeout):
+        with uniform_failure(late.is_set), repeated_meanwhile(interrupt, first=timeout):
             yield
 
     @contextmanager
-    def _watched(self, progress: Progress | None) -> Iterator[None]:
+    def _watched(self, progress: ReportProgress | None) -> Iterator[None]:
         if progress is None:
             yield
             return
@@ -236,7 +239,7 @@ class DuckDbEngine(Engine):
             progress(most)
 
         progress(0.0)
-        with beside(look, first=LOOK_EVERY):
+        with repeated_meanwhile(look, first=REPEAT_SECONDS):
             yield
         progress(1.0)
 

@@ -1,4 +1,7 @@
-"""What an engine is to us: a place with tables that runs SQL of ours and gives Arrow."""
+"""What an engine is to us: a place with tables that runs SQL of ours and gives Arrow.
+
+How much of its machine an engine may use for one question: what is public, whatever the rows are.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,15 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lapwing.engines.spelling import Spelling
+from lapwing.engines.dialect import SqlDialect
 from lapwing.errors import LapwingError, Unavailable
 
-Progress = Callable[[float], None]  # a share of the work, from 0 to 1
-LOOK_EVERY = 0.05  # seconds
+ReportProgress = Callable[[float], None]  # a share of the work, from 0 to 1
+REPEAT_SECONDS = 0.05  # seconds
 
 
 class EngineFailed(Unavailable):
@@ -32,7 +36,7 @@ class TimedOut(EngineFailed):
 
 
 @contextmanager
-def failing_alike(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]:
+def uniform_failure(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]:
     """Whatever goes wrong within is `EngineFailed`, or `TimedOut` if it is late."""
     try:
         yield
@@ -43,7 +47,7 @@ def failing_alike(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]
 
 
 @contextmanager
-def beside(work: Callable[[], None], *, first: float) -> Iterator[None]:
+def repeated_meanwhile(work: Callable[[], None], *, first: float) -> Iterator[None]:
     """Do something after a while, and then again and again, for as long as what is within takes."""
     done = threading.Event()
 
@@ -51,7 +55,7 @@ def beside(work: Callable[[], None], *, first: float) -> Iterator[None]:
         wait = first
         while not done.wait(wait):
             work()
-            wait = LOOK_EVERY
+            wait = REPEAT_SECONDS
 
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
@@ -83,7 +87,7 @@ class Engine(ABC):
     """
 
     name: str  # "duckdb", "postgres" or "spark"
-    spelling: Spelling
+    dialect: SqlDialect
 
     @abstractmethod
     def columns(self, relation: str) -> Mapping[str, str]:
@@ -110,9 +114,36 @@ class Engine(ABC):
         """Make a (public) table of ours known under a name, for this connection only."""
 
     @abstractmethod
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
         """Run a statement that writes. Only an engine that was opened to write does."""
 
     @abstractmethod
     def close(self) -> None:
         """Let go of everything."""
+
+
+MEGABYTE = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Bytes of memory and of temporary files, and threads.
+
+    None is, of an engine within this process, a fifth of the memory (several questions may run at once),
+    half of the free disk, and every core; of a server, what its owner gave it.
+    """
+
+    memory: int | None = None
+    temporary: int | None = None
+    threads: int | None = None
+
+    def memory_here(self) -> int:
+        """Return the bytes of memory that an engine within this process may use."""
+        return self.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5
+
+    def temporary_in(self, folder: str) -> int:
+        """Return the bytes that it may write into a folder."""
+        return self.temporary or shutil.disk_usage(folder).free // 2
+
+
+DEFAULT_LIMITS = EngineLimits()

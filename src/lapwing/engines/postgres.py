@@ -17,9 +17,15 @@ from typing import Any, Self
 import pyarrow as pa
 from pyarrow import csv
 
-from lapwing.engines.engine import Engine, EngineFailed, Progress, failing_alike
-from lapwing.engines.limits import DEFAULTS, Limits
-from lapwing.engines.postgres_spelling import PostgresSpelling
+from lapwing.engines.dialects import PostgresDialect
+from lapwing.engines.engine import (
+    DEFAULT_LIMITS,
+    Engine,
+    EngineFailed,
+    EngineLimits,
+    ReportProgress,
+    uniform_failure,
+)
 from lapwing.errors import BadParameter, MissingExtra
 
 try:
@@ -77,7 +83,7 @@ class _Column:
         return _TYPES.get(self.type, pa.string())
 
 
-def _limited_by(limits: Limits) -> dict[str, str]:
+def _limited_by(limits: EngineLimits) -> dict[str, str]:
     """A sort or hash table has its own share of the memory, in each of the processes."""
     found = {}
     if limits.memory is not None:
@@ -92,20 +98,20 @@ class PostgresEngine(Engine):
     """One connection. With `writable`, `execute` may write, in transactions of its own."""
 
     name = "postgres"
-    spelling: PostgresSpelling
+    dialect: PostgresDialect
 
-    def __init__(self, url: str, *, writable: bool = False, limits: Limits = DEFAULTS) -> None:
-        self.spelling = PostgresSpelling()
+    def __init__(self, url: str, *, writable: bool = False, limits: EngineLimits = DEFAULT_LIMITS) -> None:
+        self.dialect = PostgresDialect()
         self._writable = writable
         self._inlined: dict[str, str] = {}  # tables that were shipped to a server that keeps none
         try:
             parameters = conninfo_to_dict(url.partition("#")[0])
         except psycopg.Error:  # its message may quote a piece of the password
             raise BadParameter("source", "is not a PostgreSQL URL") from None
-        with failing_alike():
+        with uniform_failure():
             self._connection = psycopg.connect(autocommit=True, **{**_DEFAULTS, **parameters})
         try:
-            with failing_alike():
+            with uniform_failure():
                 for name, value in (_SETTINGS | _limited_by(limits)).items():
                     self._connection.execute(_SET, (name, value))
                 if limits.temporary is not None:
@@ -127,7 +133,7 @@ class PostgresEngine(Engine):
         """A FROM item: a table with its schema; `public` without one."""
         parts = table.split(".")
         return ".".join(
-            self.spelling.name(part) for part in (["public", *parts] if len(parts) == 1 else parts)
+            self.dialect.name(part) for part in (["public", *parts] if len(parts) == 1 else parts)
         )
 
     def _one(self, sql: str) -> tuple[Any, ...]:
@@ -136,7 +142,7 @@ class PostgresEngine(Engine):
         return found
 
     def columns(self, relation: str) -> Mapping[str, str]:
-        with failing_alike(), self._transaction(_READ):
+        with uniform_failure(), self._transaction(_READ):
             found = self._described(self._whole_of(f"SELECT * FROM {relation} LIMIT 0"))  # noqa: S608
             asked = [one.type for one in found], [one.modifier for one in found]
             names = self._connection.execute(_NAMES, asked).fetchall()
@@ -146,32 +152,32 @@ class PostgresEngine(Engine):
             }
 
     def bind(self, sql: str) -> None:
-        with failing_alike(), self._transaction(_READ):
+        with uniform_failure(), self._transaction(_READ):
             self._described(self._whole_of(sql))
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
         late = threading.Event()
-        with failing_alike(late.is_set), self._transaction(_READ, timeout, late):
+        with uniform_failure(late.is_set), self._transaction(_READ, timeout, late):
             sql = self._whole_of(sql)
             columns = self._described(sql)
             return _table_of(b"".join(self._copied(sql)), columns)
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        with failing_alike(), self._transaction(_READ):
+        with uniform_failure(), self._transaction(_READ):
             sql = self._whole_of(sql)
             columns = self._described(sql)
             for part in _cut(self._copied(sql)):
                 yield from _table_of(part, columns).to_batches()
 
     def ship(self, name: str, table: pa.Table) -> None:
-        named, self._inlined = self.spelling.name(name), {**self._inlined}
+        named, self._inlined = self.dialect.name(name), {**self._inlined}
         self._inlined.pop(name, None)
         types = [_shipped_type(field.type) for field in table.schema]
         columns = ", ".join(
-            f"{self.spelling.name(column)} {type_}"
+            f"{self.dialect.name(column)} {type_}"
             for column, type_ in zip(table.column_names, types, strict=True)
         )
-        with failing_alike():
+        with uniform_failure():
             try:
                 with self._transaction(_WRITE):
                     self._connection.execute(f"DROP TABLE IF EXISTS pg_temp.{named}".encode())
@@ -190,25 +196,25 @@ class PostgresEngine(Engine):
 
     def _values_of(self, table: pa.Table, types: list[str]) -> str:
         def literal(value: Any) -> str:
-            return "NULL" if value is None else self.spelling.text(str(value))
+            return "NULL" if value is None else self.dialect.text(str(value))
 
         rows = ", ".join(
             f"({', '.join(map(literal, row))})"
             for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
         ) or f"({', '.join('NULL' for _ in types)})"  # fmt: skip
-        names = [self.spelling.name(name) for name in table.column_names]
+        names = [self.dialect.name(name) for name in table.column_names]
         cast = ", ".join(
             f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True)
         )
         given = f"SELECT {cast} FROM (VALUES {rows}) AS given ({', '.join(names)})"  # noqa: S608
         return given if table.num_rows else f"{given} LIMIT 0"
 
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
         if not self._writable:
             raise EngineFailed
         report = progress or (lambda _: None)
         report(0.0)
-        with failing_alike(), self._transaction(_WRITE):
+        with uniform_failure(), self._transaction(_WRITE):
             self._connection.execute(sql.encode(), prepare=True)  # so that it is one statement
         report(1.0)
 
@@ -245,7 +251,7 @@ class PostgresEngine(Engine):
         if not self._inlined:
             return sql
         given = ", ".join(
-            f"{self.spelling.name(name)} AS ({values})" for name, values in self._inlined.items()
+            f"{self.dialect.name(name)} AS ({values})" for name, values in self._inlined.items()
         )
         return f"WITH {given} SELECT * FROM (\n{sql}\n) AS asked"  # noqa: S608
 

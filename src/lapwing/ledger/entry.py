@@ -2,6 +2,8 @@
 
 An entry's body is one JSON object on one line. It names nobody: labels stand in it as random ids that
 commit to them, so a body can be published, and whoever holds label and salt can prove what it was about.
+
+Receipts: what a release leaves behind for whoever asked.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from time import time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, Tampered
-from lapwing.noise import random_bytes
 
 FORMAT = 1
 LABEL_AT_MOST = 200
@@ -25,7 +27,7 @@ SALT_BYTES = 32
 ID_LETTERS = 32
 Ranges = list[list[int]]
 Costs = tuple[int, ...]
-Raw = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
+RawEntry = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
 # How a charge whose request is kept says so, among its parameters. In texts of JSON quotes are escaped.
 KEPT_NAME, KEPT_VALUE = "request", "kept"
 KEPT = f'"{KEPT_NAME}":"{KEPT_VALUE}"'.encode()
@@ -33,7 +35,7 @@ _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class CommittedName:
     """A label, and the random id under which it stands in public entries."""
 
     label: str
@@ -41,7 +43,7 @@ class Name:
     id: str
 
     @classmethod
-    def new(cls, label: str) -> Name:
+    def new(cls, label: str) -> CommittedName:
         """A fresh id for a label; it commits to the label and tells nothing about it."""
         salt = random_bytes(SALT_BYTES)
         return cls(label, salt, commitment(label, salt))
@@ -120,3 +122,43 @@ def numbers_in(ranges: Ranges) -> Iterator[int]:
     """All numbers of the ranges."""
     for first, last in ranges:
         yield from range(first, last + 1)
+
+
+class Receipt(NamedTuple):
+    """Who, what, at which price, by which code; and where in the ledger, under which hash."""
+
+    ledger: str
+    position: int
+    principal: str
+    entry: bytes  # the charge's public bytes: all the rest follows from them
+    answer: str | None = None  # sha256 of the stored answer
+
+    @property
+    def hash(self) -> str:
+        """The digest of the entry, which is its leaf in the ledger's tree."""
+        return digest_of(self.entry).hex()
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The entry's fields: request digest, mechanism, parameters, loss, debits, code version, time."""
+        record: dict[str, Any] = json.loads(self.entry)
+        return record
+
+    @property
+    def request(self) -> str:
+        """The digest of what was asked."""
+        return str(self.record["request"])
+
+    def to_json(self) -> str:
+        """As one JSON object."""
+        record = self.record
+        kept = ("at", "request", "mechanism", "parameters", "loss", "debits", "code")
+        fields = {
+            "ledger": self.ledger,
+            "position": self.position,
+            "hash": self.hash,
+            "principal": self.principal,
+            "answer": self.answer,
+            **{name: record[name] for name in kept},
+        }
+        return json.dumps(fields, ensure_ascii=False, indent=2)

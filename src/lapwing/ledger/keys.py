@@ -16,8 +16,8 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.noise import random_bytes
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64

@@ -5,49 +5,203 @@ Because  entries only grow, all that decides is compared with them at opening, a
          database know the latest of them; caps are fixed, and a raise is a signed second account whose
          (ε, δ) is added up in every statement.
 Test     tests/ledger/, tests/faults/test_ledger_tampering.py
+
+Where a ledger's parts lie: the database, the keys, the anchors.
+
+Which requests are under way in this process, by their hashed keys.
+
+The anchor does not match: what now. What was lost is counted as everything.
+
+Claim    recovering gives nothing back of any account that the ledger still knows.
+Because  where the anchor is missing or knows more than the ledger, nobody can tell what the lost entries
+         charged, so every open block is closed with all of its budget spent, in an entry that the curator
+         signs. A witness does not change that: it knows seals, not every charge since.
+         Whoever wants to go on must raise the account, which every statement shows. Numbers of lost
+         entries are never used again, so an anchor that knows them stays right.
+Test     tests/ledger/test_recovery.py
+
+Checks: that the curator has seen exact counts of the data, and whether the policy was changed after it.
+
+Claim    a statement shows every check, and every policy that was used after it and is not the one checked.
+Because  the curator signs an entry before any row is read for a check, and whoever opens a checked account
+         compares what the policy declares with the digests that are in its entries. No entry holds a count.
+Test     tests/ledger/test_checks.py, tests/query/test_check.py
 """
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lapwing.core.budget import Terms
+from lapwing.core.exact import Number
+from lapwing.core.losses import Relation
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, Tampered
-from lapwing.exact import Number
-from lapwing.ledger import places
-from lapwing.ledger.accountant.replay import Check
-from lapwing.ledger.accounts import EVERYONE, Account, Slices, Unit
-from lapwing.ledger.check import Report, check
-from lapwing.ledger.entry import FORMAT, Name, checked_label, encode, now
+from lapwing.ledger.accountant.replay import CuratorCheck
+from lapwing.ledger.accounts import (
+    EVERYONE,
+    Account,
+    Slices,
+    Unit,
+    insert_blocks,
+    new_account,
+    raised_account,
+)
+from lapwing.ledger.anchors import Anchor, FileAnchor, Head, Mark
+from lapwing.ledger.check import CheckReport, check, differing
+from lapwing.ledger.entry import FORMAT, CommittedName, checked_label, encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
-from lapwing.ledger.known import Known
-from lapwing.ledger.opening import insert_blocks, new_account, raised_account
-from lapwing.ledger.running import Running
-from lapwing.ledger.stores.schema import MIGRATIONS
-from lapwing.ledger.stores.states import State, keep_state
-from lapwing.ledger.stores.store import Store
-from lapwing.ledger.stores.transaction import Transaction, last_seal
-from lapwing.noise import random_bytes
-from lapwing.privacy import Relation, Terms
+from lapwing.ledger.lookup import LedgerLookup
+from lapwing.ledger.remote_anchors import anchor_at, witness_directory
+from lapwing.ledger.schema import COSTS, LOST, MIGRATIONS, OPEN
+from lapwing.ledger.sqlite_store import SqliteStore
+from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
+
+POSTGRES_SCHEMES = ("postgresql://", "postgres://")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlace:
+    """A ledger's database, its keys and its first anchor. Everything else follows."""
+
+    database: str
+    keys: Path
+    anchor: Anchor
+    curator: Path
+
+    @classmethod
+    def of(
+        cls,
+        where: str | Path,
+        *,
+        keys: Path | None,
+        anchor: str | Path | None,
+        curator: Path | None = None,
+    ) -> LedgerPlace:
+        """A file beside the data, or a PostgreSQL URL; `#name` at its end keeps several ledgers apart."""
+        if not isinstance(where, str | Path) or not str(where):
+            raise BadParameter("ledger", "must be a path or a postgresql:// URL")
+        if is_postgres(where):
+            if keys is None or anchor is None:
+                raise BadParameter(
+                    "ledger", "a ledger in PostgreSQL needs to be told where its keys and anchor lie"
+                )
+            return cls(str(where), Path(keys), anchor_at(anchor), Path(curator or f"{keys}.curator"))
+        path = Path(where)
+        return cls(
+            database=str(path),
+            keys=Path(keys) if keys else Path(f"{path}.keys"),
+            anchor=anchor_at(anchor if anchor is not None else f"{path}.anchor"),
+            curator=Path(curator or f"{path}.curator"),
+        )
+
+    def require_nothing(self) -> None:
+        """A ledger is never written over another one, nor over what is left of one."""
+        for path in (
+            self.keys,
+            self.curator,
+            *([] if is_postgres(self.database) else [Path(self.database)]),
+        ):
+            if path.exists():
+                raise BadParameter("ledger", f"{path} exists: a ledger is never replaced")
+        if self.anchor.exists():
+            raise BadParameter("ledger", f"{self.anchor.where} knows a ledger: it is never replaced")
+
+    @property
+    def news(self) -> str:
+        """The notice of a new ledger, for people."""
+        return (
+            f"New ledger {self.database}, for life. The curator's key is in {self.curator}: move it away."
+        )
+
+    def store(self, *, create: bool) -> Store:
+        """The database, open."""
+        if is_postgres(self.database):
+            # psycopg is an extra: only who has such a ledger needs it.
+            from lapwing.ledger.postgres_store import PostgresStore  # noqa: PLC0415
+
+            return PostgresStore(self.database, create=create)
+        return SqliteStore(Path(self.database), create=create)
+
+    def witnesses(self, ledger_id: str) -> tuple[Anchor, ...]:
+        """A second anchor in the user's own folder: restoring the data's folder does not restore it."""
+        directory = witness_directory()
+        return (FileAnchor(directory / f"{ledger_id}.anchor"),) if directory else ()
+
+
+def is_postgres(where: str | Path) -> bool:
+    """Whether this names a PostgreSQL database."""
+    return isinstance(where, str) and where.startswith(POSTGRES_SCHEMES)
+
+
+class RunningRequests:
+    """Several threads may try the same key; only the one whose charge was taken stays in it."""
+
+    def __init__(self) -> None:
+        self._tries: dict[bytes, int] = {}
+        self._given_up: list[int] = []  # charges that failed, of which the ledger does not know yet
+        self._counting = threading.Lock()
+
+    def begin(self, key: bytes) -> None:
+        """A thread tries this key."""
+        with self._counting:
+            self._tries[key] = self._tries.get(key, 0) + 1
+
+    def end(self, key: bytes) -> None:
+        """It did not get it, or has finished."""
+        with self._counting:
+            tries = self._tries.get(key, 0) - 1
+            if tries > 0:
+                self._tries[key] = tries
+            else:
+                self._tries.pop(key, None)
+
+    def give_up(self, key: bytes, position: int) -> None:
+        """It has finished without an answer."""
+        self.end(key)
+        with self._counting:
+            self._given_up.append(position)
+
+    def given_up(self) -> tuple[int, ...]:
+        """The charges that failed, of which the ledger does not know yet."""
+        return tuple(self._given_up)
+
+    def recorded(self, position: int) -> None:
+        """The ledger knows of one of them. Several threads may say so."""
+        with self._counting:
+            if position in self._given_up:
+                self._given_up.remove(position)
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._tries
+
 
 MOST_BLOCKS_TO_AN_ENTRY = 10_000
 
 
-class Ledger(Known):
+class Ledger(LedgerLookup):
     """An open ledger. Threads may share it; a forked child opens its own."""
 
     def __init__(
-        self, store: Store, keys: LedgerKeys, ledger_id: str, curator: bytes, checks: Iterable[Check] = ()
+        self,
+        store: Store,
+        keys: LedgerKeys,
+        ledger_id: str,
+        curator: bytes,
+        checks: Iterable[CuratorCheck] = (),
     ) -> None:
         super().__init__(store)
         self.keys = keys
         self.id = ledger_id
         self.curator = curator
         self.checks = list(checks)
-        self.running = Running()
+        self.running = RunningRequests()
 
     # Opening and closing
 
@@ -61,7 +215,7 @@ class Ledger(Known):
         anchor: str | Path | None = None,
     ) -> Ledger:
         """A new ledger with new keys. The curator's key should then be moved to a safe place."""
-        place = places.Place.of(where, keys=keys, anchor=anchor, curator=curator)
+        place = LedgerPlace.of(where, keys=keys, anchor=anchor, curator=curator)
         place.require_nothing()
         store = place.store(create=True)
         try:
@@ -79,7 +233,7 @@ class Ledger(Known):
             }
             store.write(lambda tx: tx.append(encode(genesis)))
             store.seal()
-            _state_at_newest_seal(store, own, State())
+            _state_at_newest_seal(store, own, SignedState())
         except BaseException:
             store.signing = None  # half a ledger is sealed nowhere
             store.close()
@@ -94,7 +248,7 @@ class Ledger(Known):
 
         Without a signed state everything is replayed. `verify` always does that.
         """
-        place = places.Place.of(where, keys=keys, anchor=anchor)
+        place = LedgerPlace.of(where, keys=keys, anchor=anchor)
         own = LedgerKeys.load(place.keys)
         store = place.store(create=False)
         try:
@@ -131,7 +285,7 @@ class Ledger(Known):
     ) -> None:
         self.close()
 
-    def verify(self) -> Report:
+    def verify(self) -> CheckReport:
         """Replay all of history with the second accountant, every price and signature included."""
         self.store.seal()
         anchors = (*self.store.anchors, *self.store.witnesses)
@@ -173,7 +327,7 @@ class Ledger(Known):
             if tx.rows("SELECT 1 FROM accounts WHERE label = ? AND raises IS NULL", label):
                 raise BadParameter("account", "there is one of this name: caps never change, `raise` it")
             return new_account(
-                tx, Name.new(label), terms, unit=unit, relation=relation, slices=slices, rule=rule
+                tx, CommittedName.new(label), terms, unit=unit, relation=relation, slices=slices, rule=rule
             )
 
         self.require_here()
@@ -210,7 +364,7 @@ class Ledger(Known):
         return self.learn(account)
 
 
-def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: State) -> None:
+def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: SignedState) -> None:
     """Begin to keep signed states, from what was replayed."""
 
     def work(tx: Transaction) -> None:
@@ -228,3 +382,96 @@ def id_of(store: Store) -> str:
         return bytes.fromhex(json.loads(bytes(first[0][0]))["ledger"]).hex()
     except (IndexError, KeyError, TypeError, ValueError):
         raise Tampered([f"{store.where} does not begin as a ledger does"]) from None
+
+
+def recover(
+    where: str | Path, *, curator: CuratorKey, keys: Path | None = None, anchor: str | Path | None = None
+) -> int:
+    """Make a ledger usable again whose anchor is missing or knows more. How many blocks were closed.
+
+    A ledger that does not agree with itself is not recovered: put a copy back that does.
+    """
+    place = LedgerPlace.of(where, keys=keys, anchor=anchor)
+    own = LedgerKeys.load(place.keys)
+    store = place.store(create=False)
+    try:
+        store.migrate(MIGRATIONS)
+        ledger_id = id_of(store)
+        report = check(store, own.signing.public, (), thorough=True)
+        if report.findings:
+            raise Tampered(report.findings)
+        if curator.public != report.replay.curator:
+            raise BadParameter("curator", "is not the key of this ledger's curator")
+        witnesses = place.witnesses(ledger_id)
+        store.attend(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
+        return _recover(store, report, (place.anchor, *witnesses), curator)
+    finally:
+        store.close()
+
+
+def _recover(store: Store, report: CheckReport, anchors: tuple[Anchor, ...], curator: CuratorKey) -> int:
+    present = [anchor for anchor in anchors if anchor.exists() and anchor.read()]  # not an empty one
+    lines = [line for anchor in present for line in anchor.read()]
+    lost = store.read(lambda tx: differing(tx, lines, report.replay.lost_up_to))
+    if lines and not lost and anchors[0] in present:
+        raise BadParameter("ledger", "nothing is lost: it can be opened")
+    closed = store.write(lambda tx: _close_all(tx, store, lost, curator))
+    seal = store.seal() or store.read(last_seal)
+    if seal is not None:
+        store.mark((), seal.head)  # makes the anchors that are missing
+    return closed
+
+
+def _close_all(tx: Transaction, store: Store, lost: list[Mark | Head], curator: CuratorKey) -> int:
+    newest = max(lost, key=number_of, default=None)
+    if newest is not None:
+        tx.skip(number_of(newest))
+    nothing_left = ", ".join(f"left_{k} = -1" for k in COSTS)
+    closed = tx.run(f"UPDATE budgets SET state = {LOST}, {nothing_left} WHERE state = {OPEN}")  # noqa: S608
+    used = ", ".join(f"used_{k} = total_{k}" for k in COSTS)
+    tx.run(f"UPDATE reservations SET ended = 1, {used} WHERE ended = 0")  # noqa: S608
+    digest = newest.digest if isinstance(newest, Mark) else newest.root if newest else b""
+    body = {
+        "kind": "recovered",
+        "at": now(),
+        "lost": None if newest is None else [number_of(newest), digest.hex()],
+        "signature": None,
+    }
+    body["signature"] = curator.sign(encode(body)).hex()
+    tx.append(encode(body))
+    return closed
+
+
+def number_of(line: Mark | Head) -> int:
+    """The last entry that an anchor's line is about."""
+    return line.seq if isinstance(line, Mark) else line.last
+
+
+def require_curator(ledger: Ledger, curator: CuratorKey) -> None:
+    """Refuse a key that is not the curator's."""
+    if curator.public != ledger.curator:
+        raise BadParameter("curator", "is not the key of this ledger's curator")
+
+
+def record_check(ledger: Ledger, account: str, policy: str, curator: CuratorKey) -> None:
+    """Write that the curator looks at exact counts, under a policy with this digest."""
+    require_curator(ledger, curator)
+    number = ledger.account(account).number
+    body = {"kind": "check", "at": now(), "account": number, "policy": policy, "signature": None}
+    body["signature"] = curator.sign(encode(body)).hex()
+    _append(ledger, number, policy, encode(body), is_change=False)
+
+
+def record_policy(ledger: Ledger, account: str, policy: str) -> None:
+    """Write that a policy is used that no check of the account has seen, if there was a check."""
+    number = ledger.account(account).number
+    known = {check.policy for check in ledger.checks if check.account == number}
+    if known and policy not in known:
+        body = encode({"kind": "policy", "at": now(), "account": number, "policy": policy})
+        _append(ledger, number, policy, body, is_change=True)
+
+
+def _append(ledger: Ledger, number: int, policy: str, body: bytes, *, is_change: bool) -> None:
+    ledger.require_here()
+    entry = ledger.store.write(lambda tx: tx.append(body))
+    ledger.checks.append(CuratorCheck(entry, number, policy, is_change))

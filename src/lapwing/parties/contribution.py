@@ -25,23 +25,20 @@ from fractions import Fraction
 
 import numpy as np
 
-from lapwing.errors import (
-    Aborted,
-    BadParameter,
-    InProgress,
-    KeyReused,
-    WorkEnded,
-)
-from lapwing.gate import Gate, Plan, Spending, State, Target
+from lapwing.core.gaussian import GaussianShares
+from lapwing.core.laplace import LaplaceShares
+from lapwing.core.losses import Loss, Pure, Relation
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.errors import Aborted, BadParameter, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import Ledger, Slices, Unit
-from lapwing.ledger.refusal import refusal
-from lapwing.mechanisms import GaussianShares, LaplaceShares, RandomizedResponse
-from lapwing.parties.planning.noises import covers, loss_of
-from lapwing.parties.protocols.field import FIELD
-from lapwing.parties.protocols.protocol import LARGEST_VALUE, Opened
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.request_status import RequestState
+from lapwing.ledger.spending import Spending, Target, refusal
+from lapwing.parties.joint_noise import covers, member_loss
+from lapwing.parties.protocols.protocol import LARGEST_VALUE, OpenedSum
+from lapwing.parties.protocols.secret_sharing import FIELD
 from lapwing.parties.statistics.statistic import Ints, Statistic
-from lapwing.privacy import Loss, Pure, Relation
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
 
 CONTRIBUTED = b"contributed"
 READ = b"read, and nothing told"
@@ -49,7 +46,7 @@ _AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class ChargedAccount:
     """Whom numbers that come from no policy are charged to: an account of a ledger, by a principal."""
 
     ledger: Ledger
@@ -62,7 +59,7 @@ class _Charged:
     """A member's part in one run: what is charged, and what was brought so far."""
 
     statistic: Statistic
-    data: Dataset | Holding
+    data: Dataset | ChargedAccount
     run: bytes
     consortium: bytes
     _brought: set[int] = field(default_factory=set, init=False, repr=False)
@@ -74,7 +71,7 @@ class _Charged:
         source = self.statistic.source
         if isinstance(self.data, Dataset) and (source is None or source.dataset is not self.data):
             raise BadParameter("data", "must be the data set that the statistic was bound to")
-        if isinstance(self.data, Holding) and source is not None:
+        if isinstance(self.data, ChargedAccount) and source is not None:
             raise BadParameter("data", "of a policy is charged to its own accounts")
 
     # What differs between kinds of contributions
@@ -111,7 +108,7 @@ class _Charged:
             return READ
 
         try:
-            self._gate().release(Plan(self._mark(self._spending(version), "ready"), run))
+            self._gate().release(ChargedRelease(self._mark(self._spending(version), "ready"), run))
         except WorkEnded:
             raise Aborted(
                 "this member's data could not be read, so it is not ready. It took too long or too much "
@@ -127,7 +124,7 @@ class _Charged:
                 was_charged=False,
             )
 
-    def __call__(self, stage: int, earlier: Sequence[Opened]) -> Ints:
+    def __call__(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
         """This member's noised numbers of a stage. The first one charges for all."""
         if not 0 <= stage < self.statistic.stages or len(earlier) != stage:
             raise BadParameter("stage", "must come with the sums of all stages before it")
@@ -135,7 +132,7 @@ class _Charged:
             raise Aborted("this stage was contributed to before, and noise is drawn once")
         return self._first() if stage == 0 else self._later(stage, earlier)
 
-    def _later(self, stage: int, earlier: Sequence[Opened]) -> Ints:
+    def _later(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
         try:
             version = self._version()
             spending = self._spending(version)
@@ -150,7 +147,7 @@ class _Charged:
         version = self._version()
         return self._once(self._spending(version), 0, (), version)
 
-    def _once(self, spending: Spending, stage: int, earlier: Sequence[Opened], version: int) -> Ints:
+    def _once(self, spending: Spending, stage: int, earlier: Sequence[OpenedSum], version: int) -> Ints:
         """A stage's numbers, drawn after its entry in the ledger: whoever comes later finds that entry."""
         drawn = list[Ints]()
 
@@ -174,13 +171,13 @@ class _Charged:
     def _require_charged(self, spending: Spending) -> None:
         """That the first stage paid for this one: the same run, statistic, noise and version of data."""
         found = self._gate().find(self.run.hex())
-        if found is None or found.state is not State.ANSWERED:
+        if found is None or found.state is not RequestState.ANSWERED:
             raise Aborted("this run was not charged")
         self._release(spending, _never, key=self._key(0))
 
     def _release(self, spending: Spending, run: Callable[[], bytes], *, key: str) -> None:
         try:
-            self._gate().release(Plan(spending, run), key=key)
+            self._gate().release(ChargedRelease(spending, run), key=key)
         except KeyReused:
             raise Aborted("this run was charged for another request, or for other data") from None
         except InProgress:
@@ -188,7 +185,7 @@ class _Charged:
         except WorkEnded:
             raise Aborted("this run was charged, but its data could not be read") from None
 
-    def _draw(self, stage: int, earlier: Sequence[Opened], version: int) -> Ints:
+    def _draw(self, stage: int, earlier: Sequence[OpenedSum], version: int) -> Ints:
         self._brought.add(stage)
         read, self._read = self._read, None
         if stage == 0 and read is not None and read[0] == version:
@@ -221,7 +218,7 @@ class _Charged:
         source, data = self.statistic.source, self.data
         if source is not None:
             return source.targets()
-        assert isinstance(data, Holding)
+        assert isinstance(data, ChargedAccount)
         is_sliced = data.ledger.account(data.account).slices is not Slices.NONE
         return (Target(data.account, everyone=is_sliced),)
 
@@ -230,7 +227,7 @@ class _Charged:
         source, data = self.statistic.source, self.data
         if source is not None:
             return source.unit
-        assert isinstance(data, Holding)
+        assert isinstance(data, ChargedAccount)
         return data.ledger.account(data.account).unit
 
     @property
@@ -275,7 +272,7 @@ class Contribution(_Charged):
                 fits = share.l2_squared >= block.l2_squared and share.dimension == block.length
             if not fits:
                 raise BadParameter("shares", f'do not cover what one unit can do to "{block.label}"')
-        if not covers(self.loss, loss_of(self.shares, self.statistic.stages)):
+        if not covers(self.loss, member_loss(self.shares, self.statistic.stages)):
             raise BadParameter("loss", "is less than what the noise shares reveal")
         if not 0 < self.largest <= LARGEST_VALUE:
             raise BadParameter("largest", "must lie between 1 and 2^52")
@@ -314,7 +311,7 @@ class LocalContribution(_Charged):
             raise BadParameter("protocol", f"L is not possible: {self.statistic.why_not_local}")
         if self.response.options != self.statistic.length:
             raise BadParameter("response", "must have one option for each cell")
-        assert isinstance(self.data, Holding)
+        assert isinstance(self.data, ChargedAccount)
         account = self.data.ledger.account(self.data.account)
         if account.relation is not Relation.REPLACE:
             raise BadParameter(

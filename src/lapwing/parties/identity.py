@@ -30,8 +30,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.x509.oid import NameOID
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadFile, BadParameter, Unavailable
-from lapwing.noise import random_bytes
 
 NAME = re.compile(r"[a-z0-9-]{1,40}")
 SIGNATURE_BYTES = 64
@@ -60,7 +60,7 @@ class Card:
     box_key: X25519PublicKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_name(self.name)
+        checked_member_name(self.name)
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate.encode())
             key = certificate.public_key()
@@ -144,7 +144,7 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class MemberKeys:
     """A member's private keys, in its own folder. They are never shown, and never made twice."""
 
     card: Card
@@ -158,9 +158,9 @@ class Keys:
         return self.card.name
 
     @classmethod
-    def create(cls, name: str, folder: Path) -> Keys:
+    def create(cls, name: str, folder: Path) -> MemberKeys:
         """Make keys and a card, and write them. Refuses a folder that has keys."""
-        checked_name(name)
+        checked_member_name(name)
         folder = Path(folder)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -179,7 +179,7 @@ class Keys:
         return cls(card, folder, signing, box)
 
     @classmethod
-    def open(cls, folder: Path) -> Keys:
+    def open(cls, folder: Path) -> MemberKeys:
         """The keys that `create` wrote there."""
         folder = Path(folder)
         cards = sorted(folder.glob("*.card"))
@@ -216,7 +216,7 @@ class Keys:
         return context
 
 
-def checked_name(name: str) -> str:
+def checked_member_name(name: str) -> str:
     """1 to 40 of a-z, 0-9 and -."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise BadParameter("name", "a member's name has 1 to 40 of a-z, 0-9 and -")

@@ -13,10 +13,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lapwing.core.losses import LaplaceNoise
 from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
 from lapwing.plots.invented import clinic
-from lapwing.plots.parties import Measured, parties
-from lapwing.privacy import LaplaceNoise
+from lapwing.plots.parties import MeasuredErrors, parties
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def of_parties(folder: Path) -> dict[str, Figure]:
     """The picture whose numbers lie in the folder, if they do."""
     if not (measured := folder / "parties.json").is_file():
         return {}
-    return {"parties": parties(Measured.from_json(json.loads(measured.read_text(encoding="utf-8"))))}
+    return {"parties": parties(MeasuredErrors.from_json(json.loads(measured.read_text(encoding="utf-8"))))}
 
 
 if __name__ == "__main__":

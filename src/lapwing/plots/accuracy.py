@@ -1,4 +1,7 @@
-"""What privacy costs in accuracy: the error of a count, a mean and a histogram against ε."""
+"""What privacy costs in accuracy: the error of a count, a mean and a histogram against ε.
+
+What it costs to trust nobody: a curator's error against that of randomized response.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lapwing.core.exact import Number, whole
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import checked_epsilon
+from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
-from lapwing.exact import whole
-from lapwing.mechanisms import Laplace
-from lapwing.plots.style import BLUE, GREEN, GREY, ORANGE, new_figure, short, style
+from lapwing.plots.style import BLUE, GREEN, GREY, ORANGE, EndLabel, label_ends, new_figure, short, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
 
 BARS = 20
 _STEPS = 1000  # a value in [0, 1] is rounded to a thousandth
@@ -26,7 +32,7 @@ _CONFIDENCE = Fraction(95, 100)
 
 
 @dataclass(frozen=True, slots=True)
-class Error:
+class RelativeError:
     """Of an answer, as a share of what it could be at most."""
 
     expected: float
@@ -38,13 +44,13 @@ def mean_size(scale: Fraction) -> float:
     return 1 / math.sinh(1 / float(scale))
 
 
-def of_count(epsilon: Fraction, n: int) -> Error:
+def of_count(epsilon: Fraction, n: int) -> RelativeError:
     """A count of people, as a share of n."""
     noise = Laplace.for_epsilon(epsilon, l1=1)
-    return Error(mean_size(noise.scale) / n, noise.spread(_CONFIDENCE) / n)
+    return RelativeError(mean_size(noise.scale) / n, noise.spread(_CONFIDENCE) / n)
 
 
-def of_mean(epsilon: Fraction, n: int) -> Error:
+def of_mean(epsilon: Fraction, n: int) -> RelativeError:
     """The mean of values in [0, 1] (here: with mean 1/2), n private: a noisy sum over a noisy count.
 
     Each gets ε/2. The error is (a - b/2) / (n + b) for noises a and b. Expected size: to leading
@@ -56,20 +62,20 @@ def of_mean(epsilon: Fraction, n: int) -> Error:
     expected = (p * p + p * q + q * q) / (p + q) / n
     # Both noises keep within their widths together with 95 % confidence.
     a, b = sums.spread(_CONFIDENCE, answers=2) / _STEPS, counts.spread(_CONFIDENCE, answers=2)
-    return Error(expected, (a + b / 2) / (n - b) if 2 * b < n else math.nan)
+    return RelativeError(expected, (a + b / 2) / (n - b) if 2 * b < n else math.nan)
 
 
-def of_histogram(epsilon: Fraction, n: int) -> Error:
+def of_histogram(epsilon: Fraction, n: int) -> RelativeError:
     """The worst of 20 bars, as a share of n."""
     noise = Laplace.for_epsilon(epsilon, l1=1)
     q = math.exp(-1 / float(noise.scale))
     # E max = Σ P[max > w], P[|noise| <= w] = 1 - 2 q^(w+1) / (1 + q); 60 scales leave 1e-25 out.
     widths = np.arange(math.ceil(60 * float(noise.scale)) + 1)
     expected = float((1 - (1 - 2 * q ** (widths + 1) / (1 + q)) ** BARS).sum())
-    return Error(expected / n, noise.spread(_CONFIDENCE, answers=BARS) / n)
+    return RelativeError(expected / n, noise.spread(_CONFIDENCE, answers=BARS) / n)
 
 
-_PANELS: tuple[tuple[str, str, str, Callable[[Fraction, int], Error]], ...] = (
+_PANELS: tuple[tuple[str, str, str, Callable[[Fraction, int], RelativeError]], ...] = (
     ("count", "A count", BLUE, of_count),
     ("mean", "A mean of values from 0 to 1", ORANGE, of_mean),
     ("histogram", f"The worst of {BARS} bars", GREEN, of_histogram),
@@ -102,7 +108,7 @@ def accuracy(*, n: int) -> Figure:
         return figure
 
 
-def _panel(axes: Axes, name: str, colour: str, found: list[Error]) -> None:
+def _panel(axes: Axes, name: str, colour: str, found: list[RelativeError]) -> None:
     from matplotlib.ticker import FuncFormatter, NullFormatter  # noqa: PLC0415 (an extra)
 
     epsilons = [float(epsilon) for epsilon in _EPSILONS]
@@ -159,3 +165,94 @@ def _sampling(axes: Axes, n: int, *, labelled: bool) -> None:
 
 def _percent(share: float) -> str:
     return f"{short(100 * share)} %"
+
+
+_SIZES = tuple(round(10 ** (k / 2)) for k in range(2, 13))
+# A measured point takes this many coins at most, and is left out where that would be too few runs.
+_MOST_REPORTS = 4_000_000
+_FEWEST_RUNS = 30
+
+
+def curator_error(epsilon: Fraction, n: int) -> float:
+    """Root mean square error of a share under Laplace noise on the count: √(2q) / ((1 - q) n)."""
+    q = math.exp(-float(epsilon))
+    return math.sqrt(2 * q) / (1 - q) / n
+
+
+def local_error(epsilon: Fraction, n: int) -> float:
+    """Root mean square error of the estimated share of n respondents' answers, whatever they are.
+
+    √(p (1 - p) / n) / (2p - 1) with p = e^ε / (1 + e^ε), the probability of the truth.
+    """
+    p = 1 / (1 + math.exp(-float(epsilon)))
+    return math.sqrt(p * (1 - p) / n) / (2 * p - 1)
+
+
+def measured(epsilon: Fraction, n: int, repetitions: int) -> tuple[float, float]:
+    """Root mean square errors of both, over fresh runs of the real mechanisms on a half-yes crowd."""
+    answers = np.arange(n) % 2
+    count, share = int(answers.sum()), answers.mean()
+    released = Laplace.for_epsilon(epsilon, l1=1).sample(np.full(repetitions, count)) / n
+    coins = RandomizedResponse.for_epsilon(epsilon)
+    estimates = [coins.estimate(coins.sample(answers))[1] for _ in range(repetitions)]
+    return _rms(released - share), _rms(np.array(estimates) - share)
+
+
+def _rms(errors: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    return float(np.sqrt((errors**2).mean()))
+
+
+def curator_and_local(*, epsilon: Number, repetitions: int = 200) -> Figure:
+    """Error of a share as n grows: trusted curator against randomized response.
+
+    Lines are exact. Points are measured with fresh noise, over `repetitions` runs where n is small and
+    fewer where it is large; 0 draws lines only.
+    """
+    e = checked_epsilon(epsilon)
+    if not Fraction(1, 1000) <= e <= 20:
+        raise BadParameter("epsilon", "must lie between 0.001 and 20 to be drawn")
+    runs = whole(repetitions, "repetitions")
+    with style():
+        return _draw(e, runs)
+
+
+def _draw(epsilon: Fraction, runs: int) -> Figure:
+    from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 (an extra)
+
+    curator = [100 * curator_error(epsilon, n) for n in _SIZES]
+    local = [100 * local_error(epsilon, n) for n in _SIZES]
+    people = 10_000
+    factor = local_error(epsilon, people) / curator_error(epsilon, people)
+    figure, (axes,) = new_figure(
+        f"Trusting nobody costs accuracy: with {people:,} people at ε = {short(float(epsilon))} the error "
+        f"of a share is {factor:,.0f} times that of a trusted curator",
+        "Root mean square error of a share of yes answers. Lines: exact."
+        + (" Points: measured with fresh noise." if runs else ""),
+        right=0.74,
+    )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(0.8 * _SIZES[0], _SIZES[-1])
+    axes.set_ylim(0.3 * curator[-1], 2.5 * max(local[0], curator[0]))
+    axes.plot(_SIZES, curator, color=BLUE, gid="curator")
+    axes.plot(_SIZES, local, color=ORANGE, gid="local")
+    if runs:
+        sizes = [n for n in _SIZES if n * min(runs, _FEWEST_RUNS) <= _MOST_REPORTS]
+        points = [measured(epsilon, n, min(runs, _MOST_REPORTS // n)) for n in sizes]
+        look: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgecolor": "white"}
+        axes.plot(sizes, [100 * c for c, _ in points], color=BLUE, gid="curator-measured", **look)
+        axes.plot(sizes, [100 * r for _, r in points], color=ORANGE, gid="local-measured", **look)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{short(value)} %"))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("people asked, n")
+    axes.set_ylabel("error of the share, in percentage points")
+    label_ends(
+        axes,
+        [
+            EndLabel(local[-1], "each flips coins,\nnobody is trusted:\nfalls like 1/√n", ORANGE),
+            EndLabel(curator[-1], "a curator sees all,\nadds noise once:\nfalls like 1/n", BLUE),
+        ],
+    )
+    return figure

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapwing.core.budget import NEVER, Charge, Terms
+from lapwing.core.conversions import best_renyi_epsilon, gaussian_epsilon, loss_to_epsilon
+from lapwing.core.exact import whole
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import LARGEST_EPSILON, GaussianNoise, Loss, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.exact import whole
 from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, EndLabel, label_ends, new_figure, short, style
-from lapwing.privacy import Charge, FixedRun, GaussianNoise, Loss, Repeated, Sum, Terms
-from lapwing.privacy.charge import NEVER
-from lapwing.privacy.convert import best_renyi_epsilon, loss_to_epsilon
-from lapwing.privacy.gaussian import gaussian_epsilon
-from lapwing.privacy.loss import LARGEST_EPSILON
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,7 +43,7 @@ def basic(steps: Steps, delta: Fraction) -> float:
 
 def by_renyi(steps: Steps, delta: Fraction) -> float:
     """The best Rényi order for the sum of the curves."""
-    together = Sum(tuple(Repeated(loss, count) for loss, count in steps))
+    together = SequentialComposition(tuple(Repeated(loss, count) for loss, count in steps))
     left = delta - together.delta0
     return float(best_renyi_epsilon(together, left)) if left > 0 else math.nan
 

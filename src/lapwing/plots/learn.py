@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from lapwing.plots.names import in_title
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -16,11 +15,12 @@ from lapwing.plots.style import (
     PALE,
     PURPLE,
     EndLabel,
+    in_title,
     label_ends,
     new_figure,
     short,
     style,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +33,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownAttempt:
     """An attempt: what was estimated and shown, the verdict, and what it used."""
 
     number: int
@@ -44,7 +44,7 @@ class Shown:
     epsilon: float
 
 
-def attempts_picture(name: str, shown: Sequence[Shown], *, what: str, target: float) -> Figure:
+def attempts_picture(name: str, shown: Sequence[ShownAttempt], *, what: str, target: float) -> Figure:
     """What each attempt of a run showed, beside the target, and what it used."""
     with style():
         last = shown[-1].verdict
@@ -66,11 +66,11 @@ def _also(last: str) -> str:
     return " (of the rejection: what every model of its class loses at least)" if last == "reject" else ""
 
 
-def _used(one: Shown) -> str:
+def _used(one: ShownAttempt) -> str:
     return f"{one.verdict}\n{one.blocks} block{'' if one.blocks == 1 else 's'}\nε {short(one.epsilon)}"
 
 
-def _attempts(axes: Axes, shown: Sequence[Shown], target: float) -> None:
+def _attempts(axes: Axes, shown: Sequence[ShownAttempt], target: float) -> None:
     axes.axhline(target, color=INK, linestyle="--", linewidth=1.4, gid="target")
     for one in shown:
         colour = _COLOURS[one.verdict]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Number
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number
-from lapwing.mechanisms import Gaussian
 from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, short, style
-from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
-from lapwing.exact import exact
+from lapwing.plots.accuracy import curator_error, local_error
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -22,8 +23,7 @@ from lapwing.plots.style import (
     new_figure,
     short,
     style,
-)  # fmt: skip
-from lapwing.plots.trust import curator_error, local_error
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ _CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL = "curator", "shared", "alone", "e
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredErrors:
     """Root mean square errors of a share of n people, as real runs of the protocols had them.
 
     `by_size` has for each series points (n, error): a curator; three members of whom one may be the
@@ -60,7 +60,7 @@ class Measured:
         }
 
     @classmethod
-    def from_json(cls, found: Any) -> Measured:
+    def from_json(cls, found: Any) -> MeasuredErrors:
         """What `to_json` gave."""
         try:
             return cls(
@@ -97,13 +97,13 @@ def members_bound(epsilon: Fraction, n: int, members: int) -> float:
     return math.sqrt(2 * members) / (float(epsilon) * n)
 
 
-def parties(measured: Measured) -> Figure:
+def parties(measured: MeasuredErrors) -> Figure:
     """Errors against the number of people, and against the number of members. Lines are exact."""
     with style():
         return _draw(measured)
 
 
-def _draw(measured: Measured) -> Figure:
+def _draw(measured: MeasuredErrors) -> Figure:
     epsilon, people = measured.epsilon, measured.people
     figure, (left, right) = new_figure(
         "Several parties: sharing noise keeps a curator's 1/n while fewer than half collude; "
@@ -130,7 +130,7 @@ def _draw(measured: Measured) -> Figure:
     return figure
 
 
-def _by_size(axes: Axes, measured: Measured) -> None:
+def _by_size(axes: Axes, measured: MeasuredErrors) -> None:
     epsilon = measured.epsilon
     sizes = [round(10 ** (k / 4)) for k in range(4, 21)]
     lines: list[tuple[str, str, Callable[[int], float], str]] = [
@@ -162,7 +162,7 @@ def _by_size(axes: Axes, measured: Measured) -> None:
     axes.set_xlim(0.8 * _SMALLEST, 1.2 * _LARGEST)
 
 
-def _by_members(axes: Axes, measured: Measured) -> None:
+def _by_members(axes: Axes, measured: MeasuredErrors) -> None:
     epsilon, n = measured.epsilon, measured.people
     members = sorted({*range(1, 11), *(round(10 ** (k / 8)) for k in range(8, 8 * 4)), n})
     members = [m for m in members if m <= n]

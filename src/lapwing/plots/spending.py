@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.views.course import Course
-from lapwing.plots.names import fitting, in_title
+from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -22,9 +21,11 @@ from lapwing.plots.style import (
     ORANGE,
     PURPLE,
     EndLabel,
+    in_title,
     label_ends,
     new_figure,
     short,
+    shortened,
     style,
 )
 
@@ -41,7 +42,7 @@ Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class EqualBlocks:
     """Blocks that had the same left all along."""
 
     blocks: tuple[str, ...]
@@ -51,21 +52,21 @@ class Line:
     def text(self) -> str:
         """Whose line it is."""
         others = len(self.blocks) - 1
-        return fitting(self.blocks[0]) + (f"\nand {others:,} more" if others else "")
+        return shortened(self.blocks[0]) + (f"\nand {others:,} more" if others else "")
 
 
-def lines_of(course: Course) -> list[Line]:
+def equal_blocks(course: BudgetHistory) -> list[EqualBlocks]:
     """The different courses that blocks took; in the order of their first blocks."""
     alike: dict[bytes, list[int]] = {}
     for column in range(course.left.shape[1]):
         alike.setdefault(np.ascontiguousarray(course.left[:, column]).tobytes(), []).append(column)
     return [
-        Line(tuple([course.blocks[k] for k in columns]), course.left[:, columns[0]])
+        EqualBlocks(tuple([course.blocks[k] for k in columns]), course.left[:, columns[0]])
         for columns in alike.values()
     ]
 
 
-def spending(course: Course) -> Figure:
+def spending(course: BudgetHistory) -> Figure:
     """What each block had left, as steps over time: the largest pure ε that a next question could spend.
 
     Up to thirteen different courses are lines of their own; more are bands from the least to the most.
@@ -73,7 +74,7 @@ def spending(course: Course) -> Figure:
     if not course.times or not course.grants:
         raise BadParameter("course", "must begin with an account")
     with style():
-        lines = lines_of(course)
+        lines = equal_blocks(course)
         figure, (axes,) = new_figure(_headline(course), _note(course, lines), right=0.75)
         events = _events(course)
         _frame(axes, course, min(len(events), MOST_TEXTS))
@@ -84,7 +85,7 @@ def spending(course: Course) -> Figure:
         return figure
 
 
-def _headline(course: Course) -> str:
+def _headline(course: BudgetHistory) -> str:
     now = course.left[-1]
     least, most = float(np.nanmin(now)), float(np.nanmax(now))
     if not most:
@@ -100,11 +101,11 @@ def _headline(course: Course) -> str:
     return f"{in_title(course.label)}: ε {short(_given(course))} for life{after}; {left}"
 
 
-def _given(course: Course, grants: int | None = None) -> float:
+def _given(course: BudgetHistory, grants: int | None = None) -> float:
     return float(sum((grant.epsilon for grant in course.grants[:grants]), Fraction(0)))
 
 
-def _note(course: Course, lines: Sequence[Line]) -> str:
+def _note(course: BudgetHistory, lines: Sequence[EqualBlocks]) -> str:
     note = "The largest pure ε that a next question could spend."
     if len(lines) > MOST_LINES:
         note += " Bands: all blocks, and the middle half of them."
@@ -113,7 +114,7 @@ def _note(course: Course, lines: Sequence[Line]) -> str:
     return note
 
 
-def _frame(axes: Axes, course: Course, rows: int) -> None:
+def _frame(axes: Axes, course: BudgetHistory, rows: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 (an extra)
 
     begin, end = course.times[0], course.times[-1]
@@ -134,7 +135,7 @@ def _number(time: datetime) -> float:
     return float(date2num(time))  # type: ignore[no-untyped-call]
 
 
-def _draw_lines(axes: Axes, course: Course, lines: Sequence[Line]) -> list[EndLabel]:
+def _draw_lines(axes: Axes, course: BudgetHistory, lines: Sequence[EqualBlocks]) -> list[EndLabel]:
     labels = []
     for k, line in enumerate(lines):
         colour = _COLOURS[k % len(_COLOURS)]
@@ -153,7 +154,7 @@ def _draw_lines(axes: Axes, course: Course, lines: Sequence[Line]) -> list[EndLa
     return labels
 
 
-def _draw_bands(axes: Axes, course: Course) -> list[EndLabel]:
+def _draw_bands(axes: Axes, course: BudgetHistory) -> list[EndLabel]:
     times = _till_the_edge(axes, course)
     left = np.vstack([course.left, course.left[-1:]])
     low, quarter, middle, three, high = np.nanquantile(left, (0, 0.25, 0.5, 0.75, 1), axis=1)
@@ -172,17 +173,17 @@ def _draw_bands(axes: Axes, course: Course) -> list[EndLabel]:
         text = f"{what}: {_floor(float(value))}"
         if what != "middle":
             who = np.flatnonzero(course.left[-1] == value)
-            text += f"\n({fitting(course.blocks[who[0]]) if len(who) == 1 else f'{len(who):,} blocks'})"
+            text += f"\n({shortened(course.blocks[who[0]]) if len(who) == 1 else f'{len(who):,} blocks'})"
         labels.append(EndLabel(float(value), text, colour))
     return labels
 
 
-def _till_the_edge(axes: Axes, course: Course) -> list[float]:
+def _till_the_edge(axes: Axes, course: BudgetHistory) -> list[float]:
     """The times, and the right edge: what is left stays so until now."""
     return [*map(_number, course.times), axes.get_xlim()[1]]
 
 
-def _caps(axes: Axes, course: Course) -> None:
+def _caps(axes: Axes, course: BudgetHistory) -> None:
     """What each budget admitted while nothing was spent."""
     edge = axes.get_xlim()[1]
     ends = [*(_number(grant.time) for grant in course.grants[1:]), edge]
@@ -211,7 +212,7 @@ class _Event:
     gid: str
 
 
-def _events(course: Course) -> list[_Event]:
+def _events(course: BudgetHistory) -> list[_Event]:
     raises = [
         _Event(
             grant.time,

@@ -9,11 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lapwing.survey.designing import design
     from lapwing.survey.estimating import estimate
-    from lapwing.survey.planning import design, plan
-    from lapwing.survey.questionnaire import load
+    from lapwing.survey.planning import plan
     from lapwing.survey.respondent import Respondent
     from lapwing.survey.shuffled import shuffled_epsilon
+    from lapwing.survey.survey_file import load
 
 __all__ = ["Respondent", "design", "estimate", "load", "plan", "shuffled_epsilon"]
 

@@ -35,15 +35,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from flint import fmpz
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, Unavailable
-from lapwing.noise import random_bytes
 
 TOKEN_BYTES = 32
 PREFIX_BYTES = 32
 PREPARED_BYTES = PREFIX_BYTES + TOKEN_BYTES
-INVITATION = re.compile(r"[A-Za-z0-9_-]{24}")
-BITS = 2048
-MOST_BITS = 8192
+INVITATION_FORM = re.compile(r"[A-Za-z0-9_-]{24}")
+LEAST_KEY_BITS = 2048
+MOST_KEY_BITS = 8192
 EXPONENT = 65537
 _SALT_BYTES = 48
 _HASH_BYTES = 48
@@ -66,8 +66,8 @@ class PublicKey:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise BadParameter("key", f"{name} must be a positive whole number")
-        if not BITS <= self.n.bit_length() <= MOST_BITS or not self.n % 2:
-            raise BadParameter("key", f"n must be odd, with {BITS} to {MOST_BITS} bits")
+        if not LEAST_KEY_BITS <= self.n.bit_length() <= MOST_KEY_BITS or not self.n % 2:
+            raise BadParameter("key", f"n must be odd, with {LEAST_KEY_BITS} to {MOST_KEY_BITS} bits")
         if self.e != EXPONENT:  # one exponent for all: nothing about a key may tell respondents apart
             raise BadParameter("key", f"e must be {EXPONENT}")
         object.__setattr__(self, "size", (self.n.bit_length() + 7) // 8)
@@ -141,7 +141,7 @@ def new_invitation() -> str:
     return base64.urlsafe_b64encode(random_bytes(18)).decode()
 
 
-def prepare(token: bytes | None = None) -> bytes:
+def prepare_token(token: bytes | None = None) -> bytes:
     """PrepareRandomize: a random prefix and the token, a fresh one unless given."""
     token = random_bytes(TOKEN_BYTES) if token is None else token
     if len(token) != TOKEN_BYTES:
@@ -149,15 +149,15 @@ def prepare(token: bytes | None = None) -> bytes:
     return random_bytes(PREFIX_BYTES) + token
 
 
-def blind(key: PublicKey, prepared: bytes) -> Blinding:
+def blind_token(key: PublicKey, prepared: bytes) -> Blinding:
     """Blind a prepared token with a fresh uniform factor."""
     if len(prepared) != PREPARED_BYTES:
         raise BadParameter("prepared", f"must be {PREPARED_BYTES} bytes")
     encoded = encode_pss(prepared, random_bytes(_SALT_BYTES), key.n.bit_length() - 1)
-    return blind_with(key, prepared, encoded, _random_unit(key.n))
+    return blind_with_factor(key, prepared, encoded, _random_unit(key.n))
 
 
-def blind_with(key: PublicKey, prepared: bytes, encoded: bytes, factor: int) -> Blinding:
+def blind_with_factor(key: PublicKey, prepared: bytes, encoded: bytes, factor: int) -> Blinding:
     """The blinding by this factor, which must be a secret unit modulo n, uniform, and used once."""
     message = int.from_bytes(encoded, "big")
     if math.gcd(message, key.n) != 1:
@@ -198,7 +198,7 @@ def _power(base: int, exponent: int, modulus: int) -> int:
     return int(pow(fmpz(base), fmpz(exponent), fmpz(modulus)))
 
 
-class SigningKey:
+class BlindSigningKey:
     """The survey's secret key. It signs blinded values, so it never knows what it signs."""
 
     __slots__ = ("_numbers", "public")
@@ -212,7 +212,7 @@ class SigningKey:
         return f"SigningKey({self.public.size * 8} bits)"
 
     @classmethod
-    def create(cls, path: str | Path, bits: int = BITS) -> SigningKey:
+    def create(cls, path: str | Path, bits: int = LEAST_KEY_BITS) -> BlindSigningKey:
         """A fresh key in a new file that only its owner can read. An existing file is never replaced."""
         # OpenSSL searches the primes: the one use of randomness that does not come through our own door.
         private = rsa.generate_private_key(EXPONENT, bits)
@@ -220,7 +220,7 @@ class SigningKey:
         return cls(private)
 
     @classmethod
-    def load(cls, path: str | Path) -> SigningKey:
+    def load(cls, path: str | Path) -> BlindSigningKey:
         """The key of this file, unless others can read it."""
         content = _read(path)
         try:

@@ -10,9 +10,9 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Feature, Features
-from lapwing.learn.trainers.columns import columns_of
-from lapwing.query.language.kinds import Text
-from lapwing.query.rows import RowQuestion
+from lapwing.learn.trainers.columns import checked_columns
+from lapwing.sql.expression import Text
+from lapwing.sql.row_questions import RowQuestion
 from learn.features.conftest import KINDS
 
 VALUES: dict[str, list[Any]] = {
@@ -36,7 +36,7 @@ def test_the_matrix_is_as_described(question: RowQuestion) -> None:
     assert "day is missing" not in features.names
     assert (np.linalg.norm(matrix, axis=1) <= features.norm).all()
     table = features.table(rows)
-    assert len(columns_of(features.declared, table.shape[1])) == table.shape[1]
+    assert len(checked_columns(features.declared, table.shape[1])) == table.shape[1]
 
 
 def test_without_indicators_there_is_one_column_each(question: RowQuestion) -> None:

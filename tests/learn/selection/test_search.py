@@ -13,22 +13,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone  # type: ignore[import-untyped]
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
+from lapwing.core.losses import Relation
+from lapwing.core.selection import Exponential, PermuteAndFlip
 from lapwing.errors import BadParameter, BadValue, OverBudget, WorkEnded
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, PublicData
-from lapwing.learn.selection import (
-    CORRECT,
-    EveryCandidate,
-    NegativeBinomialRuns,
-    PoissonRuns,
-    RandomRuns,
-    Search,
-)
-from lapwing.learn.selection.ways import Way
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns
+from lapwing.learn.search import CORRECT, EveryCandidate, RandomRuns, Search, SearchStrategy
 from lapwing.learn.trainers import LogisticRegression, Real
 from lapwing.ledger import Ledger, Unit
-from lapwing.mechanisms import Exponential, PermuteAndFlip
-from lapwing.privacy import Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 from learn.selection.toys import Constant
 
 SURE = EveryCandidate(Exponential(Fraction(100), Fraction(1, 2)))
@@ -54,20 +48,20 @@ def ledger(tmp_path: Path) -> Ledger:
 
 def purse_of(
     ledger: Ledger, key: str | None = None, relation: Relation = Relation.ADD_REMOVE
-) -> LedgerPurse:
+) -> LedgerPayer:
     gate = Gate(ledger, principal="builder")
-    return LedgerPurse(
+    return LedgerPayer(
         gate, targets=(Target("visits"),), unit=Unit.PERSON, relation=relation, request=b"search", key=key
     )
 
 
-def search_of(way: Way, purse: Any = None, **parameters: Any) -> Search:
+def search_of(way: SearchStrategy, purse: Any = None, **parameters: Any) -> Search:
     return Search(
-        Constant(purse=PublicData(), **parameters),
+        Constant(payer=PublicData(), **parameters),
         CANDIDATES,
         way=way,
         score_by=CORRECT,
-        purse=PublicData() if purse is None else purse,
+        payer=PublicData() if purse is None else purse,
     )
 
 
@@ -76,7 +70,7 @@ def charges(ledger: Ledger) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("way", [SURE, VERY_OFTEN])
-def test_it_finds_a_good_candidate(way: Way) -> None:
+def test_it_finds_a_good_candidate(way: SearchStrategy) -> None:
     """False-alarm rate below 1e-9: that none of Poisson(66) runs tries the best of three."""
     found = search_of(way).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert found.best_params_ == {"answer": 2}
@@ -159,7 +153,7 @@ def test_one_row_of_each_testing_unit_is_scored(monkeypatch: pytest.MonkeyPatch)
         seen.append(len(rows))
         return 0
 
-    monkeypatch.setattr("lapwing.learn.selection.score.Score.total", total)
+    monkeypatch.setattr("lapwing.learn.search.Score.total", total)
     units = np.repeat(np.arange(50), 4)
     search_of(SURE).fit(ROWS, ANSWERS, units=units, tests=units < 20)
     assert seen == [20, 20, 20]
@@ -175,7 +169,7 @@ def test_no_run_finds_no_model() -> None:
 
 def test_copies_and_pickles(ledger: Ledger) -> None:
     search = search_of(SURE, purse_of(ledger))
-    assert clone(search).purse is search.purse
+    assert clone(search).payer is search.payer
     again = pickle.loads(pickle.dumps(search_of(SURE).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)))
     assert again.predict(ROWS[:1]).tolist() == [2]
     revived = pickle.loads(pickle.dumps(search))
@@ -222,14 +216,14 @@ def test_it_searches_with_a_real_trainer(private: bool) -> None:
     """Digits: of two paces, one far too slow."""
     rows, truth = load_digits(return_X_y=True)
     base = LogisticRegression(
-        epsilon=3, delta="1e-7", columns=Real(0, 16), classes=range(10), size=1600, purse=PublicData()
+        epsilon=3, delta="1e-7", columns=Real(0, 16), classes=range(10), size=1600, payer=PublicData()
     )
-    ways: dict[bool, Way] = {
+    ways: dict[bool, SearchStrategy] = {
         True: RandomRuns(NegativeBinomialRuns.with_mean(3, eta=1), noise=20, delta="1e-7", padded=False),
         False: EveryCandidate(PermuteAndFlip(Fraction(1), Fraction(1, 2))),
     }
     candidates = [{"steps": 4, "pace": 8.0}, {"steps": 20, "pace": 16.0}]
-    search = Search(base, candidates, way=ways[private], score_by=CORRECT, purse=PublicData())
+    search = Search(base, candidates, way=ways[private], score_by=CORRECT, payer=PublicData())
     tests = np.arange(len(rows)) % 12 == 0
     search.fit(rows, truth, tests=tests)
     assert search.best_estimator_.score(rows[tests], truth[tests]) > 0.4

@@ -16,13 +16,14 @@ from opacus.grad_sample import GradSampleModule
 from opacus.layers import DPLSTM
 from torch import Tensor, nn
 
+from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
-from lapwing.learn.sgd import ClippedGradients, PrivateTrainer, Sensitivity
-from lapwing.learn.sgd.iterate import to_bytes
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PaidResult, Payer, PublicData
+from lapwing.learn.sgd import ClippedGradients, GradientSensitivity, PrivateTrainer
+from lapwing.learn.sgd.private_trainer import module_to_bytes
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Loss, Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 from learn.sgd.made import MODULES, losses
 from learn.sgd.test_neighbours import SIZES, Sums, check, grid_of, product
 from learn.sgd.test_opacus import OWN
@@ -223,7 +224,7 @@ def test_what_opacus_gets_wrong_is_found_on_made_up_rows(
         gradients.rehearse(torch.zeros(0, *form), NO_TARGETS)
 
 
-class Recording(Purse):
+class Recording(Payer):
     """Remembers the parameters that the receipt would name."""
 
     def __init__(self) -> None:
@@ -235,19 +236,19 @@ class Recording(Purse):
 
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
-    ) -> Paid:
+    ) -> PaidResult:
         self.named.append(parameters)
-        return Paid(run(), None)
+        return PaidResult(run(), None)
 
 
-def trainer_of(purse: Purse, **other: Any) -> PrivateTrainer:
+def trainer_of(purse: Payer, **other: Any) -> PrivateTrainer:
     torch.manual_seed(17)
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": Fraction(1, 10**5), "clip": 1, "rate": "0.2", "expected_batch": 10,
         "steps": 4, "learning_rate": 0.5, "page": 16, "backend": "opacus", **other,
     }  # fmt: skip
     return PrivateTrainer(
-        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, purse=purse, **chosen
+        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, payer=purse, **chosen
     )
 
 
@@ -258,16 +259,16 @@ X, Y = torch.randn(50, 4, generator=_COINS), torch.randint(0, 3, (50,), generato
 def test_the_receipt_names_the_backend(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "visits.ledger")
     ledger.open_account("visits", epsilon=2, delta="1e-3", unit=Unit.PERSON, relation=Relation.ADD_REMOVE)
-    purse = LedgerPurse(
+    purse = LedgerPayer(
         Gate(ledger, principal="builder"), targets=(Target("visits"),), unit=Unit.PERSON,
         relation=Relation.ADD_REMOVE, request=b"a model",
     )  # fmt: skip
     trainer = trainer_of(purse)
-    before = to_bytes(trainer.module)
+    before = module_to_bytes(trainer.module)
     receipt = trainer.fit(X, Y, EACH_ROW).receipt
     assert receipt is not None
     assert receipt.record["parameters"]["backend"] == "opacus"
-    assert to_bytes(trainer.module) != before
+    assert module_to_bytes(trainer.module) != before
 
 
 def test_the_price_is_that_of_our_own_way_and_says_who_found_gradients() -> None:
@@ -308,5 +309,5 @@ def test_the_guide_is_true() -> None:
     assert block
     said: dict[str, Any] = {}
     exec(block[1], said)
-    assert isinstance(said["trainer"].sensitivity, Sensitivity)
+    assert isinstance(said["trainer"].sensitivity, GradientSensitivity)
     assert float(said["trainer"].schedule.epsilon()) <= 1

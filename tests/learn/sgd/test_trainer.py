@@ -14,21 +14,22 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, BadValue, OverBudget
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
-from lapwing.learn.sgd import PrivateTrainer, clipped, sampling
-from lapwing.learn.sgd.iterate import to_bytes
-from lapwing.learn.sgd.noisy import release
-from lapwing.learn.sgd.sampling import Units
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PaidResult, Payer, PublicData
+from lapwing.learn.sgd import PrivateTrainer, clipping, randomness
+from lapwing.learn.sgd.private_trainer import module_to_bytes
+from lapwing.learn.sgd.randomness import UnitIndex, release_noisy_sum
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import FixedRun, Loss, Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 from learn.sgd.made import ByPlace, losses
 
 DELTA = Fraction(1, 10**5)
 
 
-class Recording(Purse):
+class Recording(Payer):
     """Remembers what was paid."""
 
     def __init__(self, relation: Relation = Relation.ADD_REMOVE) -> None:
@@ -41,9 +42,9 @@ class Recording(Purse):
 
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
-    ) -> Paid:
+    ) -> PaidResult:
         self.paid.append(loss)
-        return Paid(run(), None)
+        return PaidResult(run(), None)
 
 
 def module_of() -> nn.Module:
@@ -51,12 +52,12 @@ def module_of() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
-def trainer_of(purse: Purse, module: nn.Module | None = None, **other: Any) -> PrivateTrainer:
+def trainer_of(purse: Payer, module: nn.Module | None = None, **other: Any) -> PrivateTrainer:
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": DELTA, "clip": 1, "rate": "0.2", "expected_batch": 10, "steps": 6,
         "learning_rate": 0.5, "page": 16, **other,
     }  # fmt: skip
-    return PrivateTrainer(module or module_of(), losses, purse=purse, **chosen)
+    return PrivateTrainer(module or module_of(), losses, payer=purse, **chosen)
 
 
 _COINS = torch.Generator().manual_seed(10)
@@ -70,21 +71,21 @@ def test_the_steps_are_paid_at_once_and_all_of_them_are_done(monkeypatch: pytest
 
     def counted(*given: Any, divided_by: int) -> Tensor:
         done.append(len(purse.paid))
-        return release(*given, divided_by=divided_by)
+        return release_noisy_sum(*given, divided_by=divided_by)
 
-    monkeypatch.setattr("lapwing.learn.sgd.trainer.release", counted)
-    before = to_bytes(trainer.module)
+    monkeypatch.setattr("lapwing.learn.sgd.private_trainer.release", counted)
+    before = module_to_bytes(trainer.module)
     trainer.fit(X, Y, EACH_ROW)
     assert done == [1] * 6
     (loss,) = purse.paid
     assert isinstance(loss, FixedRun)
     assert loss.steps[0][1] == 6
     assert loss.pair[0] <= 1
-    assert to_bytes(trainer.module) != before
+    assert module_to_bytes(trainer.module) != before
 
 
 def test_noise_is_fresh_each_time() -> None:
-    models = {to_bytes(trainer_of(PublicData()).fit(X, Y).module) for _ in range(3)}
+    models = {module_to_bytes(trainer_of(PublicData()).fit(X, Y).module) for _ in range(3)}
     assert len(models) == 3
 
 
@@ -107,10 +108,10 @@ def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
         steps.append(1)
         if len(steps) == 4:
             raise RuntimeError("killed")
-        return release(*given, divided_by=divided_by)
+        return release_noisy_sum(*given, divided_by=divided_by)
 
     with monkeypatch.context() as patched:
-        patched.setattr("lapwing.learn.sgd.trainer.release", breaks)
+        patched.setattr("lapwing.learn.sgd.private_trainer.release", breaks)
         with pytest.raises(RuntimeError, match="killed"):
             trainer.fit(X, Y, EACH_ROW)
     again = trainer_of(purse, **where).fit(X, Y, EACH_ROW, resume=True)
@@ -120,7 +121,7 @@ def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
     assert first.steps[0][1] == 6
     assert second.steps[0][1] == 4  # two were saved; the third, lost, is done and paid again
     saved = (tmp_path / "iterate").read_bytes()
-    assert to_bytes(again.module)[-40:] in saved
+    assert module_to_bytes(again.module)[-40:] in saved
     finished = trainer_of(purse, **where)
     with pytest.raises(BadParameter, match="nothing to go on with"):
         finished.fit(X, Y, EACH_ROW, resume=True)
@@ -138,8 +139,8 @@ def test_an_iterate_of_another_run_is_refused(tmp_path: Path) -> None:
         elsewhere.fit(X, Y, resume=True)
 
 
-def ledger_purse(ledger: Ledger, key: str | None) -> LedgerPurse:
-    return LedgerPurse(
+def ledger_purse(ledger: Ledger, key: str | None) -> LedgerPayer:
+    return LedgerPayer(
         Gate(ledger, principal="builder"), targets=(Target("visits"),), unit=Unit.PERSON,
         relation=Relation.ADD_REMOVE, request=b"a model", key=key,
     )  # fmt: skip
@@ -155,14 +156,14 @@ def ledger(tmp_path: Path) -> Ledger:
 def test_the_same_key_gives_the_same_model_and_no_budget_no_look(ledger: Ledger) -> None:
     first = trainer_of(ledger_purse(ledger, "one")).fit(X, Y, EACH_ROW)
     second = trainer_of(ledger_purse(ledger, "one")).fit(X, Y, EACH_ROW)
-    assert to_bytes(first.module) == to_bytes(second.module)
+    assert module_to_bytes(first.module) == module_to_bytes(second.module)
     assert first.receipt is not None
     module = module_of()
-    before = to_bytes(module)
+    before = module_to_bytes(module)
     dear = trainer_of(ledger_purse(ledger, None), module, epsilon=2)
     with pytest.raises(OverBudget):
         dear.fit(X, Y, EACH_ROW)
-    assert to_bytes(module) == before
+    assert module_to_bytes(module) == before
 
 
 def test_who_is_protected_must_be_said_for_accounts_of_persons(ledger: Ledger) -> None:
@@ -212,9 +213,9 @@ def test_data_of_the_wrong_form_is_refused_before_the_charge() -> None:
 def test_an_empty_sample_is_a_sum_of_nothing_after_whatever_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(PublicData(), rate=1)
     gradients = trainer._gradients(trainer.module)
-    people = Units(len(X), None)
+    people = UnitIndex(len(X), None)
     assert trainer._sum(gradients, X, Y, people).any()
-    monkeypatch.setattr(Units, "sample", lambda _, rate, rows: np.zeros((0, rows), dtype=np.int64))
+    monkeypatch.setattr(UnitIndex, "sample", lambda _, rate, rows: np.zeros((0, rows), dtype=np.int64))
     assert not trainer._sum(gradients, X, Y, people).any()
 
 
@@ -247,7 +248,7 @@ def test_each_unit_is_worked_on_at_a_place_of_its_own_kind(monkeypatch: pytest.M
     assert gradients.kinds == 32
     drawn: list[Any] = []
     seen: list[dict[int, int]] = []
-    draw, on_page = sampling.drawn_kinds, clipped.ClippedGradients.add_page
+    draw, on_page = randomness.draw_place_kinds, clipping.ClippedGradients.add_page
 
     def draws(*given: int) -> Any:
         drawn.append(draw(*given))
@@ -260,10 +261,10 @@ def test_each_unit_is_worked_on_at_a_place_of_its_own_kind(monkeypatch: pytest.M
             seen[-1][unit] = place
         return on_page(self, x, y, present, *given, **named)
 
-    monkeypatch.setattr("lapwing.learn.sgd.trainer.drawn_kinds", draws)
-    monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+    monkeypatch.setattr("lapwing.learn.sgd.private_trainer.drawn_kinds", draws)
+    monkeypatch.setattr(clipping.ClippedGradients, "add_page", look)
     for _ in range(2):
-        trainer._sum(gradients, X, Y, Units(50, None))
+        trainer._sum(gradients, X, Y, UnitIndex(50, None))
         assert seen[-1] == dict(enumerate(drawn[-1].tolist()))
     assert seen[0] != seen[1]  # equal with probability 32^-50
 
@@ -272,14 +273,14 @@ def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.Mo
     """One unit with fifty equal rows moves the sum by no more than the clip."""
     trainer = trainer_of(PublicData(), rate=1, unit_rows=50, page=8)
     seen: list[float] = []
-    on_page = clipped.ClippedGradients.add_page
+    on_page = clipping.ClippedGradients.add_page
 
-    def look(self: clipped.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
+    def look(self: clipping.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
         norms = on_page(self, *given, is_first=is_first)
         seen.append(float(given[-1].double().norm()))
         return norms
 
-    monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+    monkeypatch.setattr(clipping.ClippedGradients, "add_page", look)
     trainer.fit(X[:1].repeat(50, 1), Y[:1].repeat(50), np.zeros(50, dtype=np.int64))
     assert seen
     assert all(0.9 < length <= 1 + 1e-4 for length in seen)

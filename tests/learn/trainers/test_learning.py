@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.utils.estimator_checks import check_estimator  # type: ignore[import-untyped]
 
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,

@@ -17,10 +17,11 @@ from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped]
 from sklearn.model_selection import GridSearchCV  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 
+from lapwing.core.conversions import loss_to_epsilon
+from lapwing.core.exact import round_up
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue, KeyReused, OverBudget, WorkEnded
-from lapwing.exact import round_up
-from lapwing.gate import Gate, Point, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, PublicData
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,
@@ -32,8 +33,8 @@ from lapwing.learn.trainers import (
     Real,
 )
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Relation
-from lapwing.privacy.convert import loss_to_epsilon
+from lapwing.ledger.gate import Gate, ReleaseStep
+from lapwing.ledger.spending import Target
 from support.faults import KILLED
 from support.ledgers import Home, open_account
 
@@ -66,14 +67,14 @@ def outcome(model: Any, table: Any) -> Any:
 
 
 def purse_of(
-    ledger: Ledger, key: str | None = None, watch: Callable[[Point], None] | None = None
-) -> LedgerPurse:
+    ledger: Ledger, key: str | None = None, watch: Callable[[ReleaseStep], None] | None = None
+) -> LedgerPayer:
     gate = (
         Gate(ledger, principal="builder")
         if watch is None
         else Gate(ledger, principal="builder", watch=watch)
     )
-    return LedgerPurse(
+    return LedgerPayer(
         gate,
         targets=(Target("visits"),),
         unit=Unit.PERSON,
@@ -94,7 +95,7 @@ def ledger(file_home: Home) -> Ledger:
 class TestEachTrainer:
     def test_is_cloned_with_the_same_purse_and_parameters(self, trainer: Any) -> None:
         copy = clone(trainer)
-        assert copy.purse is trainer.purse
+        assert copy.payer is trainer.payer
         assert copy.get_params().keys() == trainer.get_params().keys()
 
     def test_says_what_a_fit_costs_for_free(self, trainer: Any) -> None:
@@ -106,7 +107,7 @@ class TestEachTrainer:
 
     def test_is_charged_for_each_fit_what_it_said(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        paying = clone(trainer).set_params(purse=purse_of(ledger))
+        paying = clone(trainer).set_params(payer=purse_of(ledger))
         first = fitted(paying, table, y)
         before = ledger.blocks("visits")[0].spent
         second = fitted(paying, table, y)
@@ -117,14 +118,14 @@ class TestEachTrainer:
 
     def test_gives_the_stored_model_for_the_same_key(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        paying = clone(trainer).set_params(purse=purse_of(ledger, "attempt 1"))
+        paying = clone(trainer).set_params(payer=purse_of(ledger, "attempt 1"))
         first, again = fitted(paying, table, y), fitted(paying, table, y)
         assert np.array_equal(outcome(first, table), outcome(again, table))
         assert again.receipt_.position == first.receipt_.position
 
     def test_does_not_take_one_key_for_two_settings(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        paying = clone(trainer).set_params(purse=purse_of(ledger, "attempt 1"))
+        paying = clone(trainer).set_params(payer=purse_of(ledger, "attempt 1"))
         fitted(paying, table, y)
         other = clone(paying).set_params(epsilon="0.25")
         with pytest.raises(KeyReused):
@@ -134,12 +135,12 @@ class TestEachTrainer:
         ledger = file_home.create()
         open_account(ledger, epsilon="0.01", delta="1e-9")
         with pytest.raises(OverBudget):
-            fitted(clone(trainer).set_params(purse=purse_of(ledger)), *data())
+            fitted(clone(trainer).set_params(payer=purse_of(ledger)), *data())
         assert ledger.blocks("visits")[0].spent[1] == 0
 
     def test_comes_back_from_a_pickle_without_its_purse(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        model = fitted(clone(trainer).set_params(purse=purse_of(ledger)), table, y)
+        model = fitted(clone(trainer).set_params(payer=purse_of(ledger)), table, y)
         back = pickle.loads(pickle.dumps(model))
         assert np.array_equal(outcome(back, table), outcome(model, table))
         with pytest.raises(BadParameter, match="pickled"):
@@ -176,7 +177,7 @@ class TestEachTrainer:
 
     def test_refuses_accounts_where_a_unit_is_replaced(self, trainer: Any, file_home: Home) -> None:
         ledger = file_home.create()
-        purse = LedgerPurse(
+        purse = LedgerPayer(
             Gate(ledger, principal="builder"),
             targets=(Target("visits"),),
             unit=Unit.PERSON,
@@ -184,7 +185,7 @@ class TestEachTrainer:
             request=b"",
         )
         with pytest.raises(BadParameter, match="add or remove"):
-            clone(trainer).set_params(purse=purse).fit(np.zeros((3, 3)), np.zeros(3))
+            clone(trainer).set_params(payer=purse).fit(np.zeros((3, 3)), np.zeros(3))
 
 
 @pytest.mark.parametrize(
@@ -239,14 +240,14 @@ def test_a_pipeline_of_two_pays_for_both(ledger: Ledger) -> None:
     assert ledger.blocks("visits")[0].spent[1] == wanted
 
 
-@pytest.mark.parametrize("point", list(Point))
-def test_after_a_crash_nothing_is_trained_twice(point: Point, file_home: Home) -> None:
+@pytest.mark.parametrize("point", list(ReleaseStep))
+def test_after_a_crash_nothing_is_trained_twice(point: ReleaseStep, file_home: Home) -> None:
     ledger = file_home.create()
     open_account(ledger, epsilon=5, delta="1e-5")
     ledger.close()
     table, y = data(60)
 
-    def die(reached: Point) -> None:
+    def die(reached: ReleaseStep) -> None:
         if reached is point:
             os._exit(KILLED)
 
@@ -260,7 +261,7 @@ def test_after_a_crash_nothing_is_trained_twice(point: Point, file_home: Home) -
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
     again = NaiveBayes(**{**CODED, "purse": purse_of(file_home.open(), "once")})
-    if point in {Point.CHARGED, Point.RAN}:
+    if point in {ReleaseStep.CHARGED, ReleaseStep.RAN}:
         with pytest.raises(WorkEnded):
             again.fit(table, y, units=EACH_ROW)
         assert not hasattr(again, "logs_")

@@ -6,10 +6,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadValue
-from lapwing.noise import random_bytes
-from lapwing.parties.protocols.field import FIELD
-from lapwing.parties.protocols.masks import KeyedMasks
+from lapwing.parties.protocols.masked_sum import KeyedMasks
+from lapwing.parties.protocols.secret_sharing import FIELD
 
 MASKS = KeyedMasks()
 

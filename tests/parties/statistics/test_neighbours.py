@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import Statistic, statistic_of
-from lapwing.query.bounded.reader import Reader, read_public
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated.reader import Reader, read_public_tables
 from support.hospital import Hospital, invented, policy_for
 from support.private_tables import KEY
 
@@ -34,7 +34,7 @@ class Pinned(Dataset):
 
     @contextmanager
     def reading(self, question: Any = None) -> Iterator[Reader]:
-        public = read_public(self.policy)
+        public = read_public_tables(self.policy)
         with self._readers.lent(KEY, lambda: Reader.open(self.policy, KEY, public)) as reader:
             yield reader
 
@@ -44,7 +44,7 @@ def vectors(
     folder: Path,
     engine: str,
     specs: Sequence[dict[str, Any]],
-    earlier: Sequence[Opened],
+    earlier: Sequence[OpenedSum],
 ) -> list[tuple[Statistic, np.ndarray[Any, Any]]]:
     policy = policy_for(hospital, engine, folder)
     with Pinned(policy, analyst="ann") as dataset:
@@ -54,7 +54,7 @@ def vectors(
 
 def check(tmp_path: Path, engine: str, specs: Sequence[dict[str, Any]], people: Sequence[str]) -> None:
     hospital = invented(4)
-    earlier = [Opened(np.array([3, 9]), (0,)), Opened(np.array([10, 2]), (0,))]
+    earlier = [OpenedSum(np.array([3, 9]), (0,)), OpenedSum(np.array([10, 2]), (0,))]
     whole = vectors(hospital, tmp_path / "all", engine, specs, earlier)
     for person in people:
         rest = vectors(hospital.without(person), tmp_path / person, engine, specs, earlier)

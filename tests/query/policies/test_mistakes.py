@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.policies.file import load
+from lapwing.sql.policy_file import load_policy
 from support.policy_files import (
     GOOD,
     HEAD,
@@ -297,7 +297,7 @@ def test_all_mistakes_are_told_together_in_the_order_of_the_file() -> None:
     assert [line.split(":")[1] for line in found] == ["4", "8", "10", "12"]
     assert found[3] == 'visits.toml:12: tables.visits.columns.stay.hihg: unknown key. Did you mean "high"?'
     with pytest.raises(BadParameter) as caught:
-        load("visits.toml")
+        load_policy("visits.toml")
     assert str(caught.value) == "\n".join(found)
 
 

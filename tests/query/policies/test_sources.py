@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.policies.policy import Source
+from lapwing.sql.policy import Source
 from support.policy_files import (
     GOOD,
     HEAD,

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, BadValue, Unavailable
-from lapwing.survey.collecting import Rule, Verdict, read
-from lapwing.survey.collecting.batches import Batches
-from lapwing.survey.collecting.desk import NotSigned
-from lapwing.survey.credentials import blind, new_invitation, prepare
+from lapwing.survey.credentials import blind_token, new_invitation, prepare_token
+from lapwing.survey.report_store import IntakeResult, StoppingRule, read_all_reports
+from lapwing.survey.service import CommitBatches, InvalidCredential
 from support.collecting import DIGEST, SIZE, TODAY, Shelf, credential, desk, invited, key, small, take
 
 THREADS = 16
@@ -41,10 +40,10 @@ def test_a_respondent_gets_a_credential_and_hands_in_one_report(shelf: Shelf) ->
     reply = at.sign(invitation, blinding.blinded)
     assert isinstance(reply, bytes)
     signature = blinding.finish(reply)
-    assert take(at, blinding.prepared, signature, GOOD) is Verdict.NEW
-    assert take(at, blinding.prepared, signature, GOOD) is Verdict.AGAIN
-    assert take(at, blinding.prepared, signature, b"\x02\x01\x01") is Verdict.OTHER
-    assert [bytes(row) for row in read(at.reports)] == [GOOD]
+    assert take(at, blinding.prepared, signature, GOOD) is IntakeResult.NEW
+    assert take(at, blinding.prepared, signature, GOOD) is IntakeResult.AGAIN
+    assert take(at, blinding.prepared, signature, b"\x02\x01\x01") is IntakeResult.OTHER
+    assert [bytes(row) for row in read_all_reports(at.reports)] == [GOOD]
     at.close()
 
 
@@ -54,18 +53,18 @@ class TestSigning:
         invitation, blinding = invited(at.reports)
         first = at.sign(invitation, blinding.blinded)
         assert at.sign(invitation, blinding.blinded) == first
-        assert at.sign(invitation, blind(key().public, prepare()).blinded) is Verdict.OTHER
-        assert at.sign(new_invitation(), blinding.blinded) is Verdict.UNKNOWN
+        assert at.sign(invitation, blind_token(key().public, prepare_token()).blinded) is IntakeResult.OTHER
+        assert at.sign(new_invitation(), blinding.blinded) is IntakeResult.UNKNOWN
         at.close()
 
     def test_the_same_invitation_from_many_threads_signs_one_value(self, shelf: Shelf) -> None:
         at = desk(shelf.open())
         invitation, _ = invited(at.reports)
-        blindings = [blind(key().public, prepare()) for _ in range(THREADS)]
+        blindings = [blind_token(key().public, prepare_token()) for _ in range(THREADS)]
         replies = together(lambda k: at.sign(invitation, blindings[k].blinded))
         signed = [k for k, reply in enumerate(replies) if isinstance(reply, bytes)]
         assert len(signed) == 1
-        assert Counter(map(type, replies)) == {bytes: 1, Verdict: THREADS - 1}
+        assert Counter(map(type, replies)) == {bytes: 1, IntakeResult: THREADS - 1}
         assert blindings[signed[0]].finish(replies[signed[0]])
         at.close()
 
@@ -89,13 +88,13 @@ class TestSigning:
         at.close()
 
     def test_ends_with_the_survey_but_gives_again_what_it_gave(self, shelf: Shelf) -> None:
-        at = desk(shelf.open(), Rule(stop_after=1))
+        at = desk(shelf.open(), StoppingRule(stop_after=1))
         early, first = invited(at.reports)
         late, second = invited(at.reports)
         given = at.sign(early, first.blinded)
         take(at, *credential(), GOOD)
         assert at.sign(early, first.blinded) == given
-        assert at.sign(late, second.blinded) is Verdict.CLOSED
+        assert at.sign(late, second.blinded) is IntakeResult.CLOSED
         at.close()
 
 
@@ -104,7 +103,7 @@ class TestTaking:
         at = desk(shelf.open())
         prepared, signature = credential()
         verdicts = together(lambda _: take(at, prepared, signature, GOOD))
-        assert Counter(verdicts) == {Verdict.NEW: 1, Verdict.AGAIN: THREADS - 1}
+        assert Counter(verdicts) == {IntakeResult.NEW: 1, IntakeResult.AGAIN: THREADS - 1}
         assert at.reports.state().reports == 1
         at.close()
 
@@ -113,20 +112,20 @@ class TestTaking:
         prepared, signature = credential()
         kinds = [b"\x00\x00\x00", b"\x01\x00\x01", b"\x01\x01\x00", b"\x02\x01\x01"]
         verdicts = together(lambda k: take(at, prepared, signature, kinds[k % 4]))
-        assert Counter(verdicts) == {Verdict.NEW: 1, Verdict.AGAIN: 3, Verdict.OTHER: 12}
-        [kept] = read(at.reports)
-        first = next(k for k, verdict in enumerate(verdicts) if verdict is Verdict.NEW)
+        assert Counter(verdicts) == {IntakeResult.NEW: 1, IntakeResult.AGAIN: 3, IntakeResult.OTHER: 12}
+        [kept] = read_all_reports(at.reports)
+        first = next(k for k, verdict in enumerate(verdicts) if verdict is IntakeResult.NEW)
         assert bytes(kept) == kinds[first % 4]
         at.close()
 
     def test_two_servers_on_one_store_count_each_token_once(self, shelf: Shelf) -> None:
-        desks = [desk(shelf.open(), Rule(stop_after=20)) for _ in range(2)]
+        desks = [desk(shelf.open(), StoppingRule(stop_after=20)) for _ in range(2)]
         credentials = [credential() for _ in range(12)]
         shared = together(lambda k: [take(desks[k % 2], *c, GOOD) for c in credentials])
-        assert Counter(chain(*shared))[Verdict.NEW] == 12
+        assert Counter(chain(*shared))[IntakeResult.NEW] == 12
         more = [[credential() for _ in range(3)] for _ in range(THREADS)]
         rest = together(lambda k: [take(desks[k % 2], *c, GOOD) for c in more[k]])
-        assert Counter(chain(*rest)) == {Verdict.NEW: 8, Verdict.CLOSED: 40}
+        assert Counter(chain(*rest)) == {IntakeResult.NEW: 8, IntakeResult.CLOSED: 40}
         assert desks[0].reports.state().reports == 20
         for at in desks:
             at.close()
@@ -141,14 +140,14 @@ class TestTaking:
             at.take("0" * 64, prepared, signature, GOOD)
         with pytest.raises(BadValue, match="64 bytes"):
             at.take(DIGEST, prepared[1:], signature, GOOD)
-        assert take(at, prepared, signature, GOOD) is Verdict.NEW
+        assert take(at, prepared, signature, GOOD) is IntakeResult.NEW
         at.close()
 
     def test_a_token_that_was_not_signed_is_refused(self, shelf: Shelf) -> None:
         at = desk(shelf.open())
         prepared, signature = credential()
-        for other, signed in ((prepare(), signature), (prepared, bytes(256)), (prepared, b"")):
-            with pytest.raises(NotSigned):
+        for other, signed in ((prepare_token(), signature), (prepared, bytes(256)), (prepared, b"")):
+            with pytest.raises(InvalidCredential):
                 at.take(DIGEST, other, signed, GOOD)
         assert at.reports.state().reports == 0
         at.close()
@@ -157,8 +156,8 @@ class TestTaking:
         looked: list[bytes] = []
         at = desk(shelf.open(), check=looked.append)
         prepared, signature = credential()
-        with pytest.raises(NotSigned):
-            at.take(DIGEST, prepare(), signature, b"\xff" * SIZE)
+        with pytest.raises(InvalidCredential):
+            at.take(DIGEST, prepare_token(), signature, b"\xff" * SIZE)
         assert looked == []
         take(at, prepared, signature, GOOD)
         assert looked == [GOOD]
@@ -184,7 +183,7 @@ class TestBatches:
             go.wait(60)
             return [2 * item for item in items]
 
-        batches: Batches[int, int] = Batches(commit, "test")
+        batches: CommitBatches[int, int] = CommitBatches(commit, "test")
         first = batches.submit(0)
         while not sizes:
             pass
@@ -206,7 +205,7 @@ class TestBatches:
                 raise Unavailable("no room")
             return list(items)
 
-        batches: Batches[int, int] = Batches(commit, "test")
+        batches: CommitBatches[int, int] = CommitBatches(commit, "test")
         with pytest.raises(Unavailable, match="no room"):
             batches.submit(1).result(60)
         assert batches.submit(2).result(60) == 2
@@ -216,5 +215,5 @@ class TestBatches:
         at = desk(file_shelf.open(), check=small)
         waiting = [at.take(DIGEST, *credential(), GOOD) for _ in range(20)]
         at.close()
-        assert {future.result(0) for future in waiting} == {Verdict.NEW}
+        assert {future.result(0) for future in waiting} == {IntakeResult.NEW}
         assert file_shelf.open().state().reports == 20

@@ -11,21 +11,21 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.survey.estimating import estimate
-from lapwing.survey.estimating.intervals import Coin
-from lapwing.survey.estimating.lies import Liars
-from lapwing.survey.estimating.numbers import corners_of
-from lapwing.survey.randomizers import Hybrid
+from lapwing.survey.estimating.adversarial_shift import AdversarialShift
+from lapwing.survey.estimating.intervals import SupportChance
+from lapwing.survey.estimating.number_estimates import score_corners
+from lapwing.survey.randomizers import HybridResponse
 from support.estimated import by_name, designed
 
 
 def test_a_share_moves_by_the_greatest_score() -> None:
-    down, up = Liars(0.1).share(Coin(0.75, 0.25))
+    down, up = AdversarialShift(0.1).share(SupportChance(0.75, 0.25))
     assert (down, up) == pytest.approx((0.1 * 1.5, 0.1 * 1.5))
-    assert Liars(0.0).share(Coin(0.75, 0.25)) == (0, 0)
+    assert AdversarialShift(0.0).share(SupportChance(0.75, 0.25)) == (0, 0)
 
 
 def test_liars_who_choose_their_question_are_more_among_its_reports() -> None:
-    liars = Liars(0.1, ways=4)
+    liars = AdversarialShift(0.1, ways=4)
     assert liars.among == pytest.approx(0.1 / (0.1 + 0.9 / 4))
     assert liars.of(2).ways == 8
 
@@ -60,12 +60,12 @@ def test_no_crafted_report_pushes_a_share_beyond_the_bound_and_some_reach_it(
         after = estimate(made, crafted).answers[0].table("share").estimates
         honest = estimate(made, reports[lying:]).answers[0].table("share").estimates
         for one, other, rest in zip(base, after, honest, strict=True):
-            assert one.lies is not None
+            assert one.adversarial_shift is not None
             # The liars' own true share is 0 or 1: what they would have added without lying.
             for true in (0.0, 1.0):
                 moved = other.value - (0.9 * rest.value + 0.1 * true)
-                assert -one.lies[0] - 1e-9 <= moved <= one.lies[1] + 1e-9
-                reached.append((moved / one.lies[1], -moved / one.lies[0]))
+                assert -one.adversarial_shift[0] - 1e-9 <= moved <= one.adversarial_shift[1] + 1e-9
+                reached.append((moved / one.adversarial_shift[1], -moved / one.adversarial_shift[0]))
     assert max(up for up, _ in reached) == pytest.approx(1)
     assert max(down for _, down in reached) == pytest.approx(1)
 
@@ -77,8 +77,8 @@ HONEST = [(0.25, 0.5), (0.5, 0.5), (0.4, 0.8), (0.9, 0.9), (0.05, 0.5), (0.8, 0.
 @pytest.mark.parametrize("eta", [0.02, 0.05, 0.1, 0.2])
 def test_the_honest_ratio_is_always_within_reach(eta: float) -> None:
     """Every lie, in place of every truth, from many honest means: what was found knows only the lies."""
-    sent = corners_of(Hybrid.for_epsilon(2, steps=10, none=True))
-    liars, bounded, reached = Liars(eta), 0, 0.0
+    sent = score_corners(HybridResponse.for_epsilon(2, steps=10, none=True))
+    liars, bounded, reached = AdversarialShift(eta), 0, 0.0
     for (top, bottom), (s, d), (x, g) in product(HONEST, sent, TRUE):
         seen = top + eta * (s - x), bottom + eta * (d - g)
         if seen[1] <= 0:
@@ -94,8 +94,8 @@ def test_the_honest_ratio_is_always_within_reach(eta: float) -> None:
 
 
 def test_without_a_bottom_there_is_no_bound() -> None:
-    assert Liars(0.2).ratio((0.1, -0.1), [(0.0, 1.0)], [(0.0, 1.0)]) == (math.inf, math.inf)
-    assert Liars(0.5).ratio((0.1, 0.3), [(0.0, 1.0)], [(0.0, 0.0)]) == (math.inf, math.inf)
+    assert AdversarialShift(0.2).ratio((0.1, -0.1), [(0.0, 1.0)], [(0.0, 1.0)]) == (math.inf, math.inf)
+    assert AdversarialShift(0.5).ratio((0.1, 0.3), [(0.0, 1.0)], [(0.0, 0.0)]) == (math.inf, math.inf)
 
 
 @pytest.mark.parametrize("liars", [-0.1, 1, "nan"])

@@ -19,18 +19,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import set_fields, whole
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Loss, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import settle, whole
+from lapwing.learn.confidence_bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
 from lapwing.learn.features import Features
-from lapwing.learn.validators.bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
-from lapwing.learn.validators.rows import one_row_each, unit_rows
-from lapwing.learn.validators.validator import float_down, float_up, noise_reach
-from lapwing.mechanisms import Laplace
-from lapwing.privacy import Loss
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.query.rows import Rows
+from lapwing.learn.validation import float_down, float_up, noise_quantile, one_row_each, unit_numbers
+from lapwing.sql.row_questions import PrivateRows
 
-MOST_BINS = 100
+MOST_CALIBRATION_BINS = 100
 CONFIDENCE = Fraction(19, 20)
 _STEPS = 1000  # of a number between its bounds
 _ROUNDED = Fraction(1, 2) + Fraction(1, 1 << 20)  # of a step, and what floats lose
@@ -38,7 +36,7 @@ Wholes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
+class CalibrationBin:
     """Units whose prediction lies in low … high: about how many, and their mean, with its interval.
 
     All of it is made of released numbers. `mean` is None where noise left no units.
@@ -53,16 +51,16 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationPart:
+class CalibrationSettings:
     """How much of each attempt's ε the testing units pay for it, and how many bins there are."""
 
     epsilon: Fraction
     bins: int
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=checked_epsilon(self.epsilon), bins=whole(self.bins, "bins", at_least=2))
-        if self.bins > MOST_BINS:
-            raise BadParameter("bins", f"must be at most {MOST_BINS}")
+        set_fields(self, epsilon=checked_epsilon(self.epsilon), bins=whole(self.bins, "bins", at_least=2))
+        if self.bins > MOST_CALIBRATION_BINS:
+            raise BadParameter("bins", f"must be at most {MOST_CALIBRATION_BINS}")
 
     def of(self, features: Features) -> Calibration:
         """For a label: a number, two classes, or more."""
@@ -77,7 +75,7 @@ class Calibration:
     often it is the second; of more, that of the predicted one with how often it is right.
     """
 
-    part: CalibrationPart
+    part: CalibrationSettings
     features: Features
 
     @property
@@ -95,10 +93,10 @@ class Calibration:
         """What it costs each testing unit."""
         return self.noise.loss
 
-    def sums(self, model: Any, rows: Rows) -> Wholes:
+    def sums(self, model: Any, rows: PrivateRows) -> Wholes:
         """For each bin, the sums of k and of m - k over its units. Private: it gets noise next."""
         found, kept = np.zeros((self.part.bins, 2), np.int64), np.zeros(len(rows), np.bool_)
-        kept[one_row_each(unit_rows(rows.units, len(rows)))] = True
+        kept[one_row_each(unit_numbers(rows.units, len(rows)))] = True
         drawn = rows.where(kept)
         if not len(drawn):
             return found.ravel()
@@ -108,7 +106,7 @@ class Calibration:
         np.add.at(found, placed, np.column_stack([steps, self.steps - steps]))
         return found.ravel()
 
-    def _compared(self, model: Any, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _compared(self, model: Any, rows: PrivateRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         table, truth = self.features.table(rows), self.features.target(rows)
         if not self.features.has_classes:
             low, high = self.features.target_bounds
@@ -119,23 +117,23 @@ class Calibration:
             return likely[:, 1], (truth == 1).astype(np.float64)
         return likely.max(axis=1), (np.asarray(model.predict(table)) == truth).astype(np.float64)
 
-    def release(self, model: Any, rows: Rows) -> bytes:
+    def release(self, model: Any, rows: PrivateRows) -> bytes:
         """The noisy sums, as text. Charge the loss first."""
         return json.dumps(self.noise.sample(self.sums(model, rows)).tolist()).encode()
 
     # What was released, read
 
-    def bins(self, released: bytes) -> list[Bin]:
+    def bins(self, released: bytes) -> list[CalibrationBin]:
         """Each bin, on the scale of the label."""
         numbers = json.loads(released)
         return [self._bin(k, *numbers[2 * k : 2 * k + 2]) for k in range(self.part.bins)]
 
-    def _bin(self, k: int, of_x: int, of_rest: int) -> Bin:
+    def _bin(self, k: int, of_x: int, of_rest: int) -> CalibrationBin:
         total = of_x + of_rest
         low, high = self._interval(of_x, of_rest)
         mean = min(max(Fraction(of_x, total), Fraction(0)), Fraction(1)) if total > 0 else None
         start, wide = self._scale()
-        return Bin(
+        return CalibrationBin(
             low=float(start + wide * Fraction(k, self.part.bins)),
             high=float(start + wide * Fraction(k + 1, self.part.bins)),
             units=max(total / self.steps, 0.0),
@@ -146,7 +144,7 @@ class Calibration:
 
     def _interval(self, of_x: int, of_rest: int) -> tuple[Fraction, Fraction]:
         tail = (1 - CONFIDENCE) / 6
-        reach, m = noise_reach(self.noise, tail), self.steps
+        reach, m = noise_quantile(self.noise, tail), self.steps
         if self.features.has_classes:
             return (
                 share_floor(of_x - reach, of_rest + reach, tail),
@@ -209,6 +207,6 @@ def calibration_lines(told: dict[str, Any]) -> list[str]:
     return lines
 
 
-def is_told(one: Bin, all_bins: Sequence[Bin]) -> bool:
+def is_informative(one: CalibrationBin, all_bins: Sequence[CalibrationBin]) -> bool:
     """Whether its interval says anything: else it is as wide as the scale."""
     return one.mean is not None and one.at_most - one.at_least < all_bins[-1].high - all_bins[0].low

@@ -5,13 +5,12 @@ from __future__ import annotations
 from lapwing.errors import MissingExtra
 
 try:
-    from lapwing.learn.sgd.clipped import ClippedGradients
-    from lapwing.learn.sgd.price import Schedule, schedule
-    from lapwing.learn.sgd.sensitivity import Sensitivity
-    from lapwing.learn.sgd.trainer import PrivateTrainer
+    from lapwing.learn.sgd.clipping import ClippedGradients
+    from lapwing.learn.sgd.private_trainer import PrivateTrainer
+    from lapwing.learn.sgd.sensitivity import GradientSensitivity, StepSchedule, step_schedule
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise MissingExtra("learn", "Training a torch module privately") from None
 
-__all__ = ["ClippedGradients", "PrivateTrainer", "Schedule", "Sensitivity", "schedule"]
+__all__ = ["ClippedGradients", "PrivateTrainer", "StepSchedule", "GradientSensitivity", "step_schedule"]

@@ -9,6 +9,8 @@ Because  that is what is tried: units of many sizes at other places of their kin
 Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
 
 It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed.
+
+What cannot be trained privately, named before anything is charged.
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.learn.sgd.coins import known_coins, without_dropout
-from lapwing.learn.sgd.parts import Part
-from lapwing.learn.sgd.tracing import CannotTrace, LossFunction, Page, one_loss_a_row
+from lapwing.learn.sgd.per_row_gradients import CannotTrace, GradientPage, LossFunction, checked_losses
+from lapwing.learn.sgd.randomness import fixed_randomness, without_dropout
+from lapwing.learn.sgd.unit_gradients import ParameterGradients
 
 # A page has a multiple of so many rows: what is left over at the end of a matrix goes through other code.
 # Rows so many places apart begin alike within 64 bytes, the longest vector of a processor.
@@ -41,7 +45,7 @@ _OFF, _OFF_OF_ALL = 1e-3, 1e-6
 
 
 @dataclass(frozen=True)
-class Form:
+class RowForm:
     """What rows look like: of `x` and `y` nothing else is used. Whole numbers are made up below a bound."""
 
     x: Tensor
@@ -65,16 +69,16 @@ def _made_up(like: Tensor, rows: int, below: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
+class GradientRehearsal:
     """One way to find a module's gradients, tried on made-up rows. `seed` says which."""
 
     module: nn.Module
     loss_fn: LossFunction
     trained: Mapping[str, Tensor]
-    parts: Callable[[Page], list[Part]]
+    parts: Callable[[GradientPage], list[ParameterGradients]]
     units: int
     unit_rows: int
-    form: Form
+    form: RowForm
     seed: int
     drops_in_sums: bool  # compare with torch under the same dropout: not where each row has its own coins
     wrong: str  # what to say of a parameter whose gradients do not add up
@@ -84,7 +88,7 @@ class Rehearsal:
 
         Raises `BadParameter` of what is wrong, `CannotTrace` where only this way is.
         """
-        with known_coins(self.form.x.device, self.seed):
+        with fixed_randomness(self.form.x.device, self.seed):
             self._nobody_adds_nothing()
             self._others_change_nothing(brief=False)
             kinds = self._kinds(1, _SIZES)
@@ -93,7 +97,7 @@ class Rehearsal:
 
     def brief(self, kinds: int) -> int:
         """Do a few trials again, with the numbers that the module has by now; `full` gave `kinds`."""
-        with known_coins(self.form.x.device, self.seed):
+        with fixed_randomness(self.form.x.device, self.seed):
             self._others_change_nothing(brief=True)
             return self._kinds(kinds, _SIZES_AGAIN)
 
@@ -101,15 +105,15 @@ class Rehearsal:
     def _rows(self) -> int:
         return self.units * self.unit_rows
 
-    def _tried(self, x: Tensor, y: Tensor, present: Tensor | None = None) -> list[Part]:
+    def _tried(self, x: Tensor, y: Tensor, present: Tensor | None = None) -> list[ParameterGradients]:
         """The parts of a page (`present` is of units), with the same coins each time."""
         if present is None:
             present = torch.ones(self.units, dtype=torch.bool, device=x.device)
-        page = Page(x, y, present.repeat_interleave(self.unit_rows), self.units)
-        with known_coins(x.device, self.seed):
+        page = GradientPage(x, y, present.repeat_interleave(self.unit_rows), self.units)
+        with fixed_randomness(x.device, self.seed):
             return _explained(lambda: self.parts(page))
 
-    def _floats(self, parts: list[Part]) -> list[Tensor]:
+    def _floats(self, parts: list[ParameterGradients]) -> list[Tensor]:
         """All floats of a page, one line for each unit."""
         found = []
         for part in parts:
@@ -122,7 +126,7 @@ class Rehearsal:
         nobody = torch.zeros(self.units, dtype=torch.bool, device=x.device)
         self._refuse_absent(self._tried(torch.zeros_like(x), torch.zeros_like(y), nobody), nobody)
 
-    def _refuse_absent(self, parts: list[Part], present: Tensor) -> None:
+    def _refuse_absent(self, parts: list[ParameterGradients], present: Tensor) -> None:
         for part in parts:
             squares = part.squares()[~present]
             if ((squares != 0) & squares.isfinite()).any():  # what is not finite adds nothing
@@ -232,8 +236,8 @@ class Rehearsal:
 
     def _by_torch(self, x: Tensor, y: Tensor, weights: Tensor) -> dict[str, Tensor | None]:
         def run() -> dict[str, Tensor | None]:
-            with known_coins(x.device, self.seed), steady(x), torch.enable_grad():
-                losses = one_loss_a_row(self.loss_fn(self.module(x), y), len(x))
+            with fixed_randomness(x.device, self.seed), deterministic_gpu(x), torch.enable_grad():
+                losses = checked_losses(self.loss_fn(self.module(x), y), len(x))
                 if not losses.requires_grad:
                     return dict.fromkeys(self.trained)
                 total = (losses * weights.repeat_interleave(self.unit_rows)).sum()
@@ -243,7 +247,7 @@ class Rehearsal:
         return _explained(run)
 
 
-def steady(x: Tensor) -> AbstractContextManager[None]:
+def deterministic_gpu(x: Tensor) -> AbstractContextManager[None]:
     """On a GPU, let the same rows take the same way each time: no algorithm is chosen by a race."""
     if not x.is_cuda:
         return nullcontext()
@@ -295,3 +299,96 @@ def _explained(run: Callable[[], _Found]) -> _Found:
     except Exception as error:
         said = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise BadParameter("module", f"cannot be taken unit by unit on such rows: {said}") from error
+
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def refuse_unfit_module(module: nn.Module) -> None:
+    """Refuse what mixes units or keeps statistics of them, by its name."""
+    for name, part in module.named_modules():
+        where = f"{name or 'the module'} ({type(part).__name__})"
+        if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
+            raise BadParameter(
+                "module",
+                f"{where} mixes the units of a batch, so that none can be clipped alone. "
+                "Use GroupNorm or LayerNorm instead",
+            )
+        if isinstance(part, _InstanceNorm) and part.track_running_stats and part.training:
+            raise BadParameter("module", f"{where} keeps running statistics of private data, unpaid")
+        if isinstance(part, nn.Embedding) and part.max_norm is not None:
+            raise BadParameter("module", f"{where} with max_norm rewrites lines that private data names")
+    trained = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+    if not trained:
+        raise BadParameter("module", "has no parameter to train")
+    if any(value.dtype not in _DTYPES for _, value in trained):
+        raise BadParameter("module", "must be of float32 or float64: shorter floats err too much")
+    if len({(value.device, value.dtype) for _, value in trained}) > 1:
+        raise BadParameter("module", "must be on one device and of one type of float")
+
+
+# Torch's newer names of the same setting. Convolutions on a GPU are set by us, while they run.
+_PRECISIONS = ("", "cuda.matmul", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn", "mkldnn")
+
+
+def _precision(path: str) -> str:
+    place: Any = torch.backends
+    for name in path.split(".") if path else ():
+        place = getattr(place, name, None)
+    return str(getattr(place, "fp32_precision", "none"))
+
+
+def refuse_short_floats() -> None:
+    """Refuse settings under which products of floats lose digits: their error is part of the price."""
+    for path in _PRECISIONS:
+        if _precision(path) not in ("none", "ieee"):
+            where = ".".join(part for part in ("torch.backends", path, "fp32_precision") if part)
+            raise BadParameter("torch", f"must multiply in full: set {where} to 'ieee'")
+    try:
+        in_full = torch.get_float32_matmul_precision() == "highest"
+        _ = torch.backends.cudnn.allow_tf32  # set by us, while a page is worked on: it must be askable
+    except RuntimeError:  # torch does not answer where its older and newer settings are mixed
+        raise BadParameter(
+            "torch",
+            "has older and newer settings of precision mixed up: set all fp32_precision of torch.backends "
+            "to 'ieee', and none of set_float32_matmul_precision and allow_tf32",
+        ) from None
+    if not in_full:
+        raise BadParameter("torch", "must multiply in full: set_float32_matmul_precision('highest')")
+    if torch.backends.cuda.matmul.allow_fp16_accumulation:
+        raise BadParameter(
+            "torch", "must add in full: no torch.backends.cuda.matmul.allow_fp16_accumulation"
+        )
+    if torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu"):
+        raise BadParameter("torch", "must not autocast while it trains privately")
+
+
+class BufferGuard:
+    """The buffers of a module and its loss, as they were: what they remember of rows was not paid for."""
+
+    def __init__(self, module: nn.Module, loss_fn: Any) -> None:
+        holders = [("module", module)]
+        whose = loss_fn if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__self__", None)
+        if isinstance(whose, nn.Module) and whose is not module:
+            holders.append(("loss_fn", whose))
+        self._before = [
+            (holder, name, value, value.clone())
+            for holder, part in holders
+            for name, value in part.named_buffers()
+        ]
+
+    def refuse_changes(self) -> None:
+        """Put back what changed, and refuse whoever changed it."""
+        changed = [
+            (holder, name) for holder, name, now, before in self._before if not _put_back(now, before)
+        ]
+        for holder, name in changed:
+            raise BadParameter(holder, f"its buffer {name} keeps statistics of private data, unpaid")
+
+
+def _put_back(now: Tensor, before: Tensor) -> bool:
+    if torch.equal(now.nan_to_num(), before.nan_to_num()):
+        return True
+    with torch.no_grad():
+        now.copy_(before)
+    return False

@@ -6,17 +6,28 @@ Because  a unit's gradient is scaled by a factor that is at most clip / norm, up
          of norms (`sum_error`), for any order of adding; and rounding moves each coordinate by at most
          half a step on either side. docs/arguments/dp_sgd.md has the proof.
 Test     tests/learn/sgd/test_sensitivity.py, tests/learn/sgd/test_neighbours.py
+
+What a training run costs, and how much noise or how many steps a budget allows.
+
+Claim    a run of noisy sums on fresh Poisson samples is (ε, δ)-private with the ε of its `FixedRun`.
+Because  the number of steps, the rate and the noise are fixed before the first step; `GradientSensitivity` bounds
+         what a unit moves.
+Test     tests/learn/sgd/test_price.py
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
+from lapwing.core.exact import Number, positive, set_fields, sqrt_up, whole
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import SampledGaussian, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, positive, settle, sqrt_up, whole
-from lapwing.mechanisms.gaussian import Gaussian
 
 SINGLE, DOUBLE = Fraction(1, 2**24), Fraction(1, 2**53)  # half the spacing of floats next to 1
 # Squares are added in blocks of so many, in the gradients' own type; the blocks in double precision.
@@ -37,7 +48,7 @@ SMALLEST_CLIP, LARGEST_CLIP = Fraction(1, 10**6), Fraction(10**6)
 _SMALL_CHANGE = Fraction(1, 2**19)
 
 
-def gamma(count: int, roundoff: Fraction) -> Fraction:
+def roundoff_bound(count: int, roundoff: Fraction) -> Fraction:
     """The relative error of `count` float operations in a row: n u / (1 - n u)."""
     if count * roundoff >= Fraction(1, 2):
         raise BadParameter("page", "is so large that floats are no longer known to be right")
@@ -45,7 +56,7 @@ def gamma(count: int, roundoff: Fraction) -> Fraction:
 
 
 @dataclass(frozen=True, slots=True)
-class Sensitivity:
+class GradientSensitivity:
     """The public grid of a training run, and how far one unit moves a sum on it.
 
     `page` units are worked on at once. Up to `single_up_to` sampled units are summed in single precision
@@ -59,17 +70,17 @@ class Sensitivity:
     single_up_to: int
 
     def __post_init__(self) -> None:
-        settle(self, clip=positive(self.clip, "clip"))
+        set_fields(self, clip=positive(self.clip, "clip"))
         if not SMALLEST_CLIP <= self.clip <= LARGEST_CLIP:
             raise BadParameter("clip", "must lie between 1e-6 and 1e6")
-        settle(self, parameters=whole(self.parameters, "parameters", at_least=1))
-        settle(self, page=whole(self.page, "page", at_least=1))
-        settle(self, single_up_to=whole(self.single_up_to, "single_up_to"))
+        set_fields(self, parameters=whole(self.parameters, "parameters", at_least=1))
+        set_fields(self, page=whole(self.page, "page", at_least=1))
+        set_fields(self, single_up_to=whole(self.single_up_to, "single_up_to"))
         if self.parameters > MOST_PARAMETERS:
             raise BadParameter("module", "has more than 2^30 parameters to train")
 
     @classmethod
-    def of(cls, clip: Number, *, parameters: int, page: int, expected_batch: int) -> Sensitivity:
+    def of(cls, clip: Number, *, parameters: int, page: int, expected_batch: int) -> GradientSensitivity:
         """Sums in single precision up to a rather large batch, where that costs little."""
         batch = whole(expected_batch, "expected_batch", at_least=1)
         wanted = batch + 8 * math.isqrt(batch) + 16
@@ -80,7 +91,7 @@ class Sensitivity:
     @property
     def norm_error(self) -> Fraction:
         """A clipped gradient is longer than the clip by at most this share of it."""
-        return gamma(BLOCK + 6, SINGLE) + _SMALL_CHANGE
+        return roundoff_bound(BLOCK + 6, SINGLE) + _SMALL_CHANGE
 
     @property
     def sum_error(self) -> Fraction:
@@ -91,11 +102,11 @@ class Sensitivity:
         single, double = self._off(self.single_up_to, SINGLE), self._off(DOUBLE_UP_TO, DOUBLE)
         few = min(self.page, FEW)
         # Of pages whose losses are kept, only losses of losses are lost (Ogita, Rump and Oishi's Sum2).
-        lost = gamma(few + 8, DOUBLE) + gamma(MOST_UNITS // few, DOUBLE) ** 2
+        lost = roundoff_bound(few + 8, DOUBLE) + roundoff_bound(MOST_UNITS // few, DOUBLE) ** 2
         return 2 * max(single, double, MOST_UNITS * lost)
 
     def _off(self, units: int, roundoff: Fraction) -> Fraction:
-        return units * gamma(self.page + self._pages(units) + 4, roundoff)
+        return units * roundoff_bound(self.page + self._pages(units) + 4, roundoff)
 
     def _pages(self, units: int) -> int:
         return -(-units // self.page)
@@ -142,3 +153,114 @@ class Sensitivity:
         if 16 * noise * self.distance + self.largest >= 1 << 53:
             raise BadParameter("noise", "is so large that floats are no longer exact on the grid")
         return Gaussian(noise * self.distance, Fraction(self.distance**2), self.parameters)
+
+
+_DIGITS = 1000  # noise is found to three decimals
+_LEAST, _MOST = Fraction(3, 10), Fraction(1 << 12)
+_NEAR_ENOUGH = 0.003  # of ε
+_MOST_TRIES = 40
+_MOST_STEPS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class StepSchedule:
+    """Steps that are fixed before the first: how many, at which rate, with how much noise."""
+
+    sensitivity: GradientSensitivity
+    rate: Fraction
+    noise: Fraction
+    steps: int
+    delta: Fraction
+
+    def loss(self, *, done: int = 0) -> FixedRun:
+        """What the steps cost that are still to be done."""
+        return _run(self, self.steps - done)
+
+    def epsilon(self) -> Fraction:
+        """The ε at δ of the whole run, rounded up."""
+        return self.loss().pair[0]
+
+
+@lru_cache(maxsize=64)
+def _run(plan: StepSchedule, steps: int) -> FixedRun:
+    step = SampledGaussian(plan.rate, plan.sensitivity.mechanism(plan.noise).loss)
+    return FixedRun.of((step, steps), delta=plan.delta)
+
+
+def step_schedule(
+    sensitivity: GradientSensitivity,
+    *,
+    epsilon: Number,
+    delta: Number,
+    rate: Number,
+    steps: int | None,
+    noise: Number | None,
+) -> StepSchedule:
+    """For `steps`, about the least noise within ε; for `noise`, the most steps (to 0.4 %) within ε."""
+    most, spare, often = checked_epsilon(epsilon), checked_delta(delta), positive(rate, "rate")
+    if often > 1:
+        raise BadParameter("rate", "must lie in (0, 1]")
+    if (steps is None) == (noise is None):
+        raise BadParameter("steps", "or noise must be given, and not both: the other follows from ε")
+
+    def at(tried_noise: Fraction, tried_steps: int) -> StepSchedule:
+        return StepSchedule(sensitivity, often, tried_noise, tried_steps, spare)
+
+    if steps is not None:
+        count = whole(steps, "steps", at_least=1)
+        # What a Gaussian of the same moments would need: where the search begins.
+        near = float(often) * math.sqrt(2 * count * -math.log(spare or 1e-10)) / float(most)
+        return at(_least_noise(lambda z: at(z, count).epsilon(), most, near), count)
+    assert noise is not None
+    width = positive(noise, "noise")
+    if width < _LEAST:
+        raise BadParameter("noise", "must be at least 0.3 times what one unit can move")
+    return at(width, _most_steps(lambda k: at(width, k).epsilon() <= most))
+
+
+def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: float) -> Fraction:
+    """Secants of ln ε over ln noise. What is returned was found to fit, whatever the search assumed."""
+    low, high = math.log(_LEAST), math.log(_MOST)
+    place, slope = min(max(math.log(near), low), high), -1.2
+    before: tuple[float, float] | None = None
+    fits: Fraction | None = None
+    for _ in range(_MOST_TRIES):
+        tried = max(_rounded_up(math.exp(place)), _LEAST)
+        found = epsilon(tried)
+        place, off = math.log(tried), math.log(found / most)
+        if found <= most:
+            fits, high = tried, place
+            if off > -_NEAR_ENOUGH or tried == _LEAST:
+                break
+        else:
+            low = place
+        if (
+            before is not None
+            and abs(place - before[0]) > 1e-9
+            and (off - before[1]) / (place - before[0]) < -0.1
+        ):
+            slope = (off - before[1]) / (place - before[0])
+        before = (place, off)
+        aim = place - (off + _NEAR_ENOUGH / 2) / slope
+        place = aim if low < aim < high else (low + high) / 2
+        if high - low < _NEAR_ENOUGH / 4:
+            break
+    if fits is None:
+        raise BadParameter("epsilon", "is too small for so many steps: no noise up to 4096 is enough")
+    return fits
+
+
+def _rounded_up(noise: float) -> Fraction:
+    return Fraction(math.ceil(noise * _DIGITS), _DIGITS)
+
+
+def _most_steps(fits: Callable[[int], bool]) -> int:
+    if not fits(1):
+        raise BadParameter("noise", "is too small: not one step fits ε. Use more noise or a larger ε")
+    low, high = 1, 2
+    while high <= _MOST_STEPS and fits(high):
+        low, high = high, 2 * high
+    while high - low > max(1, low >> 8):
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Number, exact, positive, set_fields
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, exact, positive, settle
-from lapwing.learn import cells
+from lapwing.learn import table_input
 
 Wholes = NDArray[np.int64]
 ONE = 1 << 12  # steps from 0 to 1
-UNKNOWN = cells.UNKNOWN
+UNKNOWN = table_input.UNKNOWN
 _MOST_VALUES = 10_000
 
 
@@ -36,7 +36,7 @@ class Real:
     high: Fraction
 
     def __init__(self, low: Number, high: Number) -> None:
-        settle(self, low=exact(low, "low"), high=exact(high, "high"))
+        set_fields(self, low=exact(low, "low"), high=exact(high, "high"))
         if not self.low < self.high or not math.isfinite(float(self.high) - float(self.low)):
             raise BadParameter("low", "must be below high")
 
@@ -49,7 +49,7 @@ class Real:
         """From -1 to 1, in steps of 1 / ONE."""
         low, high = float(self.low), float(self.high)
         middle, half = (low + high) / 2, (high - low) / 2
-        at = (np.clip(cells.numbers_of(values), low, high) - middle) / half
+        at = (np.clip(table_input.read_numbers(values), low, high) - middle) / half
         placed = np.rint(np.where(np.isnan(at), 0.0, at) * ONE).astype(np.int64)
         bounded: Wholes = np.clip(placed, -ONE, ONE)
         return bounded[:, None]
@@ -97,7 +97,7 @@ class Category(_Coded):
 
     def codes(self, values: NDArray[Any]) -> Wholes:
         """The position of each value among the declared ones."""
-        return cells.places_of(values, {value: at for at, value in enumerate(self.values)})
+        return table_input.read_codes(values, {value: at for at, value in enumerate(self.values)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Binned(_Coded):
 
     def codes(self, values: NDArray[Any]) -> Wholes:
         """The number of the interval."""
-        numbers = cells.numbers_of(values)
+        numbers = table_input.read_numbers(values)
         placed = np.searchsorted(np.array(self.edges), numbers, side="right").astype(np.int64)
         return np.where(np.isnan(numbers), UNKNOWN, placed)
 
@@ -127,17 +127,17 @@ class Binned(_Coded):
 Column = Real | Category | Binned
 
 
-def table_of(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
+def checked_table(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
     """A table with one row for each record. Only its form is looked at."""
     if hasattr(X, "toarray"):
         raise TypeError("sparse input is not supported: give a dense table")
-    table = cells.table_of(X, "X must have two dimensions, rows and columns. Reshape your data")
+    table = table_input.read_table(X, "X must have two dimensions, rows and columns. Reshape your data")
     if table.dtype.kind == "c":
         raise BadValue("Complex data not supported: X must hold numbers or texts")
     return table
 
 
-def columns_of(columns: Column | Sequence[Column], count: int) -> tuple[Column, ...]:
+def checked_columns(columns: Column | Sequence[Column], count: int) -> tuple[Column, ...]:
     """One description for each column; a single one stands for all."""
     given = (columns,) * count if isinstance(columns, Column) else tuple(columns)
     if not given or not all(isinstance(column, Column) for column in given):
@@ -147,52 +147,52 @@ def columns_of(columns: Column | Sequence[Column], count: int) -> tuple[Column, 
     return given
 
 
-def coded_of(columns: Column | Sequence[Column], count: int) -> tuple[Category | Binned, ...]:
+def checked_coded_columns(columns: Column | Sequence[Column], count: int) -> tuple[Category | Binned, ...]:
     """The same where only finitely many values make sense."""
-    given = columns_of(columns, count)
+    given = checked_columns(columns, count)
     coded = tuple(column for column in given if not isinstance(column, Real))
     if len(coded) < len(given):
         raise BadParameter("columns", "must be Category or Binned here: give edges for a Real column")
     return coded
 
 
-def features(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
+def feature_matrix(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
     """All features of all rows. A column gives at most ONE² to a row's squared length."""
     if not len(table):
         return np.zeros((0, sum(column.width for column in columns)), dtype=np.int64)
     return np.hstack([column.features(table[:, at]) for at, column in enumerate(columns)])
 
 
-def codes(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:
+def code_matrix(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:
     """The codes of all rows, one for each column."""
     if not len(table):
         return np.zeros((0, len(columns)), dtype=np.int64)
     return np.column_stack([column.codes(table[:, at]) for at, column in enumerate(columns)])
 
 
-def radius_of(radius: Number) -> int:
+def radius_in_steps(radius: Number) -> int:
     """A length that people give for columns scaled to -1 … 1, in steps."""
     return max(1, math.floor(positive(radius, "radius") * ONE))
 
 
-def classes_of(classes: Sequence[Hashable]) -> NDArray[Any]:
+def checked_classes(classes: Sequence[Hashable]) -> NDArray[Any]:
     """The declared classes."""
     if isinstance(classes, str) or len(classes) < 2 or len(set(classes)) < len(classes):
         raise BadParameter("classes", "must be two or more different values")
     return np.array(list(classes))
 
 
-def target_of(y: Any, rows: int) -> NDArray[Any]:
+def checked_target(y: Any, rows: int) -> NDArray[Any]:
     """What is to be learned, one value for each row. Only its form is looked at."""
     if y is None:
         raise BadParameter("y", "requires y to be passed, but the target y is None")
     wanted = "y must have one value for each row of X"
-    given = cells.column_of(y, wanted)
+    given = table_input.read_column(y, wanted)
     if given.shape != (rows,):
         raise BadValue(wanted)
     return given
 
 
-def labels(classes: NDArray[Any], target: NDArray[Any]) -> Wholes:
+def class_codes(classes: NDArray[Any], target: NDArray[Any]) -> Wholes:
     """The number of each row's class. Rows of undeclared classes are `UNKNOWN`, and teach nothing."""
     return Category(classes.tolist()).codes(target)

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.exact import Number, whole
-from lapwing.learn.purse import Purse
-from lapwing.learn.trainers.columns import ONE, Column, Wholes, columns_of, features
-from lapwing.learn.trainers.pricing import Part, Run, priced
-from lapwing.learn.trainers.shape import Floats, squared
-from lapwing.learn.trainers.trainer import ClusterMixin, Model, Trainer, TransformerMixin
-from lapwing.noise import uniform_int
+from lapwing.core.exact import Number, whole
+from lapwing.core.noise import uniform_int
+from lapwing.learn.payer import Payer
+from lapwing.learn.trainers.columns import ONE, Column, Wholes, checked_columns, feature_matrix
+from lapwing.learn.trainers.estimator import ClusterMixin, ModelNumbers, Trainer, TransformerMixin
+from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
+from lapwing.learn.trainers.whole_vectors import Floats, whole_squared_lengths
 
 _TRIES = 50
 
@@ -40,11 +40,11 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
         delta: Number,
         columns: Column | Sequence[Column],
         n_clusters: int,
-        purse: Purse,
+        purse: Payer,
         rounds: int = 6,
     ) -> None:
         self.epsilon, self.delta, self.columns = epsilon, delta, columns
-        self.n_clusters, self.purse, self.rounds = n_clusters, purse, rounds
+        self.n_clusters, self.payer, self.rounds = n_clusters, purse, rounds
 
     def fit(self, X: Any, y: Any = None, units: Any = None) -> Self:  # noqa: N803
         """Find the centres. One row of each unit is drawn; without `units`, each row must be one."""
@@ -56,7 +56,7 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Wholes:  # noqa: N803
         """The number of the nearest centre of each row."""
-        return nearest(self._rows(X), self.centres_)
+        return nearest_centre(self._rows(X), self.centres_)
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
         """Distances from all centres."""
@@ -79,20 +79,25 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
         table = self._table(X)
-        return features(columns_of(self.columns, table.shape[1]), table)
+        return feature_matrix(checked_columns(self.columns, table.shape[1]), table)
 
-    def _price(self, columns: int) -> Run:
-        wide = sum(column.width for column in columns_of(self.columns, columns))
+    def _price(self, columns: int) -> PricedReleases:
+        wide = sum(column.width for column in checked_columns(self.columns, columns))
         clusters = whole(self.n_clusters, "n_clusters", at_least=1)
         rounds = whole(self.rounds, "rounds", at_least=1)
-        reach = columns * ONE * ONE + weight_of(columns) ** 2
-        return priced(self.epsilon, self.delta, (Part(reach, clusters * (wide + 1), rounds),))
+        reach = columns * ONE * ONE + count_weight(columns) ** 2
+        return price_releases(
+            self.epsilon, self.delta, (ReleaseGroup(reach, clusters * (wide + 1), rounds),)
+        )
 
-    def _train(self, run: Run, table: NDArray[Any], target: Any) -> Model:
-        rows, weight = features(columns_of(self.columns, table.shape[1]), table), weight_of(table.shape[1])
-        centres = beginning(self.n_clusters, rows.shape[1])
+    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+        rows, weight = (
+            feature_matrix(checked_columns(self.columns, table.shape[1]), table),
+            count_weight(table.shape[1]),
+        )
+        centres = initial_centres(self.n_clusters, rows.shape[1])
         for _ in range(run.parts[0].count):
-            sums = gathered(rows, centres, weight)
+            sums = cluster_sums(rows, centres, weight)
             noisy = run.release(0, sums.ravel()).reshape(sums.shape)
             counts = noisy[:, -1:] / weight
             moved = np.rint(noisy[:, :-1] / np.maximum(counts, 1.0)).astype(np.int64)
@@ -102,32 +107,32 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
         return {"centres": centres.tolist()}
 
 
-def weight_of(columns: int) -> int:
+def count_weight(columns: int) -> int:
     """How heavy a count is beside a row, in steps."""
     return ONE * max(1, math.isqrt(columns)) // 2
 
 
-def beginning(clusters: int, wide: int) -> Wholes:
+def initial_centres(clusters: int, wide: int) -> Wholes:
     """Centres drawn in the middle half of the box, each far from the others: no row is looked at."""
     centres = uniform_int(-ONE // 2, ONE // 2 + 1, wide)[None, :]
     while len(centres) < clusters:
         tried = uniform_int(-ONE // 2, ONE // 2 + 1, _TRIES * wide).reshape(_TRIES, wide)
-        apart = np.min([squared(tried - centre) for centre in centres], axis=0)
+        apart = np.min([whole_squared_lengths(tried - centre) for centre in centres], axis=0)
         centres = np.vstack([centres, tried[int(apart.argmax())]])
     return centres
 
 
-def nearest(rows: Wholes, centres: Wholes) -> Wholes:
+def nearest_centre(rows: Wholes, centres: Wholes) -> Wholes:
     """The nearest centre, exactly; of equally near ones, the first."""
     # Whole numbers below 2^53: |c|² - 2 x·c is exact in floats.
-    distance = squared(centres) - 2 * (rows.astype(np.float64) @ centres.T.astype(np.float64))
+    distance = whole_squared_lengths(centres) - 2 * (rows.astype(np.float64) @ centres.T.astype(np.float64))
     found: Wholes = distance.argmin(axis=1).astype(np.int64)
     return found
 
 
-def gathered(rows: Wholes, centres: Wholes, weight: int) -> Wholes:
+def cluster_sums(rows: Wholes, centres: Wholes, weight: int) -> Wholes:
     """Of each cluster, the sum of its rows, and `weight` times their number."""
-    which = nearest(rows, centres)
+    which = nearest_centre(rows, centres)
     total = np.zeros((len(centres), rows.shape[1] + 1), dtype=np.int64)
     np.add.at(total[:, :-1], which, rows)
     total[:, -1] = weight * np.bincount(which, minlength=len(centres))

@@ -1,6 +1,6 @@
 """How a training run's (ε, δ) becomes noise: Gaussian releases, all fixed before the first.
 
-Claim    the releases of a `Run` are together (ε, δ)-private for one unit, each chosen in the light of the
+Claim    the releases of a `PricedReleases` are together (ε, δ)-private for one unit, each chosen in the light of the
          earlier ones.
 Because  their number, distances and noise are fixed beforehand, so their loss distributions compose
          (docs/arguments/trainers.md); σ is only accepted if the price of the whole is at most ε at δ.
@@ -17,12 +17,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.conversions import gaussian_sigma
+from lapwing.core.exact import Number, exact, sqrt_up, whole
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import GaussianNoise, Loss, SampledGaussian, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, exact, sqrt_up, whole
-from lapwing.mechanisms import Gaussian
-from lapwing.privacy import FixedRun, GaussianNoise, Loss, SampledGaussian
-from lapwing.privacy.gaussian import gaussian_sigma
-from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 _FINE = Fraction(1 << 60)  # squared distance in steps so fine that rounding to them costs nothing
 _CLOSE = Fraction(1, 1000)
@@ -31,7 +31,7 @@ _MOST_TRIES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReleaseGroup:
     """`count` releases of vectors within √l2_squared, at `share` of the run's squared ratio Δ² / σ²."""
 
     l2_squared: int
@@ -51,11 +51,11 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PricedReleases:
     """Priced releases: what to charge, and the mechanism of each part."""
 
     loss: FixedRun
-    parts: tuple[Part, ...]
+    parts: tuple[ReleaseGroup, ...]
     sigmas: tuple[Fraction, ...]
 
     def release(self, part: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -70,17 +70,17 @@ def noise_ratio(epsilon: Number, delta: Number) -> float:
     return float(_ratio(*_checked(epsilon, delta)))
 
 
-def priced(epsilon: Number, delta: Number, parts: tuple[Part, ...]) -> Run:
+def price_releases(epsilon: Number, delta: Number, parts: tuple[ReleaseGroup, ...]) -> PricedReleases:
     """The run with the least noise, to about five digits (three where it is sampled)."""
     return _priced(*_checked(epsilon, delta), parts)
 
 
-def size_of(size: int) -> int:
+def checked_size(size: int) -> int:
     """About how many units there are, as declared."""
     return whole(size, "size", at_least=1)
 
 
-def rate_of(rate: Number) -> Fraction:
+def checked_rate(rate: Number) -> Fraction:
     """The probability with which a unit takes part in a step."""
     chosen = exact(rate, "rate")
     if not 0 < chosen <= 1:
@@ -100,15 +100,15 @@ def _ratio(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=64)
-def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[Part, ...]) -> Run:
+def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[ReleaseGroup, ...]) -> PricedReleases:
     ratio = _ratio(epsilon, delta)
 
-    def at(factor: Fraction) -> Run:
+    def at(factor: Fraction) -> PricedReleases:
         sigmas = tuple(part.sigma(ratio * factor) for part in parts)
         losses = [(part.loss(sigma), part.count) for part, sigma in zip(parts, sigmas, strict=True)]
-        return Run(FixedRun.of(*losses, delta=delta), parts, sigmas)
+        return PricedReleases(FixedRun.of(*losses, delta=delta), parts, sigmas)
 
-    def fits(run: Run) -> bool:
+    def fits(run: PricedReleases) -> bool:
         return run.loss.pair[0] <= epsilon
 
     factor, run = Fraction(1), at(Fraction(1))

@@ -3,6 +3,8 @@
 Nothing here is taken from `Terms.after` or from the database. Sums are never cut off; charges are
 added up in batches. That finds the same as looking after every charge: sums only grow in a batch, so a
 block that passes its filter at the end passed it all along.
+
+Many exact sums of whole numbers, eight to a row, each in two machine words.
 """
 
 from __future__ import annotations
@@ -15,7 +17,94 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.ledger.accountant.forms import WIDTH
-from lapwing.ledger.accountant.sums import Growing, Rows, Sums, Whole, joined, limbs
+
+RowIndex = slice | NDArray[np.intp]
+WholeNumbers = NDArray[np.int64]
+
+LIMB = 31
+MASK = (1 << LIMB) - 1
+TOP = (1 << LIMB) - 1
+
+
+class GrowingArray:
+    """Rows of numbers that grow at the end."""
+
+    def __init__(self, kind: type[np.generic], width: int = 0) -> None:
+        self._all: NDArray[Any] = np.zeros((16, width) if width else 16, kind)
+        self.count = 0
+
+    def extend(self, values: Any, count: int) -> int:
+        """Append `count` rows, all alike or one by one; where they begin."""
+        end = self.count + count
+        if end > len(self._all):
+            grown = np.zeros((max(end, len(self._all) * 3 // 2), *self._all.shape[1:]), self._all.dtype)
+            grown[: self.count] = self._all[: self.count]
+            self._all = grown
+        start, self.count = self.count, end
+        self._all[start:end] = values
+        return start
+
+    @property
+    def rows(self) -> NDArray[Any]:
+        """All rows, to read and to change."""
+        return self._all[: self.count]
+
+
+class ExactSums:
+    """Rows of eight sums. Up to 2^31 numbers, each below 2^63, add up without error."""
+
+    def __init__(self, width: int, count: int = 0) -> None:
+        self._low, self._high = GrowingArray(np.uint32, width), GrowingArray(np.int64, width)
+        self._low.extend(0, count)
+        self._high.extend(0, count)
+
+    def append(self, count: int, start: Sequence[int]) -> None:
+        """`count` further rows, all starting with these sums."""
+        low, high = limbs(start)
+        self._low.extend(low, count)
+        self._high.extend(high, count)
+
+    def add(self, rows: RowIndex, low: WholeNumbers, high: WholeNumbers) -> None:
+        """Add numbers, given in limbs, to rows (each named once)."""
+        sums = low + self._low.rows[rows]
+        self._high.rows[rows] += high + (sums >> LIMB)
+        self._low.rows[rows] = sums & MASK
+
+    def put(self, rows: RowIndex, sums: WholeNumbers) -> None:
+        """Set rows to these sums."""
+        self._low.rows[rows] = sums & MASK
+        self._high.rows[rows] = sums >> LIMB
+
+    def packed(self) -> list[str]:
+        """All sums, as texts."""
+        return [self._low.rows.astype("<u4").tobytes().hex(), self._high.rows.astype("<i8").tobytes().hex()]
+
+    def unpack(self, packed: list[str], width: int) -> None:
+        """Append the rows that `packed` gave."""
+        for words, kind, text in zip((self._low, self._high), ("<u4", "<i8"), packed, strict=True):
+            rows = np.frombuffer(bytes.fromhex(text), kind).reshape(-1, width)
+            words.extend(rows, len(rows))
+
+    def below(self, rows: RowIndex) -> WholeNumbers:
+        """The sums as one word each; for those of 2^62 and more, some number not far below that."""
+        value: WholeNumbers = (np.minimum(self._high.rows[rows], TOP) << LIMB) | self._low.rows[rows]
+        return value
+
+    def exactly(self, row: int) -> tuple[int, ...]:
+        """The sums of one row."""
+        return joined(self._low.rows[row], self._high.rows[row])
+
+
+def limbs(numbers: Sequence[int]) -> tuple[WholeNumbers, WholeNumbers]:
+    """Whole numbers, each in two words."""
+    low = np.array([number & MASK for number in numbers], np.int64)
+    return low, np.array([number >> LIMB for number in numbers], np.int64)
+
+
+def joined(low: NDArray[Any], high: NDArray[Any]) -> tuple[int, ...]:
+    """Whole numbers from their two words."""
+    return tuple([(top << LIMB) + rest for rest, top in zip(low.tolist(), high.tolist(), strict=True)])
+
 
 OPEN, LOST, MOVED = 0, 1, 2
 AT_ONCE = 1 << 16
@@ -54,14 +143,14 @@ class Balances:
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
-        self.numbers, self.owners = Growing(np.int64), Growing(np.int32)
-        self.states, self.ids = Growing(np.uint8), Growing(np.uint8, 16)
-        self._spent = Sums(WIDTH)
-        self._held: Sums | None = None  # most ledgers never reserve anything
-        self._caps, self._accounts = Growing(np.int64, WIDTH), Growing(np.int64)
+        self.numbers, self.owners = GrowingArray(np.int64), GrowingArray(np.int32)
+        self.states, self.ids = GrowingArray(np.uint8), GrowingArray(np.uint8, 16)
+        self._spent = ExactSums(WIDTH)
+        self._held: ExactSums | None = None  # most ledgers never reserve anything
+        self._caps, self._accounts = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64)
         # Prices: costs on an account, each kept once.
-        self._low, self._high = Growing(np.int64, WIDTH), Growing(np.int64, WIDTH)
-        self._payers = Growing(np.int32)
+        self._low, self._high = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64, WIDTH)
+        self._payers = GrowingArray(np.int32)
         # Charges of a batch: a block number, a price and an entry each.
         self.pending_blocks: list[int] = []
         self.pending_prices: list[int] = []
@@ -84,8 +173,8 @@ class Balances:
 
     def forget_prices(self) -> None:
         """Start a new list of prices, between batches."""
-        self._low, self._high = Growing(np.int64, WIDTH), Growing(np.int64, WIDTH)
-        self._payers = Growing(np.int32)
+        self._low, self._high = GrowingArray(np.int64, WIDTH), GrowingArray(np.int64, WIDTH)
+        self._payers = GrowingArray(np.int32)
 
     @property
     def prices(self) -> int:
@@ -97,7 +186,7 @@ class Balances:
         return not self.numbers.count or number > self.numbers.rows[-1]
 
     def open(
-        self, numbers: Rows | Sequence[int] | NDArray[np.int64], account: int, ids: NDArray[np.uint8]
+        self, numbers: RowIndex | Sequence[int] | NDArray[np.int64], account: int, ids: NDArray[np.uint8]
     ) -> slice:
         """Open blocks with nothing spent; their numbers rise and are fresh."""
         count = len(ids)
@@ -139,7 +228,7 @@ class Balances:
         """The row of one block, or -1."""
         return int(self.find(np.array([number], np.int64))[0])
 
-    def mark(self, rows: Rows, state: int) -> None:
+    def mark(self, rows: RowIndex, state: int) -> None:
         """Give blocks a state."""
         self.states.rows[rows] = state
 
@@ -232,7 +321,7 @@ class Balances:
     def change_held(self, many: Sequence[slice], costs: Sequence[int]) -> None:
         """Add costs to what blocks hold; what is settled is negative."""
         if self._held is None:
-            self._held = Sums(WIDTH, self.numbers.count)
+            self._held = ExactSums(WIDTH, self.numbers.count)
         low, high = limbs(costs)
         for rows in many:
             for piece in self._pieces(rows):
@@ -267,7 +356,7 @@ class Balances:
             rows.extend(values, len(numbers))
         self._spent.unpack(packed["spent"], WIDTH)
         if packed["held"]:
-            self._held = Sums(WIDTH)
+            self._held = ExactSums(WIDTH)
             self._held.unpack(packed["held"], WIDTH)
 
     # Looking
@@ -284,7 +373,7 @@ class Balances:
         """What a block holds for reservations, exactly."""
         return (0,) * WIDTH if self._held is None else self._held.exactly(row)
 
-    def taken(self, rows: Rows) -> Whole:
+    def taken(self, rows: RowIndex) -> WholeNumbers:
         """What blocks have spent and hold together, a row each, as far as one machine word goes."""
         total = self._spent.below(rows)
         return total if self._held is None else total + self._held.below(rows)  # both are below 2^62
@@ -313,7 +402,7 @@ class Balances:
     def _taken(self, row: int) -> Costs:
         return tuple([spent + held for spent, held in zip(self.spent(row), self.held(row), strict=True)])
 
-    def _admitted(self, rows: Rows) -> NDArray[np.bool_]:
+    def _admitted(self, rows: RowIndex) -> NDArray[np.bool_]:
         """Whether each block passes the filter with what it has spent and holds."""
         fits = self.taken(rows) <= self._caps.rows[self.owners.rows[rows]]
         one: NDArray[np.bool_] = (fits[:, 1] & fits[:, 2]) | fits[:, 3:].any(axis=1)

@@ -9,13 +9,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from lapwing.core.conversions import probability_up
+from lapwing.core.exact import ball, precision
 from lapwing.errors import Tampered
-from lapwing.exact import ball, precision
 from lapwing.ledger.accountant.balance import MOVED, OPEN
-from lapwing.ledger.accountant.registers import Opened
-from lapwing.ledger.accountant.replay import Check, Replay
+from lapwing.ledger.accountant.registers import OpenedAccount
+from lapwing.ledger.accountant.replay import CuratorCheck, Replay
 from lapwing.ledger.anchors import Head
-from lapwing.privacy.convert import probability_up
 
 PERIODS = (1, 2, 3, 12)
 DIGITS = 6
@@ -23,7 +23,7 @@ BITS = 256
 Pair = tuple[Fraction, Fraction]
 
 
-def in_several(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
+def guarantee_in_periods(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
     """(ε, δ) of somebody who is b units: (bε, δ (e^{bε} − 1) / (e^ε − 1)), rounded up, δ at most 1."""
     if not delta or count == 1:
         return count * epsilon, delta
@@ -32,24 +32,26 @@ def in_several(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
         return count * epsilon, probability_up(ball(delta) * (count * e).expm1() / e.expm1())
 
 
-def nothing_from(epsilon: Fraction, delta: Fraction) -> int | None:
+def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None:
     """From how many units on (ε, δ) promises nothing to who is all of them: δ reaches 1. None: never."""
     if not delta:
         return None
     low, high = 0, 1
-    while in_several(epsilon, delta, high)[1] < 1:
+    while guarantee_in_periods(epsilon, delta, high)[1] < 1:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if in_several(epsilon, delta, middle)[1] < 1 else (low, middle)
+        low, high = (middle, high) if guarantee_in_periods(epsilon, delta, middle)[1] < 1 else (low, middle)
     return high
 
 
-def several_periods(epsilon: Fraction, delta: Fraction) -> str:
+def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
     """What (ε, δ) for a person in one period means for somebody who is in several of them, in words."""
-    end = nothing_from(epsilon, delta)
+    end = periods_until_no_guarantee(epsilon, delta)
     counts = [count for count in PERIODS[1:] if end is None or count < end]
-    each = "; ".join(f"in {count} {_pair(*in_several(epsilon, delta, count))}" for count in counts)
+    each = "; ".join(
+        f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in counts
+    )
     words = (
         "Protected is a person in one period. Who has rows in k of them is protected by "
         f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)) only{each and ': '}{each}."
@@ -77,7 +79,7 @@ def _log10(value: Fraction) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyGuarantee:
     """An account and those that raised it: they protect the same people, and their losses add up."""
 
     root: int
@@ -90,7 +92,7 @@ class Family:
     in_periods: tuple[tuple[int, Fraction, Fraction], ...]
 
     @classmethod
-    def of(cls, replay: Replay, accounts: list[Opened]) -> Family:
+    def of(cls, replay: Replay, accounts: list[OpenedAccount]) -> FamilyGuarantee:
         """A family as the accountant knows it."""
         books = replay.balances
         mine = np.isin(books.owners.rows, [account.place for account in accounts])
@@ -110,7 +112,7 @@ class Family:
         if first.slices != "periods":
             return family
         counts = sorted({*PERIODS, max(len(states) - 1, 1)})  # the block of everyone is no period
-        found = tuple([(count, *in_several(*family.total, count)) for count in counts])
+        found = tuple([(count, *guarantee_in_periods(*family.total, count)) for count in counts])
         return replace(family, in_periods=found)
 
     @property
@@ -137,16 +139,16 @@ class Family:
 class Guarantee:
     """All families, and every exception that the curator signed."""
 
-    families: tuple[Family, ...]
+    families: tuple[FamilyGuarantee, ...]
     differ: tuple[tuple[int, int, int], ...]  # entry, data set, account
     recovered: tuple[tuple[int, int | None], ...]  # entry, number of the lost one
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CuratorCheck, ...] = ()
 
     @classmethod
     def of(cls, replay: Replay) -> Guarantee:
         """What the entries read so far promise."""
         registers = replay.registers
-        families = tuple([Family.of(replay, accounts) for accounts in registers.families.values()])
+        families = tuple([FamilyGuarantee.of(replay, accounts) for accounts in registers.families.values()])
         return cls(families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks))
 
     def lines(self) -> Iterator[str]:
@@ -173,7 +175,7 @@ def check_words(*, is_change: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StatementReport:
     """What a check of a history, a statement or a proof came to."""
 
     ledger: str
@@ -203,7 +205,7 @@ class Report:
             lines.append(f"{self.prices_unchecked:,} prices have no second opinion here")
         return "\n".join(lines)
 
-    def require_good(self) -> Report:
+    def require_good(self) -> StatementReport:
         """Itself, or `Tampered` with what is wrong."""
         if self.findings:
             raise Tampered(self.findings)

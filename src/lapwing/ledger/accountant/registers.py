@@ -1,25 +1,176 @@
-"""Accounts, blocks and data sets, as the entries declare them."""
+"""Accounts, blocks and data sets, as the entries declare them.
+
+Reservations as the second accountant sees them: what is held, what was moved to spent, what lapsed.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from lapwing.core.budget import Terms
 from lapwing.errors import LapwingError
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
 from lapwing.ledger.accountant.forms import fraction
-from lapwing.ledger.accountant.held import Reservations
-from lapwing.ledger.accountant.second_opinion import caps_objection
-from lapwing.ledger.entry import encode
+from lapwing.ledger.accountant.textbook import caps_objection
+from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
-from lapwing.privacy import Terms
+
+
+@dataclass(slots=True)
+class HeldInAccount:
+    """What is held in one account.
+
+    Steps leave spent and held together as they are, as far as filters can tell; so `used` runs ahead
+    of the blocks, which are brought up to date (`booked`) when somebody looks at them.
+    """
+
+    account: int
+    ranges: Ranges
+    rows: list[slice]
+    total: Costs
+    caps: Costs
+    used: Costs = (0,) * 8
+    booked: Costs = (0,) * 8
+
+    @property
+    def held(self) -> Costs:
+        """What was held at first: what exceeds a filter anyway is held as its cap + 1."""
+        return tuple([min(total, cap + 1) for total, cap in zip(self.total, self.caps, strict=True)])
+
+    @property
+    def moved(self) -> Costs:
+        """What of the held costs the steps took."""
+        return _least(self.used, self.held)
+
+    def after(self, costs: Costs) -> Costs | None:
+        """What is used after a step; None if that is more than a filter that was relied on holds."""
+        used = tuple([before + cost for before, cost in zip(self.used, costs, strict=True)])
+        within = [
+            total > cap or sum_ <= total
+            for sum_, total, cap in zip(used, self.total, self.caps, strict=True)
+        ]
+        return used if all(within) else None
+
+
+@dataclass(slots=True)
+class HeldReservation:
+    """One reservation."""
+
+    number: int
+    is_fixed: bool
+    parts: dict[int, HeldInAccount]
+    steps: int = 0
+    has_ended: bool = False
+
+
+@dataclass(slots=True)
+class Reservations:
+    """All of them, by number."""
+
+    balances: Balances
+    findings: Findings
+    by_number: dict[int, HeldReservation] = field(default_factory=dict)
+    still_open: dict[int, HeldReservation] = field(default_factory=dict)
+
+    def reserve(self, held: HeldReservation) -> None:
+        """A new one; its blocks hold its costs already."""
+        self.by_number[held.number] = self.still_open[held.number] = held
+
+    def step(self, entry: int, number: int, charged: list[tuple[int, Costs]]) -> HeldReservation | None:
+        """Move costs from held to spent."""
+        held = self._open(entry, number)
+        if held is None:
+            return None
+        if sorted(account for account, _ in charged) != sorted(held.parts):
+            self.findings.add(f"entry {entry}: charges other accounts than its reservation holds")
+            return None
+        if held.is_fixed and held.steps:
+            self.findings.add(
+                f"entry {entry}: the fixed run of reservation {number} had its one step before"
+            )
+        held.steps += 1
+        for account, costs in charged:
+            part = held.parts[account]
+            if held.is_fixed and costs != part.total:
+                self.findings.add(f"entry {entry}: a fixed run must be spent whole, and was not")
+            if part.after(costs) is None:
+                self.findings.add(f"entry {entry}: takes more than reservation {number} holds")
+            part.used = tuple([before + cost for before, cost in zip(part.used, costs, strict=True)])
+        return held
+
+    def settle(self, entry: int, number: int, *, is_spent: bool) -> None:
+        """End a reservation: what is left is spent, or lapses."""
+        held = self._open(entry, number)
+        if held is None:
+            return
+        held.has_ended = True
+        del self.still_open[number]
+        for part in held.parts.values():
+            self._book(part)
+            left = _minus(part.held, part.moved)
+            self.balances.change_held(part.rows, _minus((0,) * 8, left))
+            if is_spent:
+                self.balances.change_spent(part.rows, left)
+
+    def lose_everything(self) -> None:
+        """After a loss, whatever was held is beyond use."""
+        self.bring_up_to_date()
+        for held in self.still_open.values():
+            held.has_ended = True
+        self.still_open.clear()
+
+    def open_in(self, accounts: set[int]) -> bool:
+        """Whether something is held in one of these accounts."""
+        return any(not accounts.isdisjoint(held.parts) for held in self.still_open.values())
+
+    def bring_up_to_date(self) -> None:
+        """Let the blocks show what steps have spent so far."""
+        for held in self.still_open.values():
+            for part in held.parts.values():
+                self._book(part)
+
+    def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, int, Costs, Costs]]:
+        """Number, account, ranges, whether fixed, whether ended, steps, total, what is no longer held."""
+        for held in self.by_number.values():
+            for account, part in held.parts.items():
+                used = part.held if held.has_ended else part.moved
+                yield (
+                    held.number, account, part.ranges, held.is_fixed, held.has_ended, held.steps,
+                    part.total, used,
+                )  # fmt: skip
+
+    def _open(self, entry: int, number: int) -> HeldReservation | None:
+        held = self.by_number.get(number)
+        if held is None or held.has_ended:
+            why = "was never made" if held is None else "has ended"
+            self.findings.add(f"entry {entry}: reservation {number} {why}")
+            return None
+        return held
+
+    def _book(self, part: HeldInAccount) -> None:
+        if part.used == part.booked:
+            return
+        before = _least(part.booked, part.held)
+        self.balances.change_spent(part.rows, _minus(part.used, part.booked))
+        self.balances.change_held(part.rows, _minus(before, part.moved))
+        part.booked = part.used
+
+
+def _minus(one: Costs, other: Costs) -> Costs:
+    return tuple([a - b for a, b in zip(one, other, strict=True)])
+
+
+def _least(one: Costs, other: Costs) -> Costs:
+    return tuple(map(min, one, other))
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedAccount:
     """An account, and where its caps are kept."""
 
     number: int
@@ -39,7 +190,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredData:
     """A data set in its newest version."""
 
     number: int
@@ -59,10 +210,10 @@ class Registers:
     findings: Findings
     ledger: str = ""
     curator: bytes = b""
-    accounts: dict[int, Opened] = field(default_factory=dict)
-    families: dict[int, list[Opened]] = field(default_factory=dict)
+    accounts: dict[int, OpenedAccount] = field(default_factory=dict)
+    families: dict[int, list[OpenedAccount]] = field(default_factory=dict)
     everyones: set[int] = field(default_factory=set)  # their block numbers
-    datasets: dict[int, Registered] = field(default_factory=dict)
+    datasets: dict[int, RegisteredData] = field(default_factory=dict)
     differ: list[tuple[int, int, int]] = field(default_factory=list)  # entry, data set, account
     names: set[bytes] = field(default_factory=set)  # ids of principals, accounts, data sets and origins
 
@@ -84,7 +235,7 @@ class Registers:
             self._find(seq, "slices by time protect a person and period, and nothing else does")
         if record["slices"] == "units" and record["relation"] == "replace one unit":
             self._find(seq, "slices by the unit's data do not hold where that is replaced")
-        opened = Opened(
+        opened = OpenedAccount(
             number=number,
             root=number if root is None else root,
             place=self.balances.add_account(number, caps),
@@ -111,7 +262,7 @@ class Registers:
         self._open(seq, opened, moved)
         self.keep(opened)
 
-    def keep(self, opened: Opened) -> None:
+    def keep(self, opened: OpenedAccount) -> None:
         """Know an account from now on."""
         self.accounts[opened.number] = opened
         self.families.setdefault(opened.root, []).append(opened)
@@ -132,7 +283,7 @@ class Registers:
             self._find(seq, f"its cap number {k} does not follow from its ε and δ")
         return caps
 
-    def _may_raise(self, seq: int, opened: Opened, record: dict[str, Any]) -> bool:
+    def _may_raise(self, seq: int, opened: OpenedAccount, record: dict[str, Any]) -> bool:
         family = self.families.get(opened.root)
         if family is None:
             self._find(seq, f"raises account {opened.root}, which is not the first of a family")
@@ -148,7 +299,7 @@ class Registers:
             self._find(seq, "raises an account in which something is held")
         return True
 
-    def _moved(self, seq: int, opened: Opened, moved: list[list[int]]) -> list[list[int]]:
+    def _moved(self, seq: int, opened: OpenedAccount, moved: list[list[int]]) -> list[list[int]]:
         """Check that all current blocks of the family move, and close them."""
         family = self.families[opened.root]
         balances = self.balances
@@ -161,7 +312,7 @@ class Registers:
         balances.mark(current, MOVED)
         return moved
 
-    def _open(self, seq: int, opened: Opened, moved: list[list[int]]) -> None:
+    def _open(self, seq: int, opened: OpenedAccount, moved: list[list[int]]) -> None:
         """Open the block of everyone, and those that moved here."""
         numbers = np.array([opened.everyone, *(new for _, new in moved)], np.int64)
         rows = self.balances.find(np.array([old for old, _ in moved], np.int64))
@@ -192,7 +343,7 @@ class Registers:
         rows = self.balances.open(np.arange(first, first + len(names)), opened.place, ids)
         self.balances.start_as(rows, everyone)
 
-    def _may_open(self, seq: int, opened: Opened) -> None:
+    def _may_open(self, seq: int, opened: OpenedAccount) -> None:
         newest = self.families[opened.root][-1]
         everyone = self.balances.row(newest.everyone)
         if self.reservations.still_open:
@@ -261,6 +412,6 @@ class Registers:
             if account not in self.families:
                 self._find(seq, f"account {account} is not the first of a family")
             self.differ.append((seq, record["data"], account))
-        self.datasets[record["data"]] = Registered(
+        self.datasets[record["data"]] = RegisteredData(
             record["data"], name, origin, rule, tuple(accounts), record["version"]
         )

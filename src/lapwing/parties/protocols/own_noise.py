@@ -17,20 +17,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from lapwing.parties.protocols.field import WORD, Field
 from lapwing.parties.protocols.protocol import (
     Heard,
-    Opened,
+    OpenedSum,
     Post,
     Protocol,
     Publics,
+    RoundTraffic,
     Setting,
-    Traffic,
-    agreed_by,
-    need,
-    need_elements,
-    need_empty,
+    quorum_refusal,
+    require_elements,
+    require_empty,
+    require_posts,
 )
+from lapwing.parties.protocols.secret_sharing import WORD, Field
 
 POST, AGREE = range(2)
 
@@ -43,25 +43,27 @@ class OwnNoise(Protocol):
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return agreed_by(setting, setting.majority)
+        return quorum_refusal(setting, setting.majority)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
         return 1
 
     @classmethod
-    def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
-        return Traffic(WORD * setting.length), Traffic(0)
+    def traffic(cls, setting: Setting) -> tuple[RoundTraffic, ...]:
+        return RoundTraffic(WORD * setting.length), RoundTraffic(0)
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
         last = rounds[-1]
         if len(rounds) - 1 == POST:
-            need(setting, last, least=setting.least, why="too few members posted their value")
-            need_elements(setting, last, setting.length)
+            require_posts(setting, last, least=setting.least, why="too few members posted their value")
+            require_elements(setting, last, setting.length)
         else:
-            need_empty(last)
-            need(setting, last, least=setting.majority, why="too few members agreed on who is in the sum")
+            require_empty(last)
+            require_posts(
+                setting, last, least=setting.majority, why="too few members agreed on who is in the sum"
+            )
 
     def _post(self, number: int) -> Post:
         return Post(self.field.to_bytes(self.value)) if number == POST else Post()
@@ -70,10 +72,10 @@ class OwnNoise(Protocol):
         """Nothing is private."""
 
     @classmethod
-    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
+    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
         field = Field(setting.modulus)
         values = (field.from_bytes(public, setting.length) for public in rounds[POST].values())
-        return Opened(field.to_signed(field.total(values, setting.length)), tuple(sorted(rounds[POST])))
+        return OpenedSum(field.to_signed(field.total(values, setting.length)), tuple(sorted(rounds[POST])))
 
 
 class LocalModel(OwnNoise):

@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, BadValue, LapwingError
-from lapwing.parties.protocols.coins import Coins, Elements
-from lapwing.parties.protocols.field import FIELD, Field
+from lapwing.parties.protocols.secret_sharing import FIELD, Elements, Field, ProtocolCoins
 
 LARGEST_VALUE = 1 << 52  # of one member's number before noise; beyond, it is clamped
-NOBODY_AGAINST = (
+COALITION_TOO_SMALL = (
     "must be at least 1: members are protected from one another only if at least one of them may be the "
     "adversary's: write 1"
 )
@@ -30,7 +29,7 @@ Ints = NDArray[np.int64]
 Publics = Mapping[int, bytes]  # the public parts of a closed round, by the number of the member
 
 
-class Stop(LapwingError):
+class ProtocolStopped(LapwingError):
     """A protocol cannot go on: nothing more is posted, and nothing is opened. The charge stays.
 
     `members` are the numbers of those who were missing or sent what cannot be. `why` is public.
@@ -109,7 +108,7 @@ class Heard:
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class RoundTraffic:
     """What one member posts in one round, in bytes, when nobody is lost."""
 
     public: int
@@ -118,7 +117,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSum:
     """The sum of the noised values of all `contributors`, between -modulus/2 and modulus/2."""
 
     values: Ints
@@ -135,7 +134,7 @@ class Protocol(ABC):
     name: ClassVar[str]
     rounds: ClassVar[tuple[str, ...]]  # names of the rounds, in order
 
-    def __init__(self, setting: Setting, me: int, value: Ints, coins: Coins) -> None:
+    def __init__(self, setting: Setting, me: int, value: Ints, coins: ProtocolCoins) -> None:
         """`value` is noised already. Beyond modulus / 2 / members sums wrap round, which is as private."""
         why = self.refusal(setting)
         if why is not None:
@@ -152,7 +151,7 @@ class Protocol(ABC):
         self.heard: list[Publics] = []
         self._posted = 0
         self._stopped = False
-        self._opened: Opened | None = None
+        self._opened: OpenedSum | None = None
 
     @classmethod
     @abstractmethod
@@ -166,12 +165,12 @@ class Protocol(ABC):
 
     @classmethod
     @abstractmethod
-    def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
+    def traffic(cls, setting: Setting) -> tuple[RoundTraffic, ...]:
         """The exact size of the posts of every round, for the plan."""
 
     @classmethod
     def follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        """Whether the last of these closed rounds may stand after the others. Raises `Stop`.
+        """Whether the last of these closed rounds may stand after the others. Raises `ProtocolStopped`.
 
         Refuses, by the number of its sender, a public part that has not exactly the form it should have.
         """
@@ -179,7 +178,9 @@ class Protocol(ABC):
         before: Collection[int] = range(setting.members) if len(rounds) == 1 else rounds[-2]
         strangers = tuple(sorted(set(last) - set(before)))
         if strangers:
-            raise Stop("a post came from a member who is not or no longer in this run", strangers)
+            raise ProtocolStopped(
+                "a post came from a member who is not or no longer in this run", strangers
+            )
         cls._follow(setting, rounds)
 
     @classmethod
@@ -189,17 +190,17 @@ class Protocol(ABC):
 
     @classmethod
     @abstractmethod
-    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
-        """What the public parts of all rounds open. Raises `Stop`."""
+    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
+        """What the public parts of all rounds open. Raises `ProtocolStopped`."""
 
     @classmethod
-    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
+    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
         """What a stranger makes of the public parts of all rounds: every rule checked, then the sum."""
         why = cls.refusal(setting)
         if why is not None:
             raise BadParameter("protocol", why)
         if len(rounds) != len(cls.rounds):
-            raise Stop("not all rounds were held, so nothing was opened")
+            raise ProtocolStopped("not all rounds were held, so nothing was opened")
         for number in range(len(rounds)):
             cls.follow(setting, rounds[: number + 1])
         return cls.outcome(setting, rounds)
@@ -207,7 +208,7 @@ class Protocol(ABC):
     def post(self, round: int) -> Post:  # noqa: A002
         """What this member posts. Called once per round, in order, before `hear` of that round."""
         if self._stopped or round != self._posted or round != len(self.heard):
-            raise Stop("nothing more is posted: a member posts once in each round, in order")
+            raise ProtocolStopped("nothing more is posted: a member posts once in each round, in order")
         self._posted += 1
         return self._post(round)
 
@@ -215,19 +216,19 @@ class Protocol(ABC):
     def _post(self, number: int) -> Post: ...
 
     def hear(self, round: int, posts: Mapping[int, Heard]) -> None:  # noqa: A002
-        """All posts of a closed round, this member's own among them. Raises `Stop`, and then for good.
+        """All posts of a closed round, this member's own among them. Raises `ProtocolStopped`, and then for good.
 
         Refuses, by the number of its sender, whatever has not exactly the form it should have.
         """
         if self._stopped or round != len(self.heard) or round + 1 != self._posted:
-            raise Stop("a round is heard once, after it was posted in")
+            raise ProtocolStopped("a round is heard once, after it was posted in")
         try:
             if self.me not in posts:
-                raise Stop("this member's post came too late, so it is out", (self.me,))
+                raise ProtocolStopped("this member's post came too late, so it is out", (self.me,))
             self.heard.append({i: posts[i].public for i in sorted(posts)})
             self.follow(self.setting, self.heard)
             self._take(round, posts)
-        except Stop:
+        except ProtocolStopped:
             self._stopped = True
             raise
 
@@ -236,57 +237,59 @@ class Protocol(ABC):
         """What this member keeps of a round, private parts above all."""
 
     @property
-    def opened(self) -> Opened:
-        """The outcome, after the last round was heard. Raises `Stop`."""
+    def opened(self) -> OpenedSum:
+        """The outcome, after the last round was heard. Raises `ProtocolStopped`."""
         if self._stopped or len(self.heard) != len(self.rounds):
-            raise Stop("nothing was opened")
+            raise ProtocolStopped("nothing was opened")
         if self._opened is None:
             self._opened = self.outcome(self.setting, self.heard)
         return self._opened
 
 
-def need(setting: Setting, posts: Publics, *, least: int, why: str) -> None:
-    """At least so many posts, or `Stop` with those who are missing."""
+def require_posts(setting: Setting, posts: Publics, *, least: int, why: str) -> None:
+    """At least so many posts, or `ProtocolStopped` with those who are missing."""
     if len(posts) < least:
-        raise Stop(why, tuple(i for i in range(setting.members) if i not in posts))
+        raise ProtocolStopped(why, tuple(i for i in range(setting.members) if i not in posts))
 
 
-def need_all(of: Publics, posts: Publics, *, why: str) -> None:
-    """Posts of all who posted before, or `Stop` with those who are missing."""
+def require_all(of: Publics, posts: Publics, *, why: str) -> None:
+    """Posts of all who posted before, or `ProtocolStopped` with those who are missing."""
     if set(posts) != set(of):
-        raise Stop(why, tuple(sorted(set(of) - set(posts))))
+        raise ProtocolStopped(why, tuple(sorted(set(of) - set(posts))))
 
 
-def need_empty(posts: Publics) -> None:
+def require_empty(posts: Publics) -> None:
     """Rounds in which the public part says nothing: to post is to agree."""
     if any(posts.values()):
-        raise Stop("a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i]))
+        raise ProtocolStopped(
+            "a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i])
+        )
 
 
-def need_elements(setting: Setting, posts: Publics, length: int) -> None:
+def require_elements(setting: Setting, posts: Publics, length: int) -> None:
     """Rounds in which the public part is so many elements."""
     for i, public in posts.items():
-        read(setting, public, length, sender=i)
+        read_elements(setting, public, length, sender=i)
 
 
-def read(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:
-    """Elements as a member has sent them, or `Stop` with its number."""
+def read_elements(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:
+    """Elements as a member has sent them, or `ProtocolStopped` with its number."""
     if data is None:
-        raise Stop("a member left out the part for this member", (sender,))
+        raise ProtocolStopped("a member left out the part for this member", (sender,))
     try:
         return Field(setting.modulus).from_bytes(data, length)
     except BadValue as bad:
-        raise Stop(f"a member's part {bad}", (sender,)) from None
+        raise ProtocolStopped(f"a member's part {bad}", (sender,)) from None
 
 
-def not_from_one_another(setting: Setting) -> str | None:
+def coalition_refusal(setting: Setting) -> str | None:
     """Why members would read one another's numbers, if so: noise and threshold are then sized for the relay
     alone, and one member's number has only a part of a noise."""
     is_open = setting.members > 1 and not setting.coalition
-    return f"the coalition {NOBODY_AGAINST}" if is_open else None
+    return f"the coalition {COALITION_TOO_SMALL}" if is_open else None
 
 
-def agreed_by(setting: Setting, quorum: int) -> str | None:
+def quorum_refusal(setting: Setting, quorum: int) -> str | None:
     """Why so many losses leave nobody to agree on a set, if so."""
     if setting.least >= quorum:
         return None

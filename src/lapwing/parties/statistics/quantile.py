@@ -21,18 +21,18 @@ from typing import Any
 
 import numpy as np
 
+from lapwing.core.exact import Number, exact
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, exact
-from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.asked import Asked, without_local
-from lapwing.parties.statistics.statistic import Ints, JointAnswer, Noise, fitting
-from lapwing.query.answering.estimate import Col, Rows, decoded
-from lapwing.query.answering.intervals import Noises, noise_scale
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import JointQuestion
-from lapwing.query.joint_built import below, ordered_column
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.statistics.sql_question import DatasetStatistic, require_summed_noises
+from lapwing.parties.statistics.statistic import Ints, JointAnswer, Noise, clamp_to_range
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import AnswerColumn, AnswerRows, decode_key
+from lapwing.sql.intervals import NoiseFamily, noise_scale
+from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.regression_sums import ordered_column, rows_below
 
-CHANGED = "Not all stages are sums over the same members: some were lost on the way."
+MEMBERS_CHANGED = "Not all stages are sums over the same members: some were lost on the way."
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Range:
         return _Range(self.low, middle) if enough else _Range(min(middle + 1, self.high), self.high)
 
 
-class Quantile(Asked):
+class QuantileStatistic(DatasetStatistic):
     """The least value that a fraction of all rows does not exceed."""
 
     def __init__(self, dataset: Dataset, table: str, column: str, fraction: Number) -> None:
@@ -78,17 +78,17 @@ class Quantile(Asked):
     def stages(self) -> int:
         return (len(self._codes) - 1).bit_length()
 
-    def exact(self, stage: int, earlier: Sequence[Opened]) -> Ints:
-        return fitting(self._asked(self._searched(earlier[:stage])[-1]).exact())
+    def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
+        return clamp_to_range(self._asked(self._searched(earlier[:stage])[-1]).exact())
 
     def answer(
-        self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+        self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
         ranges = self._searched(opened)
         level = 1 - (1 - confidence) / len(opened)  # of each stage: all hold together
         low, high, ranks = self._codes[0], self._codes[-1], 0.0
         for asked, found, noise in zip(ranges, opened, noises, strict=False):
-            width = self._width(without_local(noise), level)
+            width = self._width(require_summed_noises(noise), level)
             ranks = max(ranks, width)
             excess = self._excess(found)
             if excess > width:
@@ -99,22 +99,22 @@ class Quantile(Asked):
         low, high = min(low, at), max(high, at)
         values, lows, highs = (self._decoded(code) for code in (at, low, high))
         note = f"rank within ±{ranks:,.4g} rows of {float(self._fraction):g} of all"
-        rows = Rows([Col(self._column, values, lows, highs, note, ranks)], 1)
-        notes = () if len({one.contributors for one in opened}) == 1 else (CHANGED,)
+        rows = AnswerRows([AnswerColumn(self._column, values, lows, highs, note, ranks)], 1)
+        notes = () if len({one.contributors for one in opened}) == 1 else (MEMBERS_CHANGED,)
         return self._answered(rows, opened, confidence, notes)
 
     def _asked(self, where: _Range) -> JointQuestion:
-        question = below(self._dataset.policy, self._table, self._column, where.threshold)
+        question = rows_below(self._dataset.policy, self._table, self._column, where.threshold)
         return JointQuestion(self._dataset, question, f"quantile of {self._table}.{self._column}")
 
-    def _searched(self, opened: Sequence[Opened]) -> list[_Range]:
+    def _searched(self, opened: Sequence[OpenedSum]) -> list[_Range]:
         """Where it may lie before the first stage, and after each."""
         ranges = [_Range(self._codes[0], self._codes[-1])]
         for found in opened:
             ranges.append(ranges[-1].after(enough=self._excess(found) >= 0))
         return ranges
 
-    def _excess(self, found: Opened) -> Fraction:
+    def _excess(self, found: OpenedSum) -> Fraction:
         """How many rows more lie at or below the threshold than the fraction of all."""
         under, above = (int(value) for value in found.values)
         return under - self._fraction * (under + above)
@@ -122,8 +122,8 @@ class Quantile(Asked):
     def _width(self, noises: Sequence[Any], level: Fraction) -> float:
         (noise,) = noises
         own, share = noise_scale(noise), float(self._fraction)
-        return float(Noises.of(noise, level).width([(1 - share) * own, share * own]))
+        return float(NoiseFamily.of(noise, level).width([(1 - share) * own, share * own]))
 
     def _decoded(self, code: int) -> Any:
-        value = decoded(self._kind, code)
+        value = decode_key(self._kind, code)
         return np.array([value], dtype=None if isinstance(value, int | float) else object)

@@ -23,24 +23,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.asked import Asked, without_local
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.statistics.sql_question import DatasetStatistic, require_summed_noises
 from lapwing.parties.statistics.statistic import Ints, JointAnswer, Noise
-from lapwing.query.answering.estimate import Col, Rows
-from lapwing.query.answering.intervals import Noises, noise_scale
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import JointQuestion
-from lapwing.query.joint_built import moments
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import AnswerColumn, AnswerRows
+from lapwing.sql.intervals import NoiseFamily, noise_scale
+from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.regression_sums import regression_sums
 
 Floats = NDArray[np.float64]
 MOST_VARIABLES = 20
 INTERCEPT = "(intercept)"
 NOISE_ONLY = "interval: noise only"
 SAMPLING = "of a sample of a population; no part of the interval"
-LOST = "The noise is too large beside the sums: nothing can be told. Ask with more ε, or fewer variables."
+LOST_IN_NOISE = (
+    "The noise is too large beside the sums: nothing can be told. Ask with more ε, or fewer variables."
+)
 
 
-class Regression(Asked):
+class RegressionStatistic(DatasetStatistic):
     """y = a + b·x + c·x' + …, over the rows in which all of them are known."""
 
     def __init__(self, dataset: Dataset, table: str, y: str, x: Sequence[str]) -> None:
@@ -48,7 +50,7 @@ class Regression(Asked):
         if isinstance(x, str) or not 0 < len(x) <= MOST_VARIABLES:
             raise BadParameter("x", f"must be 1 to {MOST_VARIABLES} columns")
         self._table, self._y, self._x = table, y, tuple(x)
-        self._moments = moments(dataset.policy, table, [*x, y])
+        self._moments = regression_sums(dataset.policy, table, [*x, y])
         name = f"regression of {y} in {table}"
         super().__init__(JointQuestion(dataset, self._moments.question, name))
 
@@ -61,23 +63,26 @@ class Regression(Asked):
         return f"linear regression of {self._y} on {', '.join(self._x)} in {self._table}"
 
     def answer(
-        self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+        self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
-        own = without_local(noises[0])
+        own = require_summed_noises(noises[0])
         sums = self._sums(opened[0].values, [noise_scale(noise) for noise in own])
         names = np.array([INTERCEPT, *self._x], dtype=object)
-        fitted = _fitted(sums, self._to_units(), Noises.of(own[0], confidence).in_deviations)
+        fitted = _fitted(sums, self._to_units(), NoiseFamily.of(own[0], confidence).in_deviations)
         if fitted is None:
             nothing = np.full(len(names), None, dtype=object)
-            columns, notes = [Col("coefficient", nothing), Col("standard_error", nothing)], (LOST,)
+            columns, notes = (
+                [AnswerColumn("coefficient", nothing), AnswerColumn("standard_error", nothing)],
+                (LOST_IN_NOISE,),
+            )
         else:
             values, half, errors = fitted
             columns = [
-                Col("coefficient", values, values - half, values + half, NOISE_ONLY),
-                Col("standard_error", errors, note=SAMPLING),
+                AnswerColumn("coefficient", values, values - half, values + half, NOISE_ONLY),
+                AnswerColumn("standard_error", errors, note=SAMPLING),
             ]
             notes = (f"From about {max(sums.matrix[0, 0], 0):,.0f} rows.",)
-        rows = Rows([Col("term", names), *columns], len(names))
+        rows = AnswerRows([AnswerColumn("term", names), *columns], len(names))
         return self._answered(rows, opened, confidence, notes)
 
     def _sums(self, values: Ints, scales: Sequence[float]) -> _Sums:

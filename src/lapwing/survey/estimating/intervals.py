@@ -10,6 +10,15 @@ Claim    above 95 %, and for several intervals together, those for shares hold w
          At 95 % they hold with at least 94.5 % on the grid of the test.
 Because  docs/arguments/survey.md
 Test     tests/survey/estimating/test_intervals.py::test_exact_intervals_hold_with_the_confidence_they_state
+
+Binomial tails and their inverse, in floats with their rounding on the safe side.
+
+Claim    where the count of n coins is K, `least_chance(K, n, risk)` is at most the chance θ at which
+         P[Binomial(n, θ) >= K] = risk, and near it. So θ is below it with a probability of at most `risk`.
+Because  in the logarithm of the odds, ln P[X >= K] rises and is concave: its slope is E[X | X >= K] - E[X],
+         and that slope's own is Var[X | X >= K] - Var[X] <= 0, as cutting off a log-concave law leaves less
+         variance. So Newton's steps end below the root, wherever they begin, and go up to it.
+Test     tests/survey/estimating/test_binomial.py::test_the_least_chance_is_that_of_clopper_and_pearson
 """
 
 from __future__ import annotations
@@ -23,9 +32,107 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.exact import Number
-from lapwing.mechanisms.spread import checked_confidence
-from lapwing.survey.estimating.binomial import least_chance
+from lapwing.core.exact import Number
+from lapwing.core.spread import checked_confidence
+
+FloatArray = NDArray[np.float64]
+Counts = NDArray[np.int64]
+NEWTON_STEPS = 60
+FRACTION_TERMS, FRACTION_STILL = (
+    100_000,
+    1e-13,
+)  # of a continued fraction: far from the mean some tens are enough
+TINY = 1e-300
+
+
+def least_chance(counts: Counts, n: int, risk: float) -> FloatArray:
+    """The lower end of Clopper and Pearson's interval: 0 where the count is 0."""
+    found = np.zeros(counts.shape)
+    kinds = np.unique(counts[counts > 0])
+    if not len(kinds):
+        return found
+    ways = _log_ways(kinds, n)
+    # Sums of numbers of this size are rounded; a smaller risk moves the end to the safe side.
+    spare = 1e-12 + 1e-15 * (math.lgamma(n + 1.0) + n)
+    target = math.log(risk) - spare
+    k = kinds.astype(np.float64)
+    odds = _near(k, n, risk)
+    for _ in range(NEWTON_STEPS):
+        chance = _expit(odds)
+        over = _over_first(k, n, chance)
+        tail = ways + k * np.log(chance) + (n - k) * np.log1p(-chance) + np.log(over)
+        odds = odds + (target - tail) * over / (k * (1 - chance))
+        if float(np.abs(target - tail).max()) < spare / 2:
+            break
+    positive = counts > 0
+    found[positive] = _expit(odds)[np.searchsorted(kinds, counts[positive])]
+    return found
+
+
+def upper_tail(n: int, p: float, first: int) -> float:
+    """P[Binomial(n, p) >= first]."""
+    if first > n:
+        return 0.0
+    if first <= 0:
+        return 1.0
+    k, chance = np.array([float(first)]), np.array([p])
+    log = _log_ways(np.array([first]), n) + k * math.log(p) + (n - k) * math.log1p(-p)
+    return min(float(np.exp(log + np.log(_over_first(k, n, chance)))[0]), 1.0)
+
+
+def least_count(n: int, p: float, risk: float) -> int:
+    """The least c with P[Binomial(n, p) >= c] <= risk."""
+    low, high = math.floor(n * p), n + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if upper_tail(n, p, middle) <= risk else (middle, high)
+    return high
+
+
+def _near(k: FloatArray, n: int, risk: float) -> FloatArray:
+    """Where Newton begins: the odds at the lower end of Wilson's interval."""
+    z2 = NormalDist().inv_cdf(max(risk, TINY)) ** 2
+    middle, reach = k + z2 / 2, np.sqrt(z2 * (k * (1 - k / n) + z2 / 4))
+    found: FloatArray = np.log((middle - reach) / (n - k + z2 / 2 + reach))
+    return found
+
+
+def _expit(odds: FloatArray) -> FloatArray:
+    found: FloatArray = 1 / (1 + np.exp(-odds))
+    return found
+
+
+def _log_ways(counts: Counts, n: int) -> FloatArray:
+    whole = math.lgamma(n + 1)
+    return np.array([whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in counts.tolist()])
+
+
+def _over_first(k: FloatArray, n: int, chance: FloatArray) -> FloatArray:
+    """P[X >= k] / P[X = k], by the continued fraction of the incomplete beta function (Lentz's way)."""
+    a, b = k, n - k + 1
+    ahead: FloatArray = np.ones_like(k)
+    behind = 1 / _off_zero(1 - (a + b) * chance / (a + 1))
+    found = behind.copy()
+    for m in range(1, FRACTION_TERMS):
+        moved = np.zeros_like(k)
+        for term in (
+            m * (b - m) * chance / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * chance / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            behind = 1 / _off_zero(1 + term * behind)
+            ahead = _off_zero(1 + term / ahead)
+            found *= behind * ahead
+            moved = np.maximum(moved, np.abs(behind * ahead - 1))
+        if float(moved.max()) < FRACTION_STILL:
+            break
+    # At least the first term itself is in the tail, whatever rounding says.
+    ratio: FloatArray = np.maximum(found * (1 - chance), 1.0)
+    return ratio
+
+
+def _off_zero(values: FloatArray) -> FloatArray:
+    return np.where(np.abs(values) < TINY, TINY, values)
+
 
 Floats = NDArray[np.float64]
 _HALF = 0.5
@@ -35,14 +142,14 @@ _TILTS = np.geomspace(1e-6, 50.0, 400)  # of Chernoff's bound: each is valid, an
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class ConfidenceLevel:
     """A confidence, and how many standard errors it is. `together`: of several intervals, all hold."""
 
     confidence: Fraction
     together: bool = False
 
     @classmethod
-    def of(cls, confidence: Number) -> Level:
+    def of(cls, confidence: Number) -> ConfidenceLevel:
         """A level strictly between 0 and 1."""
         return cls(checked_confidence(confidence))
 
@@ -66,13 +173,13 @@ class Level:
         z, free = self.z, max(n - 1, 1)
         return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
 
-    def split(self, parts: int) -> Level:
+    def split(self, parts: int) -> ConfidenceLevel:
         """The level at which each of so many intervals holds, if all are to hold together (Bonferroni)."""
-        return Level(1 - (1 - self.confidence) / parts, together=True)
+        return ConfidenceLevel(1 - (1 - self.confidence) / parts, together=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Coin:
+class SupportChance:
     """How often a report supports an option: for those who hold it, and for those who do not."""
 
     inside: float
@@ -108,7 +215,7 @@ class Coin:
         return found
 
     def for_respondents(
-        self, counts: ArrayLike, n: int, level: Level, *, total: int | None = None
+        self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, total: int | None = None
     ) -> tuple[Floats, Floats]:
         """Of the share among all `total` respondents, of whom n were drawn; else among these n.
 
@@ -125,14 +232,14 @@ class Coin:
         slope = p * (1 - p) - q * (1 - q) + more * self.gap**2
         return self._solved(counts, n, level, linear=slope, square=-more * self.gap**2)
 
-    def for_population(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
+    def for_population(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
         """Of the share in the population: the count is binomial with chance q + share (p - q)."""
         if level.exact:
             return self._clopper(counts, n, level)
         slope = self.gap * (1 - 2 * self.outside)
         return self._solved(counts, n, level, linear=slope, square=-(self.gap**2))
 
-    def _clopper(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
+    def _clopper(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
         """All shares that neither tail of the binomial law rejects (Clopper and Pearson).
 
         They hold for respondents, too: coins with the same mean have no heavier tails, beyond one count
@@ -144,7 +251,7 @@ class Coin:
         high = np.where(seen >= n - 1, 1.0, (most - self.outside) / self.gap)
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
-    def _chernoff(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
+    def _chernoff(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
         """All shares f that Chernoff's bound of either tail, for these respondents' coins, does not reject.
 
         With a and b the logarithms of E e^(t coin) for holders and for others, P[count >= K] is at most
@@ -161,7 +268,7 @@ class Coin:
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
     def _solved(
-        self, counts: ArrayLike, n: int, level: Level, *, linear: float, square: float
+        self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, linear: float, square: float
     ) -> tuple[Floats, Floats]:
         """All f in [0, 1] with |count/n - q - f g| <= z √(v(f)/n) + 1/2n.
 
@@ -187,7 +294,7 @@ def _undrawn(n: int, total: int | None) -> float:
     return 0.0 if total is None or total <= n else (total - n) / (total - 1)
 
 
-class _Counts(Protocol):
+class _HasSupport(Protocol):
     @property
     def inside(self) -> Fraction: ...
 
@@ -195,13 +302,13 @@ class _Counts(Protocol):
     def outside(self) -> Fraction: ...
 
 
-def coin_of(oracle: _Counts) -> Coin:
+def support_chance_of(oracle: _HasSupport) -> SupportChance:
     """How often a report supports an option under this randomizer."""
-    return Coin(float(oracle.inside), float(oracle.outside))
+    return SupportChance(float(oracle.inside), float(oracle.outside))
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
+class RatioMoments:
     """Of a ratio's top and bottom: means over reports, and the variances and covariance of the means."""
 
     top: float
@@ -210,7 +317,7 @@ class Moments:
     var_bottom: float
     cov: float
 
-    def within(self, whole: Moments) -> bool:
+    def within(self, whole: RatioMoments) -> bool:
         """Whether these are possible variances, and none is above the whole's (up to rounding)."""
         top, bottom = whole.var_top * (1 + _ROUNDING), whole.var_bottom * (1 + _ROUNDING)
         spare = _ROUNDING * (whole.var_top + whole.var_bottom)
@@ -220,14 +327,14 @@ class Moments:
             and abs(self.cov) <= math.sqrt(self.var_top * max(self.var_bottom, 0.0)) + spare
         )
 
-    def mixed(self, whole: Moments, part: float) -> Moments:
+    def mixed(self, whole: RatioMoments, part: float) -> RatioMoments:
         """The variances with this part of what the whole's have more."""
         pairs = ((self.var_top, whole.var_top), (self.var_bottom, whole.var_bottom), (self.cov, whole.cov))
-        return Moments(self.top, self.bottom, *(mine + part * (all_ - mine) for mine, all_ in pairs))
+        return RatioMoments(self.top, self.bottom, *(mine + part * (all_ - mine) for mine, all_ in pairs))
 
-    def wider(self, top: float, bottom: float) -> Moments:
+    def wider(self, top: float, bottom: float) -> RatioMoments:
         """With so much more variance."""
-        return Moments(self.top, self.bottom, self.var_top + top, self.var_bottom + bottom, self.cov)
+        return RatioMoments(self.top, self.bottom, self.var_top + top, self.var_bottom + bottom, self.cov)
 
     @property
     def value(self) -> float:

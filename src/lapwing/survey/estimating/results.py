@@ -9,9 +9,9 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal
 
-Kind = Literal["respondents", "population"]
-Unit = Literal["share", "number", "date", "rank"]
-KINDS: tuple[Kind, ...] = ("respondents", "population")
+IntervalKind = Literal["respondents", "population"]
+ValueUnit = Literal["share", "number", "date", "rank"]
+INTERVAL_KINDS: tuple[IntervalKind, ...] = ("respondents", "population")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class EstimatedValue:
     """One number, for these respondents and for the population they were drawn from.
 
     `value` is unbiased for shares of all and other linear functions, and may lie outside of what is
@@ -44,9 +44,9 @@ class Estimate:
     fitted: float | None = None
     respondents: Interval | None = None
     population: Interval | None = None
-    lies: tuple[float, float] | None = None
+    adversarial_shift: tuple[float, float] | None = None
 
-    def interval(self, kind: Kind) -> Interval | None:
+    def interval(self, kind: IntervalKind) -> Interval | None:
         """The interval of a kind; None where no honest one is known."""
         return self.respondents if kind == "respondents" else self.population
 
@@ -58,12 +58,12 @@ class Estimate:
             "fitted": _plain(self.fitted),
             "respondents": self.respondents.to_json() if self.respondents else None,
             "population": self.population.to_json() if self.population else None,
-            "lies": [_plain(shift) for shift in self.lies] if self.lies else None,
+            "lies": [_plain(shift) for shift in self.adversarial_shift] if self.adversarial_shift else None,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class EstimateRow:
     """A line of a table of estimates."""
 
     question: str
@@ -73,16 +73,16 @@ class Row:
     share: float
     low: float
     high: float
-    kind: Kind
+    kind: IntervalKind
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class EstimateTable:
     """Estimates of one sort: shares, means, ranks, pairs, bins. `note` says what holds of all of them."""
 
     title: str
-    unit: Unit
-    estimates: tuple[Estimate, ...]
+    unit: ValueUnit
+    estimates: tuple[EstimatedValue, ...]
     note: str = ""
     origin: date | None = None  # dates are counted in days from here
 
@@ -111,27 +111,27 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class QuestionEstimates:
     """All that is estimated of one question, over all reports or within a group."""
 
     question: str
     text: str
     reports: int
-    tables: tuple[Table, ...]
+    tables: tuple[EstimateTable, ...]
     group: str | None = None
 
-    def table(self, title: str) -> Table:
+    def table(self, title: str) -> EstimateTable:
         """The table of a title."""
         return next(table for table in self.tables if table.title == title)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[EstimateRow]:
         """Two lines for each number that has intervals: for these respondents, and for the population."""
         for table in self.tables:
             for estimate in table.estimates:
-                for kind in KINDS:
+                for kind in INTERVAL_KINDS:
                     interval = estimate.interval(kind)
                     if interval is not None:
-                        yield Row(
+                        yield EstimateRow(
                             self.question,
                             table.title,
                             self.group,
@@ -160,7 +160,7 @@ class CrossTable:
     rows_of: str
     columns_of: str
     reports: int
-    lines: tuple[tuple[str, Table], ...] = field(repr=False)
+    lines: tuple[tuple[str, EstimateTable], ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
         """All cells."""
@@ -173,21 +173,21 @@ class CrossTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimates:
+class SurveyEstimates:
     """What the reports of a survey say."""
 
     survey: str
     reports: int
     confidence: Fraction
     liars: Fraction
-    answers: tuple[Answer, ...]
+    answers: tuple[QuestionEstimates, ...]
     crosses: tuple[CrossTable, ...] = ()
 
-    def answer(self, question: str, group: str | None = None) -> Answer:
+    def answer(self, question: str, group: str | None = None) -> QuestionEstimates:
         """What was found for a question."""
         return next(a for a in self.answers if a.question == question and a.group == group)
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[EstimateRow]:
         """Lines for a table: question, label, share, low, high, kind of interval."""
         return [row for answer in self.answers for row in answer.rows()]
 

@@ -9,33 +9,34 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, Real, set_fields, whole
+from lapwing.core.exact_sampling import Inversion, rational
+from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, Real, settle, whole
-from lapwing.noise.inversion import Inversion
-from lapwing.noise.refine import rational
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.survey.randomizers.coins import COINS
-from lapwing.survey.randomizers.oracle import Shares
-from lapwing.survey.randomizers.randomizer import Recipe
-from lapwing.survey.randomizers.two_level import ODDS, TwoLevel, favour
-from lapwing.survey.randomizers.wire import (
+from lapwing.survey.randomizers.randomizer import (
+    NOISE_STREAM,
+    ODDS,
+    Recipe,
+    ShareEstimator,
+    TwoLevel,
     checked_answer,
     checked_answers,
     decode_index,
     encode_index,
+    greatest_favoured,
     index_size,
     row_of,
 )
 
 MOST_OPTIONS = 1 << 31
 CHUNK = 1 << 16
-TABLED = 1 << 11  # up to so many options have a table
-WORTH_TABLE = 1 << 12  # answers
+MOST_TABLE_OPTIONS = 1 << 11  # up to so many options have a table
+LEAST_TABLE_ANSWERS = 1 << 12  # answers
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(TwoLevel, Shares):
+class KaryResponse(TwoLevel, ShareEstimator):
     """k-ary randomized response: the truth with T chances in 2^48, else one of the others, all alike.
 
     Claim    two_level: the ratio is T (k - 1) / (2^48 - T).
@@ -48,19 +49,19 @@ class Choice(TwoLevel, Shares):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        settle(self, options=whole(self.options, "options", at_least=2))
+        set_fields(self, options=whole(self.options, "options", at_least=2))
         if self.options > MOST_OPTIONS:
             raise BadParameter("options", "must be at most 2^31")
         self._settle_odds()
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, options: int) -> Choice:
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> KaryResponse:
         """The most truthful one within ε."""
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
-        return cls(k, favour(asked, Fraction(1, k)), asked)
+        return cls(k, greatest_favoured(asked, Fraction(1, k)), asked)
 
     @classmethod
-    def two_coins(cls) -> Choice:
+    def two_coins(cls) -> KaryResponse:
         """Heads: the truth. Tails: a second coin answers yes or no. So 3/4 truth, ε = ln 3."""
         return cls(2, 3 * ODDS // 4)
 
@@ -96,7 +97,7 @@ class Choice(TwoLevel, Shares):
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
         """One option per answer."""
         true = checked_answers(answers, self.options)
-        if self.options > TABLED or len(true) < WORTH_TABLE:
+        if self.options > MOST_TABLE_OPTIONS or len(true) < LEAST_TABLE_ANSWERS:
             told = noise.bernoulli(self.truth, len(true))
             moved = np.where(told, 0, noise.uniform_int(1, self.options, len(true)))
             return (true + moved) % self.options
@@ -104,7 +105,7 @@ class Choice(TwoLevel, Shares):
         table = _steps(self.options, self.favoured)
         for start in range(0, len(true), CHUNK):
             part = sent[start : start + CHUNK]
-            np.add(true[start : start + CHUNK], table.draw_guided(COINS, len(part)), out=part)
+            np.add(true[start : start + CHUNK], table.draw_guided(NOISE_STREAM, len(part)), out=part)
             np.subtract(part, self.options, out=part, where=part >= self.options)
         return sent
 

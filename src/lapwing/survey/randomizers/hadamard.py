@@ -9,30 +9,31 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, set_fields, whole
+from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, settle, whole
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.survey.randomizers.oracle import Shares
-from lapwing.survey.randomizers.randomizer import Recipe
-from lapwing.survey.randomizers.two_level import TwoLevel, favour
-from lapwing.survey.randomizers.wire import (
+from lapwing.survey.randomizers.randomizer import (
+    Recipe,
+    ShareEstimator,
+    TwoLevel,
     checked_answer,
     checked_answers,
     decode_index,
     encode_index,
+    greatest_favoured,
     index_size,
     row_of,
 )
 
 MOST_BITS = 62
-TRANSFORMED = 26  # up to so many bits all options are counted by one transform
+MOST_TRANSFORMED_BITS = 26  # up to so many bits all options are counted by one transform
 HALF = Fraction(1, 2)
 PAIRS = 1 << 22  # of message and option looked at together
 
 
 @dataclass(frozen=True, slots=True)
-class Hadamard(TwoLevel, Shares):
+class HadamardResponse(TwoLevel, ShareEstimator):
     """A number y of b bits. With T chances in 2^48 an even number of bits is set in y & (v + 1).
 
     Claim    two_level: the ratio is T / (2^48 - T).
@@ -48,7 +49,7 @@ class Hadamard(TwoLevel, Shares):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             bits=whole(self.bits, "bits", at_least=1),
             options=whole(self.options, "options", at_least=1),
@@ -60,10 +61,10 @@ class Hadamard(TwoLevel, Shares):
         self._settle_odds()
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, options: int) -> Hadamard:
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> HadamardResponse:
         """The most truthful one within ε, with the shortest message."""
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
-        return cls(k.bit_length(), k, favour(asked, HALF), asked)
+        return cls(k.bit_length(), k, greatest_favoured(asked, HALF), asked)
 
     @property
     def inputs(self) -> int:
@@ -124,7 +125,7 @@ class Hadamard(TwoLevel, Shares):
 
     def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
         """How many messages have even parity on each option: one fast Hadamard transform."""
-        if self.bits > TRANSFORMED:
+        if self.bits > MOST_TRANSFORMED_BITS:
             raise BadParameter("options", "are too many to count all: name those that are of interest")
         differences = np.bincount(messages, minlength=1 << self.bits).astype(np.int64, copy=False)
         for bit in range(self.bits):

@@ -17,13 +17,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Real
+from lapwing.core.exact_sampling import Inversion, rational
 from lapwing.errors import BadValue
-from lapwing.exact import Real
-from lapwing.noise.inversion import Inversion
-from lapwing.noise.refine import rational
-from lapwing.survey.randomizers.coins import COINS
-from lapwing.survey.randomizers.two_level import ODDS
-from lapwing.survey.randomizers.wire import checked_rows
+from lapwing.survey.randomizers.randomizer import NOISE_STREAM, ODDS, checked_rows
 
 Masks = NDArray[np.uint8]
 BYTE = 256
@@ -47,13 +44,13 @@ def decode_masks(rows: NDArray[np.uint8], options: int) -> Masks:
     return masks
 
 
-def has(masks: Masks, option: int) -> NDArray[np.bool_]:
+def contains_option(masks: Masks, option: int) -> NDArray[np.bool_]:
     """Which sets contain this option."""
     found: NDArray[np.bool_] = (masks[:, option // 8] >> np.uint8(option % 8)) & 1 == 1
     return found
 
 
-def put(masks: Masks, options: NDArray[np.int64], values: NDArray[np.bool_]) -> None:
+def set_option(masks: Masks, options: NDArray[np.int64], values: NDArray[np.bool_]) -> None:
     """Give one option of each set this value, in place."""
     rows, bytes_ = np.arange(len(masks)), options >> 3
     shifts = (options & 7).astype(np.uint8)
@@ -61,7 +58,7 @@ def put(masks: Masks, options: NDArray[np.int64], values: NDArray[np.bool_]) -> 
     masks[rows, bytes_] = cleared | (values.astype(np.uint8) << shifts)
 
 
-def sizes_of(masks: Masks) -> NDArray[np.int64]:
+def set_sizes(masks: Masks) -> NDArray[np.int64]:
     """How many options each set has."""
     found: NDArray[np.int64] = np.bitwise_count(masks).sum(axis=1, dtype=np.int64)
     return found
@@ -116,7 +113,7 @@ def random_masks(favoured: int, count: int, options: int) -> Masks:
     table = _table(favoured)
     for start in range(0, len(flat), CHUNK):
         part = flat[start : start + CHUNK]
-        part[:] = table.draw_guided(COINS, len(part))
+        part[:] = table.draw_guided(NOISE_STREAM, len(part))
     masks = flat.reshape(count, width)
     clear_padding(masks, options)
     return masks

@@ -9,31 +9,36 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, whole
+from lapwing.core.losses import Pure, checked_epsilon
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, whole
-from lapwing.privacy import Pure
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.survey.randomizers.hadamard import Hadamard
-from lapwing.survey.randomizers.projective import Projective
-from lapwing.survey.randomizers.randomizer import Randomizer, Recipe
-from lapwing.survey.randomizers.subset import Subset
-from lapwing.survey.randomizers.wire import checked_answer, checked_answers, checked_rows, row_of
+from lapwing.survey.randomizers.hadamard import HadamardResponse
+from lapwing.survey.randomizers.projective import ProjectiveResponse
+from lapwing.survey.randomizers.randomizer import (
+    Randomizer,
+    Recipe,
+    checked_answer,
+    checked_answers,
+    checked_rows,
+    row_of,
+)
+from lapwing.survey.randomizers.subset import SubsetSelection
 
 LETTER_BITS = 5
 MOST_LETTERS = 12  # 60 bits
-SMALL = 1 << 10  # up to so many prefixes a set of them is short enough
-Inner = Subset | Hadamard | Projective
+MOST_SUBSET_PREFIXES = 1 << 10  # up to so many prefixes a set of them is short enough
+InnerRandomizer = SubsetSelection | HadamardResponse | ProjectiveResponse
 Rows = NDArray[np.uint8]
 
 
-def _best(epsilon: Fraction, options: int) -> Inner:
+def _best(epsilon: Fraction, options: int) -> InnerRandomizer:
     """A set where it is short; else parity checks for small ε, and points for large ε."""
-    if options <= SMALL:
-        return Subset.for_epsilon(epsilon, options=options)
+    if options <= MOST_SUBSET_PREFIXES:
+        return SubsetSelection.for_epsilon(epsilon, options=options)
     if epsilon <= 1:
-        return Hadamard.for_epsilon(epsilon, options=options)
-    return Projective.for_epsilon(epsilon, options=options)
+        return HadamardResponse.for_epsilon(epsilon, options=options)
+    return ProjectiveResponse.for_epsilon(epsilon, options=options)
 
 
 def _sent(inner: Randomizer, prefixes: NDArray[np.int64]) -> Rows:
@@ -41,7 +46,7 @@ def _sent(inner: Randomizer, prefixes: NDArray[np.int64]) -> Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Prefixes:
+class PrefixResponse:
     """A word is a number of L letters, 5 bits each, the first one highest; 0 stands for no letter.
 
     One of the `levels` is drawn, all alike. The inner randomizer of that level gets the first so many
@@ -56,7 +61,7 @@ class Prefixes:
 
     letters: int
     levels: tuple[int, ...]
-    inner: tuple[Inner, ...]
+    inner: tuple[InnerRandomizer, ...]
 
     def __post_init__(self) -> None:
         if whole(self.letters, "letters", at_least=1) > MOST_LETTERS:
@@ -71,7 +76,9 @@ class Prefixes:
                 raise BadParameter("inner", "must take all prefixes of its level, 32 for each letter")
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, letters: int, levels: Sequence[int] | None = None) -> Prefixes:
+    def for_epsilon(
+        cls, epsilon: Number, *, letters: int, levels: Sequence[int] | None = None
+    ) -> PrefixResponse:
         """The best randomizer for each level. Levels are 2, 4, .. and all letters, unless given."""
         asked, most = checked_epsilon(epsilon), whole(letters, "letters", at_least=1)
         if most > MOST_LETTERS:
@@ -142,7 +149,7 @@ class Prefixes:
                 raise BadValue("a message is impossible: it is longer than its level's")
         return sent
 
-    def of_level(self, messages: Rows, place: int) -> NDArray[np.int64] | NDArray[np.uint8]:
+    def messages_of(self, messages: Rows, place: int) -> NDArray[np.int64] | NDArray[np.uint8]:
         """The messages of one place of `levels`, as its inner randomizer counts them."""
         inner = self.inner[place]
         return inner.decode(messages[messages[:, 0] == place, 1 : 1 + inner.size])

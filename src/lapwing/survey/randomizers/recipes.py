@@ -10,33 +10,39 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers.bits import Bits
-from lapwing.survey.randomizers.choice import Choice
-from lapwing.survey.randomizers.duchi import Duchi
-from lapwing.survey.randomizers.hadamard import Hadamard
-from lapwing.survey.randomizers.hybrid import Hybrid
-from lapwing.survey.randomizers.prefixes import MOST_LETTERS, Prefixes
-from lapwing.survey.randomizers.projective import Projective
+from lapwing.survey.randomizers.bitwise import BitwiseResponse, UnaryEncoding
+from lapwing.survey.randomizers.choice import KaryResponse
+from lapwing.survey.randomizers.hadamard import HadamardResponse
+from lapwing.survey.randomizers.numbers import DuchiResponse, HybridResponse, WindowResponse
+from lapwing.survey.randomizers.prefixes import MOST_LETTERS, PrefixResponse
+from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import Randomizer
-from lapwing.survey.randomizers.subset import Subset
-from lapwing.survey.randomizers.unary import Unary
-from lapwing.survey.randomizers.window import Window
+from lapwing.survey.randomizers.subset import SubsetSelection
 
-Plain = Choice | Subset | Hadamard | Projective | Bits | Unary | Window | Duchi
+PlainRandomizer = (
+    KaryResponse
+    | SubsetSelection
+    | HadamardResponse
+    | ProjectiveResponse
+    | BitwiseResponse
+    | UnaryEncoding
+    | WindowResponse
+    | DuchiResponse
+)
 
-_PLAIN: dict[str, tuple[Callable[..., Plain], tuple[str, ...]]] = {
-    "choice": (Choice, ("options", "favoured")),
-    "subset": (Subset, ("options", "chosen", "favoured")),
-    "hadamard": (Hadamard, ("bits", "options", "favoured")),
-    "projective": (Projective, ("prime", "dimension", "options", "favoured")),
-    "bits": (Bits, ("options", "favoured")),
-    "unary": (Unary, ("options", "one", "zero")),
-    "window": (Window, ("steps", "stride", "width", "none", "favoured")),
-    "duchi": (Duchi, ("steps", "none", "favoured")),
+_PLAIN: dict[str, tuple[Callable[..., PlainRandomizer], tuple[str, ...]]] = {
+    "choice": (KaryResponse, ("options", "favoured")),
+    "subset": (SubsetSelection, ("options", "chosen", "favoured")),
+    "hadamard": (HadamardResponse, ("bits", "options", "favoured")),
+    "projective": (ProjectiveResponse, ("prime", "dimension", "options", "favoured")),
+    "bits": (BitwiseResponse, ("options", "favoured")),
+    "unary": (UnaryEncoding, ("options", "one", "zero")),
+    "window": (WindowResponse, ("steps", "stride", "width", "none", "favoured")),
+    "duchi": (DuchiResponse, ("steps", "none", "favoured")),
 }
 _NESTED = {"hybrid": ("odds", "window", "duchi"), "prefixes": ("letters", "levels", "inner")}
 KINDS = (*_PLAIN, *_NESTED)
-MOST = 1 << 62
+MOST_RECIPE_NUMBER = 1 << 62
 
 
 def from_recipe(recipe: object) -> Randomizer:
@@ -46,9 +52,9 @@ def from_recipe(recipe: object) -> Randomizer:
         return _plain(recipe, kind)
     if kind == "hybrid":
         window, duchi = _plain(parts["window"], "window"), _plain(parts["duchi"], "duchi")
-        assert isinstance(window, Window)
-        assert isinstance(duchi, Duchi)
-        return Hybrid(_number(parts["odds"], "odds"), window, duchi)
+        assert isinstance(window, WindowResponse)
+        assert isinstance(duchi, DuchiResponse)
+        return HybridResponse(_number(parts["odds"], "odds"), window, duchi)
     levels, inner = parts["levels"], parts["inner"]
     for name, several in (("levels", levels), ("inner", inner)):
         if not isinstance(several, list) or not 1 <= len(several) <= MOST_LETTERS:
@@ -56,10 +62,10 @@ def from_recipe(recipe: object) -> Randomizer:
     made = []
     for one in inner:
         found = _plain(one)
-        if not isinstance(found, Subset | Hadamard | Projective):
+        if not isinstance(found, SubsetSelection | HadamardResponse | ProjectiveResponse):
             raise BadParameter("inner", "must be of kind subset, hadamard or projective")
         made.append(found)
-    return Prefixes(
+    return PrefixResponse(
         _number(parts["letters"], "letters"),
         tuple(_number(level, "levels") for level in levels),
         tuple(made),
@@ -83,12 +89,12 @@ def _number(value: object, name: str) -> int:
     """A plain whole number that fits 64 bits: JSON's true and 1.0 are none."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadParameter(name, "must be a whole number")
-    if not 0 <= value <= MOST:
+    if not 0 <= value <= MOST_RECIPE_NUMBER:
         raise BadParameter(name, "must lie in 0 .. 2^62")
     return value
 
 
-def _plain(recipe: object, wanted: str = "") -> Plain:
+def _plain(recipe: object, wanted: str = "") -> PlainRandomizer:
     """A randomizer without others inside."""
     kind, parts = _parts(recipe)
     if kind not in _PLAIN or (wanted and kind != wanted):

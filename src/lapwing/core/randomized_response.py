@@ -1,0 +1,131 @@
+"""Randomized response: each respondent flips the coins, nobody is trusted with the truth."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from flint import arb
+from numpy.typing import ArrayLike, NDArray
+
+from lapwing.core.exact import Number, Real, ball, exact, log_up, precision, set_fields, whole
+from lapwing.core.losses import Pure, checked_epsilon
+from lapwing.core.noise import bernoulli, uniform_int
+from lapwing.core.spread import checked_confidence
+from lapwing.errors import BadParameter, BadValue
+
+MOST_OPTIONS = 1 << 62  # so that two of them add up inside 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class RandomizedResponse:
+    """The truth with a fixed probability, otherwise one of the other options, all alike.
+
+    Claim    each report is purely private with ε = ln(truth / other), for any two true answers;
+             m questions cost m ε.
+    Because  a report has probability `truth` for one answer and `other` for all the rest.
+    Test     claims/test_randomized_response.py::test_every_report_is_within_the_claimed_ratio
+
+    Either `epsilon` is set and truth = e^ε / (e^ε + options - 1), or a rational `truth` is set.
+    """
+
+    options: int
+    epsilon: Fraction | None = None
+    truth: Fraction | None = None
+
+    def __post_init__(self) -> None:
+        set_fields(self, options=whole(self.options, "options", at_least=2))
+        if self.options > MOST_OPTIONS:
+            raise BadParameter("options", "must be at most 2^62")
+        if (self.epsilon is None) == (self.truth is None):
+            raise BadParameter("epsilon", "either ε or the probability of the truth must be given")
+        if self.epsilon is not None:
+            set_fields(self, epsilon=checked_epsilon(self.epsilon))
+        if self.truth is not None:
+            set_fields(self, truth=exact(self.truth, "truth"))
+            if not Fraction(1, self.options) < self.truth < 1:
+                raise BadParameter("truth", "must lie between 1/options and 1: certainty hides nothing")
+
+    @classmethod
+    def for_epsilon(cls, epsilon: Number, *, options: int = 2) -> RandomizedResponse:
+        """Exactly ε-private for one answer out of `options`."""
+        return cls(options, epsilon=checked_epsilon(epsilon))
+
+    @classmethod
+    def for_truth(cls, truth: Number, *, options: int = 2) -> RandomizedResponse:
+        """The truth with exactly this probability."""
+        return cls(options, truth=exact(truth, "truth"))
+
+    @classmethod
+    def two_coins(cls) -> RandomizedResponse:
+        """Heads: the truth. Tails: a second coin answers. So 3/4 truth, exactly ln 3."""
+        return cls.for_truth(Fraction(3, 4))
+
+    @property
+    def loss(self) -> Pure:
+        """What one report reveals (ln is rounded up)."""
+        if self.truth is None:
+            assert self.epsilon is not None
+            return Pure(self.epsilon)
+        return Pure(log_up(self.truth * (self.options - 1) / (1 - self.truth)))
+
+    def truth_probability(self) -> Real:
+        """The probability of reporting the truth, to any precision."""
+
+        def at(bits: int) -> arb:
+            with precision(bits + 64):
+                if self.truth is not None:
+                    return ball(self.truth)
+                assert self.epsilon is not None
+                return 1 / (1 + (self.options - 1) * ball(-self.epsilon).exp())
+
+        return at
+
+    def sample(self, answers: ArrayLike) -> NDArray[np.int64]:
+        """One report per answer; answers are 0 .. options - 1."""
+        true = self._checked(answers, "answers")
+        told = bernoulli(self.truth_probability(), len(true))
+        others = uniform_int(1, self.options, len(true))
+        return np.where(told, true, (true + others) % self.options)
+
+    def _checked(self, choices: ArrayLike, name: str) -> NDArray[np.int64]:
+        array = np.atleast_1d(np.asarray(choices))
+        if array.dtype == bool:
+            array = array.astype(np.int64)
+        if array.dtype.kind not in "iu" or array.ndim != 1 or not array.size:
+            raise BadValue(f"{name} must be whole numbers, one or more")
+        if array.min() < 0 or array.max() >= self.options:
+            raise BadValue(f"{name} must lie in 0 .. {self.options - 1}")
+        return array.astype(np.int64)
+
+    def _probabilities(self) -> tuple[float, float]:
+        """Of an option that is not the truth, and how much more likely the truth is."""
+        truth = self.truth_probability()(256)
+        with precision(256):  # the difference may be far below what floats tell apart
+            gap = (truth * self.options - 1) / (self.options - 1)
+            return float(truth - gap), float(gap)
+
+    def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
+        """Unbiased shares of the options among the respondents (they may fall outside [0, 1])."""
+        counts = np.bincount(self._checked(reports, "reports"), minlength=self.options)
+        other, gap = self._probabilities()
+        shares: NDArray[np.float64] = (counts / counts.sum() - other) / gap
+        return shares
+
+    def standard_error(self, n: int, *, share: float = 0.5) -> float:
+        """Of an estimated share of the population, from n independent reports."""
+        if not 0 <= share <= 1:
+            raise BadParameter("share", "must lie in [0, 1]")
+        other, gap = self._probabilities()
+        seen = other + share * gap
+        return math.sqrt(seen * (1 - seen) / whole(n, "n", at_least=1)) / gap
+
+    def spread(self, confidence: Number, *, n: int) -> float:
+        """With this confidence an estimate is so close to the respondents' true share (any data).
+
+        Hoeffding: n independent reports, each in {0, 1}.
+        """
+        log = float(log_up(2 / (1 - checked_confidence(confidence))))
+        return math.sqrt(log / (2 * whole(n, "n", at_least=1))) / self._probabilities()[1]

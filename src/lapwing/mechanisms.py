@@ -1,7 +1,17 @@
-"""Mechanisms: one file each, with the claim, why it holds, the loss, the sample and the spread."""
+"""Mechanisms: the public names of those in `lapwing.core`.
 
-from __future__ import annotations
+Each class states its claim, why it holds and the test that checks it. It has a `loss` to charge, a `sample`
+(or a session) to release, and a `spread`: how far an answer may be from the truth. The functions of
+`sensitivity` return how far one privacy unit moves the textbook statistics.
 
+Example:
+    >>> from lapwing.mechanisms import Laplace, sensitivity
+    >>> mechanism = Laplace.for_epsilon(1, l1=sensitivity.count(rows=5).in_steps().l1)
+    >>> mechanism.loss.pure
+    Fraction(1, 1)
+"""
+
+from lapwing.core import sensitivity
 from lapwing.core.gaussian import Gaussian, GaussianShares, SummedGaussian
 from lapwing.core.laplace import Laplace, LaplaceShares, SummedLaplace
 from lapwing.core.order_statistics import Extreme, Quantile
@@ -28,4 +38,5 @@ __all__ = [
     "Sensitivity",
     "SummedGaussian",
     "SummedLaplace",
+    "sensitivity",
 ]

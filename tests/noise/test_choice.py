@@ -43,7 +43,7 @@ def test_floats_and_balls_of_the_shares_both_hold_the_exact_shares(
     choice = choice_of(scores, rate, counts)
     for i, share in enumerate(cumulative(choice_law(scores, rate, counts))):
         assert abs(Fraction(float(choice._shares[i])) - fraction(share)) < choice._margin / 2
-        ball = choice._share(i)(256)
+        ball = choice.cdf(i)(256)
         with precision(320):
             low, high = lower(ball), upper(ball)
         assert low - TINY <= fraction(share) <= high + TINY

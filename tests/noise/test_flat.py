@@ -14,7 +14,6 @@ from lapwing.core.exact import Real, lower, precision, upper
 from lapwing.core.exact_sampling import padded_count
 from lapwing.core.gaussian_sampler import (
     FLAT_AFTER,
-    LARGEST_SIGMA,
     LOT,
     SLOT_BITS,
     SLOTS,
@@ -25,6 +24,7 @@ from lapwing.core.gaussian_sampler import (
     Lookup,
     SlotTable,
 )
+from lapwing.core.laplace_sampler import LARGEST_SCALE
 from support.laws import follows, fraction, gaussian_law
 from support.slowly import first
 from support.streams import ONES, ScriptedStream, SeededStream
@@ -125,7 +125,7 @@ def test_the_tables_and_the_rest_add_up_to_the_exact_law(sigma: Fraction) -> Non
         assert abs(found - fraction(law[value + 3 * reach])) < found / 2**60
 
 
-@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_slots_hold_whole_blocks_and_the_rest_is_small(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     blocks = sampler._blocks
@@ -145,7 +145,7 @@ def test_slots_hold_whole_blocks_and_the_rest_is_small(sigma: Fraction) -> None:
     assert blocks.shares[1] < Fraction(1, 25)
 
 
-@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = FlatGaussian(sigma)
     listed, width = sampler._blocks.listed, sampler._blocks.width
@@ -165,7 +165,7 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
 
     monkeypatch.setattr("lapwing.core.gaussian_sampler.coins_near", recorded)
     for place in (0, width // 3, width - 1):
-        sampler._candidates(ScriptedStream([place] * len(symbols)), len(symbols))
+        sampler._accepted(ScriptedStream([place] * len(symbols)), len(symbols))
     assert len(seen) == 3 * len(symbols)
     assert sampler._margin < 2.0**-20
 
@@ -198,7 +198,7 @@ def test_what_the_tables_lack_follows_its_law(sigma: Fraction, tables: int) -> N
     follows(found, [p / total for p in law], -reach)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_places_in_wide_blocks_are_uniform(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     out = drawn(sampler, SeededStream(3), 400_000)
@@ -265,7 +265,7 @@ def test_a_coin_of_the_rest_is_decided_exactly_on_both_sides(
         (ONES, [], []),
     ]:
         stream = ScriptedStream([place, coin, *more])
-        assert sampler._candidates(stream, 1).tolist() == kept
+        assert sampler._accepted(stream, 1).tolist() == kept
         assert stream.unused == 0
 
 
@@ -277,7 +277,7 @@ def test_beyond_the_listed_blocks_the_exact_real_decides(monkeypatch: pytest.Mon
     due = np.exp(-place * (2 * inner + place) / 32e6)
     value = value_of(sampler._blocks, block, place)
     for share, kept in ((due - 1e-9, [value]), (due + 1e-9, [])):
-        assert sampler._candidates(ScriptedStream([place, int(share * 2**64)]), 1).tolist() == kept
+        assert sampler._accepted(ScriptedStream([place, int(share * 2**64)]), 1).tolist() == kept
 
 
 # Work does not tell the values.

@@ -19,7 +19,6 @@ from lapwing.core.gaussian_sampler import (
     AT_ONCE,
     DIRECT_BELOW,
     FLAT_AFTER,
-    LARGEST_SIGMA,
     LOT,
     SMALL,
     BlockGaussian,
@@ -156,7 +155,7 @@ def test_moments_and_tails_are_those_of_the_law(sigma: Fraction) -> None:
 
 def test_rejection_is_rare() -> None:
     for sigma in BLOCKS:
-        kept = len(BlockGaussian(sigma)._candidates(SeededStream(6), 30_000))
+        kept = len(BlockGaussian(sigma)._accepted(SeededStream(6), 30_000))
         assert kept > 0.9 * 30_000
 
 
@@ -179,14 +178,14 @@ def test_rejection_is_decided_exactly_on_both_sides(place: int, negative: int) -
         (edge + 400, [], []),
     ]:
         stream = ScriptedStream([0, word, coin, *more])
-        assert sampler._candidates(stream, 1).tolist() == kept
+        assert sampler._accepted(stream, 1).tolist() == kept
         assert stream.unused == 0
 
 
 def test_the_innermost_place_is_always_kept() -> None:
     sampler = BlockGaussian(Fraction(100))
     for coin in (0, 1, ONES - 1, ONES):
-        assert sampler._candidates(ScriptedStream([0, 0, coin]), 1).tolist() == [0]
+        assert sampler._accepted(ScriptedStream([0, 0, coin]), 1).tolist() == [0]
 
 
 def test_a_rejected_draw_is_replaced_by_the_next_kept_one() -> None:
@@ -264,7 +263,7 @@ def test_a_tiny_sigma_answers_zero_at_once(sigma: str) -> None:
 
 def test_the_largest_sigma_fits() -> None:
     # P[|X| > 9 sigma] < 1e-17 for each draw.
-    drawn = noise.discrete_gaussian(LARGEST_SIGMA, 50_000)
+    drawn = noise.discrete_gaussian(noise.LARGEST_SCALE, 50_000)
     assert np.abs(drawn).max() < 9 << 48
     assert np.abs(drawn).max() > 3 << 48
 
@@ -300,7 +299,7 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
 
 
 @pytest.mark.parametrize(
-    "sigma", first(2, [Fraction(500), Fraction(LARGEST_SIGMA), Fraction(5), Fraction(10**12)])
+    "sigma", first(2, [Fraction(500), Fraction(noise.LARGEST_SCALE), Fraction(5), Fraction(10**12)])
 )
 def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
     for size in (100, FLAT_AFTER + AT_ONCE + 5 * LOT + 7):

@@ -115,7 +115,7 @@ def test_rejection_is_decided_exactly_on_both_sides(place: int) -> None:
     edge = int(p * 2**64)
     if place == 2:
         for coin in (0, ONES):
-            assert sampler._candidates(ScriptedStream([block, 0, coin]), 1).tolist() == [2]
+            assert sampler._accepted(ScriptedStream([block, 0, coin]), 1).tolist() == [2]
         return
     for coin, more, kept in [
         (edge - 1, [], [3]),
@@ -124,7 +124,7 @@ def test_rejection_is_decided_exactly_on_both_sides(place: int) -> None:
         (edge + 1, [], []),
     ]:
         stream = ScriptedStream([block, 1, coin, *more])
-        assert sampler._candidates(stream, 1).tolist() == kept
+        assert sampler._accepted(stream, 1).tolist() == kept
         assert stream.unused == 0
 
 
@@ -209,4 +209,4 @@ def test_the_margin_of_rejection_covers_the_error_of_its_floats(
 
     monkeypatch.setattr("lapwing.core.laplace_sampler.coins_near", checked)
     for t in (Fraction(1, 3), Fraction(77, 10), Fraction(10**9)):
-        PolyaSampler(Fraction(1, 3), t)._candidates(SeededStream(5), 300)
+        PolyaSampler(Fraction(1, 3), t)._accepted(SeededStream(5), 300)

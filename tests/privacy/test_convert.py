@@ -23,10 +23,8 @@ from scipy.stats import norm
 
 from lapwing.core.conversions import (
     loss_to_epsilon,
-    pure_to_zcdp,
     renyi_cap,
     renyi_to_epsilon,
-    zcdp_cap,
     zcdp_to_delta,
     zcdp_to_epsilon,
 )
@@ -44,6 +42,7 @@ from lapwing.core.losses import (
 from lapwing.core.renyi_curves import randomized_response
 from lapwing.errors import BadParameter
 from support.losses import sampled
+from support.zcdp import pure_to_zcdp, zcdp_cap
 
 DELTAS = [Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**12)]
 RHOS = [Fraction(1, 10**9), Fraction(1, 10**4), Fraction(1, 10), Fraction(2), Fraction(50)]

@@ -43,7 +43,7 @@ ALL: list[Loss] = [
 
 
 def test_every_kind_of_loss_is_tried_here() -> None:
-    assert {type(loss).__name__ for loss in ALL} == set(KINDS)
+    assert {describe(loss)["loss"] for loss in ALL} == set(KINDS)
 
 
 @pytest.mark.parametrize("loss", ALL, ids=lambda loss: type(loss).__name__)
@@ -60,7 +60,7 @@ def test_all_losses_inside_are_found() -> None:
             (Repeated(FixedRun.of((NOISE, 2), delta="1e-8"), 3), ParallelComposition((Pure(THIRD),)))
         )
     )
-    kinds = [type(part).__name__ for part in inside]
+    kinds = [describe(part)["loss"] for part in inside]
     assert kinds == ["Sum", "Repeated", "FixedRun", "GaussianNoise", "Worst", "Pure"]
 
 

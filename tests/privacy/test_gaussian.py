@@ -197,7 +197,7 @@ def test_the_continuous_formula_is_that_of_another_library(sigma: str, epsilon: 
 @pytest.mark.parametrize("dimension", [1, 2, 1000, 10**9])
 def test_rounding_costs_next_to_nothing(dimension: int) -> None:
     law = rounded_gaussian(Fraction(10), ONE, dimension)
-    assert 0 < law.paid_up < Fraction(1, 10**12)
+    assert 0 < upper(law.paid) < Fraction(1, 10**12)
     assert law.ratio > Fraction(1, 10).__float__()
 
 

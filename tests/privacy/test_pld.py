@@ -16,6 +16,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as library
 
 from lapwing.core.conversions import gaussian_epsilon, loss_to_epsilon, rounded_gaussian
+from lapwing.core.exact import upper
 from lapwing.core.fixed_run import FLOAT_DELTA, FLOAT_DELTA_A_STEP, FixedRun
 from lapwing.core.losses import (
     Approximate,
@@ -190,7 +191,7 @@ def test_what_rounding_to_whole_numbers_costs_is_paid(monkeypatch: pytest.Monkey
     noise = GaussianNoise(Fraction(100), Fraction(100), 3)
     fine = FixedRun.of((noise, 10), delta="1e-6").pair[0]
     monkeypatch.setattr("lapwing.core.conversions._KAPPA_EXPONENT", 8)
-    paid = rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).paid_up
+    paid = upper(rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).paid)
     coarse = FixedRun.of((noise, 10), delta="1e-6").pair[0]
     assert paid > Fraction(1, 1000)
     assert coarse > fine + 9 * paid
@@ -262,7 +263,7 @@ def test_delta_must_be_reachable_by_floats(delta: str) -> None:
 
 
 def test_so_many_steps_need_a_larger_delta() -> None:
-    with pytest.raises(BadParameter, match="so many steps"):
+    with pytest.raises(BadParameter, match="this number of steps"):
         FixedRun.of((Pure(Fraction(1, 1000)), 100_000), delta="1e-10")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.core.conversions import loss_to_epsilon, zcdp_cap, zcdp_to_epsilon
+from lapwing.core.conversions import loss_to_epsilon, zcdp_to_epsilon
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.order_statistics import Extreme, Quantile
@@ -16,6 +16,7 @@ from lapwing.errors import BadParameter
 from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate, Plain
 from lapwing.sql.noising import BudgetShares, deviation, divide_budget, largest_rho
 from support.noisy_questions import AVG, COUNT, STAY, VAR, declared, question, undeclared
+from support.zcdp import zcdp_cap
 
 MEDIAN = NoisyAggregate("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
 TOP = NoisyAggregate("max", (), STAY, spectrum=0)

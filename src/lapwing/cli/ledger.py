@@ -217,7 +217,7 @@ def verify(
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
     pass
-    from lapwing.cli.verify import verify_file  # noqa: PLC0415
+    from lapwing.cli.verify import verify_file
 
     with plainly():
         found: VerifiedFile = verify_file(file, key=key, keys=keys, anchor=anchor)

@@ -165,8 +165,8 @@ def simulate(
 def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
     """All reports in the survey's store, and whether each came with a credential."""
     from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
-    from lapwing.survey.report_store import read_all_reports  # noqa: PLC0415
-    from lapwing.survey.service import open_report_store  # noqa: PLC0415
+    from lapwing.survey.report_store import read_all_reports
+    from lapwing.survey.service import open_report_store
 
     where = made.survey.reports
     if not is_postgres(where) and not Path(where).is_file():
@@ -394,7 +394,7 @@ def collect(
     from lapwing.cli.ledger import working  # noqa: PLC0415
     from lapwing.survey import invitations, report_store
     from lapwing.survey.report_file import read_reports  # noqa: PLC0415
-    from lapwing.survey.report_store import IntakeResult  # noqa: PLC0415
+    from lapwing.survey.report_store import IntakeResult
 
     design = _designed_again(file)
     found = read_reports(reports, design)

@@ -1,1 +1,21 @@
-"""Core."""
+"""The core of Lapwing: exact arithmetic, noise, privacy losses and mechanisms.
+
+The modules build on one another in this order, and each imports only earlier ones:
+
+exact               rationals, balls and safe rounding
+random_stream       the only source of random bits
+exact_sampling      exact decisions and table lookups, from which all samplers are built
+laplace_sampler     geometric and discrete Laplace draws
+gaussian_sampler    discrete Gaussian draws
+noise               all draws, with checked parameters (public as `lapwing.noise`)
+renyi_curves        Rényi divergences of the basic mechanisms
+losses              the privacy loss of one release, and of several
+conversions         from losses to (ε, δ) and back
+fixed_run           the loss of a run whose steps are fixed beforehand
+loss_records        losses as JSON records
+budget              charges, lifetime budgets and the privacy filter
+values, spread      inputs of mechanisms, and widths of their noise
+sensitivity         sensitivities of the textbook statistics
+laplace, gaussian, selection, order_statistics, partition_selection, randomized_response
+                    the mechanisms (public as `lapwing.mechanisms`)
+"""

@@ -1,17 +1,16 @@
-"""The filter that decides whether one more charge fits a lifetime budget (ε, δ).
+"""Lifetime budgets: charges, the terms of an account, and the filter that admits or refuses a charge.
 
-Claim    however the next charge is chosen from earlier answers, everything that was admitted together
-         is (ε, δ)-private.
-Because  seven filters run side by side, each valid on its own for adaptive choices with its own
-         share of δ; going on while at least one holds costs the sum of their shares.
+**The filter** decides whether one more charge fits a lifetime budget (ε, δ).
+
+Claim    all admitted releases together are (ε, δ)-private, even if each charge is chosen from the
+         earlier answers.
+Because  seven filters run side by side. Each is valid on its own for adaptive choices with its own
+         share of δ. Going on while at least one holds costs the sum of their shares.
          docs/arguments/portfolio.md has the proof.
 Test     tests/claims/test_portfolio.py
 
-The price of a loss: whole numbers, rounded up, for the orders that an account fixed.
-
+**A charge** is the price of a loss in whole units, rounded up, for the Rényi orders that an account fixed.
 Units: δ in 1e-18, ε and Rényi values in 1e-9. A bound that a loss does not have costs `NEVER`.
-
-Things that must exist once: a copy would be a second budget, or a second set of answers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from lapwing.core.conversions import renyi_cap
-from lapwing.core.exact import Number, round_down, round_up, set_fields, whole
+from lapwing.core.exact import Number, least_where, round_down, round_up, set_fields, whole
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter, OverBudget, SessionOver
 
@@ -34,25 +33,24 @@ NEVER = 1 << 62
 
 _new, _set = object.__new__, object.__setattr__
 
-# Where the costs stand in the vector.
+# The places of the costs in the vector.
 DELTA0, EPSILON, DELTA, FIRST_ORDER = 0, 1, 2, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Costs in the order δ₀, ε_b, δ_b, then the Rényi value at each of `orders`."""
+    """The price of a release: costs in the order δ₀, ε_b, δ_b, then the Rényi value at each of `orders`."""
 
     orders: tuple[int, ...]
     costs: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        costs = self.costs
-        assert len(costs) == FIRST_ORDER + len(self.orders)
-        assert min(costs) >= 0  # a cost below 0 would give budget back
+        assert len(self.costs) == FIRST_ORDER + len(self.orders)
+        assert min(self.costs) >= 0  # a cost below 0 would give budget back
 
 
 def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
-    """The charge for `loss` in an account with these orders. Every cost is rounded up."""
+    """Return the charge for `loss` in an account with these orders. Every cost is rounded up."""
     delta0 = loss.delta0
     costs = (
         0 if delta0 is ZERO else round_up(delta0, DELTA_UNIT),
@@ -61,7 +59,7 @@ def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
     )
     if max(costs) > NEVER:
         costs = tuple([min(cost, NEVER) for cost in costs])
-    # Rounded up from losses, which are not negative: it needs no second check, and this is the hot path.
+    # Losses are not negative, so the costs need no second check; and this code runs for every release.
     charge = _new(Charge)
     _set(charge, "orders", orders)
     _set(charge, "costs", costs)
@@ -69,13 +67,13 @@ def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
 
 
 class _ForkCounter:
-    """How often this process was forked off since the module was loaded; asking costs no system call."""
+    """The number of forks since this module was loaded, in this line of processes; needs no system call."""
 
     def __init__(self) -> None:
         self.count = 0
-        os.register_at_fork(after_in_child=self._one_more)
+        os.register_at_fork(after_in_child=self._increment)
 
-    def _one_more(self) -> None:
+    def _increment(self) -> None:
         self.count += 1
 
 
@@ -83,7 +81,10 @@ FORK_COUNTER = _ForkCounter()
 
 
 class ProcessBound:
-    """Lives in one process, and can be neither saved nor copied nor continued in a fork."""
+    """An object that must exist once: it can be neither saved, nor copied, nor continued in a forked child.
+
+    A copy would be a second budget, or a second set of answers.
+    """
 
     def __init__(self) -> None:
         self._forks = FORK_COUNTER.count
@@ -91,44 +92,44 @@ class ProcessBound:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process that it was made in."""
+        """Whether this is the process in which the object was made."""
         return self._forks == FORK_COUNTER.count and self._process == os.getpid()
 
     def require_here(self) -> None:
-        """Refuse to go on in a forked child."""
+        """Raise SessionOver in a forked child."""
         if not self.is_here:
             raise SessionOver(f"this {type(self).__name__} belongs to another process; start a new one")
 
     def __reduce__(self) -> NoReturn:
-        raise SessionOver(f"a {type(self).__name__} cannot be saved or copied: lost in a crash, it is over")
+        raise SessionOver(f"a {type(self).__name__} cannot be saved or copied: start a new one")
 
 
-# Shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.
+# The shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.
 SHARE_DELTA0 = Fraction(6, 100)
 SHARE_PAIR = Fraction(4, 100)
 SHARE_ORDERS = tuple(Fraction(share, 100) for share in (9, 27, 36, 9, 9))
 ORDER_RATIOS = tuple(Fraction(ratio, 10) for ratio in (6, 8, 10, 16, 30))
-# Sums of binomials (sampled Gaussian) have as many terms as the order.
+# The binomial sums of the sampled Gaussian have as many terms as the order.
 LARGEST_CENTRE = 100_000
 OTHER_ORDERS = "was priced for other orders than this account's"
 assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 
 
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
-    """The whole order at which most charges of zCDP kind fit: the cap per unit of order is greatest."""
+    """Return the whole order at which most zCDP charges fit: where cap / order is greatest."""
 
     def worth(order: int) -> Fraction:
         return renyi_cap(order, epsilon, delta) / order
 
     low, high = 2, LARGEST_CENTRE
-    while low < high:  # it rises, then falls
+    while low < high:  # the worth rises, then falls
         middle = (low + high) // 2
         low, high = (middle + 1, high) if worth(middle) < worth(middle + 1) else (low, middle)
     return low
 
 
 def default_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
-    """Five distinct whole orders around the best one."""
+    """Return five distinct whole orders around the best one."""
     if delta == 0:
         return (2, 3, 4, 5, 6)
     centre = best_order(epsilon, delta * SHARE_ORDERS[2])
@@ -140,7 +141,11 @@ def default_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """A lifetime budget, fixed once when an account is opened."""
+    """The terms of a lifetime budget (ε, δ), fixed when an account is opened.
+
+    `orders` are the Rényi orders at which charges are priced. `caps` are the most that may be spent, in the
+    order of a charge's costs.
+    """
 
     epsilon: Fraction
     delta: Fraction
@@ -159,7 +164,7 @@ class Terms:
             round_down(self.delta * SHARE_PAIR, DELTA_UNIT),
         ]
         for order, share in zip(self.orders, SHARE_ORDERS, strict=True):
-            # A cap below 0 is a filter that never holds; -1 keeps even a free charge out of it.
+            # A filter with a cap below 0 never holds; -1 keeps even a free charge out of it.
             delta = self.delta * share
             cap = renyi_cap(order, self.epsilon, delta) if delta else Fraction(-1)
             caps.append(max(round_down(cap, EPSILON_UNIT), -1))
@@ -167,7 +172,7 @@ class Terms:
 
     @classmethod
     def of(cls, epsilon: Number, delta: Number) -> Terms:
-        """The terms for a lifetime (ε, δ) with the default orders."""
+        """Return the terms for a lifetime (ε, δ) with the default orders."""
         e, d = checked_epsilon(epsilon), checked_delta(delta)
         return cls(e, d, default_orders(e, d))
 
@@ -177,13 +182,13 @@ class Terms:
         return (0,) * len(self.caps)
 
     def price(self, loss: Loss) -> Charge:
-        """What a loss costs under these terms."""
+        """Return the charge for a loss under these terms."""
         return price(loss, self.orders)
 
     def after(self, spent: tuple[int, ...], charge: Charge) -> tuple[int, ...] | None:
-        """The sums after `charge`, or None if no filter would still hold. Changes nothing.
+        """Return the sums after `charge`, or None if no filter would still hold. Change nothing.
 
-        A filter that is exceeded stays at its cap + 1 for ever: sums only grow.
+        The sum of an exceeded filter stays at its cap + 1 for ever: sums only grow.
         """
         if charge.orders is not self.orders and charge.orders != self.orders:
             raise BadParameter("charge", OTHER_ORDERS)
@@ -204,40 +209,40 @@ class Terms:
         return None
 
     def largest_pure(self, spent: tuple[int, ...]) -> Fraction:
-        """The greatest single pure ε that would still be admitted (whole ledger units).
+        """Return the greatest single pure ε that would still be admitted (whole ledger units).
 
-        Where δ is large this can be more than the terms' own ε.
+        If δ is large, this can be more than the ε of the terms.
         """
 
-        def fits(units: int) -> bool:
-            return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is not None
+        def exceeds(units: int) -> bool:
+            return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is None
 
         low, high = 0, 1
-        while fits(high):
+        while not exceeds(high):
             low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if fits(middle) else (low, middle)
-        return Fraction(low, EPSILON_UNIT)
+        return Fraction(least_where(exceeds, low, high) - 1, EPSILON_UNIT)
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
-        """How many charges of this kind would be admitted one after another."""
+        """Return how many charges of this kind would be admitted one after another.
+
+        `spent` are the sums so far; None means that nothing was spent.
+        """
         if charge.orders != self.orders:
             raise BadParameter("charge", OTHER_ORDERS)
         sums = self.nothing_spent if spent is None else spent
-        at_most_1e18 = 10**18  # a charge that costs nothing at all fits for ever
+        without_cost = 10**18  # a charge that costs nothing fits for ever
 
         def fit(k: int) -> int:
             if sums[k] > self.caps[k]:
                 return 0
             cost = charge.costs[k]
-            return (self.caps[k] - sums[k]) // cost if cost else at_most_1e18
+            return (self.caps[k] - sums[k]) // cost if cost else without_cost
 
         best = max(min(fit(EPSILON), fit(DELTA)), *map(fit, range(FIRST_ORDER, len(self.caps))))
         return min(fit(DELTA0), best)
 
     def refusal(self, spent: tuple[int, ...], charge: Charge) -> OverBudget:
-        """Why the charge does not fit: what was asked, what is left, what would pass."""
+        """Return the error for a charge that does not fit: the request, the rest, and what would pass."""
         if charge.costs[DELTA0] + spent[DELTA0] > self.caps[DELTA0]:
             asked = f"δ {_decimal_text(charge.costs[DELTA0], DELTA_UNIT)}"
             left = _decimal_text(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)
@@ -253,7 +258,7 @@ class Terms:
             now = "The budget is used up."
         elif by_epsilon and spent[DELTA] + charge.costs[DELTA] <= self.caps[DELTA]:
             now = f"Ask for ε {pure} or less."
-        else:  # priced by ρ, by orders or with a δ: less of it may fit, whatever ε it was asked with
+        else:  # priced by ρ, by orders or with a δ: a smaller loss may fit, at any ε
             share = self._share_that_fits(spent, charge)
             some = f"at most {share / 10:g} % of this loss (as ρ counts), or for " if share else ""
             now = f"Ask for {some}a pure ε of {pure} or less."
@@ -271,10 +276,14 @@ class Terms:
 
 
 class PrivacyFilter(ProcessBound):
-    """A budget in memory: terms and what was spent. The ledger keeps the same sums durably.
+    """A budget in memory: terms, and the sums of all charges. The ledger keeps the same sums durably.
 
-    Threads may share it. A copy, a saved one or one in a forked child would spend the same budget
-    again, so there are none.
+    Threads may share it. A copy, a saved filter, or one in a forked child would spend the same budget
+    again, so these are refused.
+
+    Example:
+        >>> filter = PrivacyFilter(Terms.of(epsilon=1, delta="1e-6"))
+        >>> filter.admit(filter.terms.price(Pure(Fraction(1, 2))))
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -285,19 +294,19 @@ class PrivacyFilter(ProcessBound):
 
     @property
     def terms(self) -> Terms:
-        """The budget, fixed for life."""
+        """The terms of the budget, which never change."""
         return self._terms
 
     @property
     def spent(self) -> tuple[int, ...]:
-        """What was charged so far. Only `admit` changes it, and only upwards."""
+        """The sums of all charges so far. Only `admit` changes them, and only upwards."""
         return self._spent
 
     def admit(self, charge: Charge) -> None:
-        """Charge, or raise `OverBudget` and change nothing."""
+        """Add the charge to the sums, or raise OverBudget and change nothing."""
         if self._forks != FORK_COUNTER.count:
             self.require_here()
-        with self._deciding:  # two threads must not share what is left
+        with self._deciding:  # two threads must not spend the same rest
             after = self._terms.after(self._spent, charge)
             if after is None:
                 raise self._terms.refusal(self._spent, charge)
@@ -305,10 +314,10 @@ class PrivacyFilter(ProcessBound):
 
 
 def pure_text(epsilon: Fraction) -> str:
-    """A pure ε in all its digits, down to one ledger unit."""
+    """Return a pure ε in all its digits, down to one ledger unit."""
     return _decimal_text(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
 
 
 def _decimal_text(units: int, unit: int) -> str:
-    """All digits: rounded ones could name more than is left."""
+    """Return units / unit as a decimal with all digits: a rounded one could be more than is left."""
     return f"{Decimal(units) / Decimal(unit):g}"

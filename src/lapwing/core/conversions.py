@@ -1,13 +1,13 @@
-"""Safe conversions between losses. Every result is rounded so that the statement stays true.
+"""Safe conversions between losses and (ε, δ). Every result is rounded so that the statement stays true.
 
-Tests: tests/privacy/test_convert.py, beside dp-accounting and direct integration.
+**Rényi and zCDP losses.** Test: tests/privacy/test_convert.py, beside dp-accounting and direct integration.
 
-(ε, δ) of discrete Gaussian noise, by the tightest of three bounds that hold.
+**Discrete Gaussian noise**, by the tightest of three bounds that hold:
 
 Claim    integer vectors within L2 distance Δ, plus independent discrete Gaussian noise at σ in each of
-         k coordinates, are (ε, δ)-private for the δ given here.
+         k coordinates, are (ε, δ)-private for the δ that `gaussian_delta` returns.
 Because  *scalar*: the log-ratio of shifted laws is linear in the output, so δ is a difference of two
-         exact tail sums; larger shifts are easier to tell apart (the family has a monotone ratio).
+         exact tail sums; larger shifts are easier to distinguish (the family has a monotone ratio).
          *vector*: up to a factor within (1 + κ)^k, the noise is a continuous Gaussian of variance
          σ² - s² followed by randomized rounding at s, where κ = 2 Σ exp(-2 π² s² j²). So the analytic
          formula of the continuous Gaussian holds after paying for κ, which is about 1e-13 / k here.
@@ -19,12 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
+from typing import NamedTuple
 
 from flint import arb
 
-from lapwing.core.exact import ball, lower, precision, upper
+from lapwing.core.exact import ball, least_where, lower, narrow, precision, upper
 from lapwing.core.losses import Loss, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 
@@ -43,40 +43,32 @@ def _require_delta(delta: Fraction) -> None:
 
 
 def probability_up(value: arb) -> Fraction:
-    """A probability, rounded up, and at least 2^-1000: a smaller one can have a billion digits."""
+    """Return a probability, rounded up, and at least 2^-1000: a smaller one can have a billion digits."""
     return upper(value.max(arb(2) ** -1000).min(arb(1)))
 
 
 def _slack(order: Fraction, delta: Fraction) -> arb:
-    """What Rényi loss at `order` pays for δ: ln((a-1)/a) - (ln δ + ln a) / (a - 1)."""
+    """Return the ε that a Rényi bound at `order` pays for δ: ln((a-1)/a) - (ln δ + ln a) / (a - 1)."""
     a = ball(order)
     return ((a - 1) / a).log() - (ball(delta).log() + a.log()) / (a - 1)
 
 
 def renyi_to_epsilon(order: Fraction, value: arb, delta: Fraction) -> Fraction:
-    """The ε at δ that follows from Rényi divergence `value` at `order`."""
+    """Return the ε at δ that follows from Rényi divergence `value` at `order`."""
     _require_delta(delta)
     with precision(BITS):
         return max(upper(value + _slack(order, delta)), Fraction(0))
 
 
 def renyi_cap(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The greatest Rényi divergence at `order` from which (ε, δ) still follows; may be negative."""
+    """Return the greatest Rényi divergence at `order` from which (ε, δ) follows; it may be negative."""
     _require_delta(delta)
     with precision(BITS):
         return lower(ball(epsilon) - _slack(Fraction(order), delta))
 
 
-def _delta_of_order(order: Fraction, value: arb, epsilon: Fraction) -> Fraction:
-    """δ at ε from a Rényi value: exp((a-1)(value - ε)) (1 - 1/a)^(a-1) / a."""
-    with precision(BITS):
-        a = ball(order)
-        exponent = (a - 1) * (value - ball(epsilon) + ((a - 1) / a).log()) - a.log()
-        return probability_up(exponent.exp())
-
-
 def _best_order(objective: Callable[[float], float]) -> Fraction:
-    """An order where `objective` is about least: golden-section search on ln(order - 1)."""
+    """Find an order where `objective` is about least, by golden-section search on ln(order - 1)."""
     low, high = math.log(_SMALLEST_ORDER - 1), math.log(_LARGEST_ORDER)
     golden = (math.sqrt(5) - 1) / 2
     left, right = high - golden * (high - low), low + golden * (high - low)
@@ -97,8 +89,13 @@ def _float_slack(order: float, log_delta: float) -> float:
     return math.log1p(-1 / order) - (log_delta + math.log(order)) / (order - 1)
 
 
+def _log(value: Fraction) -> float:
+    with precision(64):
+        return float(ball(value).log())
+
+
 def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
-    """The ε at δ of ρ-zCDP, by the best Rényi order."""
+    """Return the ε at δ of ρ-zCDP, by the best Rényi order."""
     _require_delta(delta)
     log_delta = _log(delta)
     order = _best_order(lambda a: a * float(rho) + _float_slack(a, log_delta))
@@ -107,42 +104,26 @@ def zcdp_to_epsilon(rho: Fraction, delta: Fraction) -> Fraction:
 
 
 def zcdp_to_delta(rho: Fraction, epsilon: Fraction) -> Fraction:
-    """The δ at ε of ρ-zCDP, by the best Rényi order."""
+    """Return the δ at ε of ρ-zCDP, by the best Rényi order a.
 
-    def exponent(a: float) -> float:
+    With the Rényi value v = a ρ, δ = exp((a-1)(v - ε)) (1 - 1/a)^(a-1) / a.
+    """
+
+    def float_exponent(a: float) -> float:
         return (a - 1) * (a * float(rho) - float(epsilon) + math.log1p(-1 / a)) - math.log(a)
 
-    order = _best_order(exponent)
+    order = _best_order(float_exponent)
     with precision(BITS):
-        return _delta_of_order(order, ball(order * rho), epsilon)
-
-
-def pure_to_zcdp(epsilon: Fraction) -> Fraction:
-    """ρ of any ε-private mechanism: ε² / 2."""
-    return epsilon * epsilon / 2
-
-
-def zcdp_cap(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """The greatest ρ that `zcdp_to_epsilon` still maps to at most ε at δ, to a relative 2^-40."""
-    low, high = Fraction(0), epsilon
-    while zcdp_to_epsilon(high, delta) <= epsilon:
-        low, high = high, 2 * high
-    while high - low > high / (1 << 40):
-        middle = (low + high) / 2
-        if zcdp_to_epsilon(middle, delta) <= epsilon:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def _log(value: Fraction) -> float:
-    with precision(64):
-        return float(ball(value).log())
+        a = ball(order)
+        exponent = (a - 1) * (ball(order * rho) - ball(epsilon) + ((a - 1) / a).log()) - a.log()
+        return probability_up(exponent.exp())
 
 
 def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
-    """The least ε at δ that the parts of a loss show: pure, pair, or the best Rényi order."""
+    """Return the least ε at δ that follows from the bounds of a loss: pure, pair, or the best Rényi order.
+
+    None if no ε follows.
+    """
     found: list[Fraction] = []
     remaining = delta - loss.delta0
     if remaining < 0:
@@ -156,7 +137,7 @@ def loss_to_epsilon(loss: Loss, delta: Fraction) -> Fraction | None:
 
 
 def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
-    """The ε at δ that follows from the Rényi curve of a loss, at about its best order."""
+    """Return the ε at δ that follows from the Rényi curve of a loss, at about its best order."""
     log_delta = _log(delta)
 
     def epsilon_at(order: float) -> float:
@@ -165,7 +146,7 @@ def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
         number = float(value)
         return number + _float_slack(order, log_delta) if math.isfinite(number) else math.inf
 
-    # Up a geometric grid until it has risen for a while: high orders may be dear to evaluate.
+    # Up a geometric grid until ε has risen for a while: high orders may be expensive to evaluate.
     grid, found, best = _ORDERS, [], 0
     for k, point in enumerate(grid):
         found.append(epsilon_at(point))
@@ -185,36 +166,34 @@ def best_renyi_epsilon(loss: Loss, delta: Fraction) -> Fraction:
     return renyi_to_epsilon(order, value, delta)
 
 
-# Summing tails term by term is worth it up to here; beyond, rounding costs under 0.02 % of σ.
+# Tails are summed term by term up to this σ; beyond it, rounding costs less than 0.02 % of σ.
 SCALAR_UP_TO = 64
 SUMMED_UP_TO = 1024
 _KAPPA_EXPONENT = 30
-_SIGNIFICANT = 10**6
+_SIGNIFICANT = Fraction(1, 10**6)
 
 
 def gaussian_delta(epsilon: Fraction, sigma: Fraction, l2_squared: Fraction, dimension: int) -> Fraction:
-    """The least δ that is shown for discrete Gaussian noise, rounded up."""
-    found = [zcdp_to_delta(l2_squared / (2 * sigma * sigma), epsilon)]
+    """Return the least δ that is proved for discrete Gaussian noise at ε, rounded up."""
+    by_zcdp = zcdp_to_delta(l2_squared / (2 * sigma * sigma), epsilon)
     if dimension == 1 and sigma <= SCALAR_UP_TO:
-        found.append(_scalar_delta(epsilon, sigma, math.isqrt(int(l2_squared))))
-    else:
-        found.append(_vector_delta(epsilon, sigma, l2_squared, dimension))
-    return min(found)
+        return min(by_zcdp, _scalar_delta(epsilon, sigma, math.isqrt(int(l2_squared))))
+    return min(by_zcdp, _vector_delta(epsilon, sigma, l2_squared, dimension))
 
 
 def normal_cdf(x: arb) -> arb:
-    """Φ(x)."""
+    """Return Φ(x)."""
     return (-x / arb(2).sqrt()).erfc() / 2
 
 
 def continuous_delta(epsilon: arb, ratio: arb) -> arb:
-    """δ of the continuous Gaussian at sensitivity / σ = ratio: Φ(r/2 - ε/r) - e^ε Φ(-r/2 - ε/r)."""
+    """Return δ of the continuous Gaussian at sensitivity / σ = ratio: Φ(r/2 - ε/r) - e^ε Φ(-r/2 - ε/r)."""
     shift = epsilon / ratio
     return normal_cdf(ratio / 2 - shift) - epsilon.exp() * normal_cdf(-ratio / 2 - shift)
 
 
 def _scalar_delta(epsilon: Fraction, sigma: Fraction, distance: int) -> Fraction:
-    """P[Y > y0 - d/2] - e^ε P[Y > y0 + d/2] with y0 = ε σ² / d, for integers d apart."""
+    """Return P[Y > y0 - d/2] - e^ε P[Y > y0 + d/2] with y0 = ε σ² / d, for integers at distance d."""
     if distance == 0:
         return Fraction(0)
     centre = epsilon * sigma * sigma / distance
@@ -225,7 +204,7 @@ def _scalar_delta(epsilon: Fraction, sigma: Fraction, distance: int) -> Fraction
 
 
 def gaussian_tail(sigma: Fraction, above: Fraction) -> arb:
-    """P[Y > above] for discrete Gaussian Y, at the current precision."""
+    """Return P[Y > above] for discrete Gaussian Y, at the current precision."""
     first = math.floor(above) + 1
     if first < 1:
         return 1 - gaussian_tail(sigma, Fraction(-first))  # P[Y >= f] = 1 - P[Y >= 1 - f]
@@ -235,11 +214,11 @@ def gaussian_tail(sigma: Fraction, above: Fraction) -> arb:
 
 
 def _weights_from(sigma: Fraction, first: int) -> arb:
-    """Σ exp(-k² / 2σ²) over k >= first >= 1."""
+    """Return Σ exp(-k² / 2σ²) over k >= first >= 1."""
     rate = ball(1 / (2 * sigma * sigma))
     weight, ratio, fall = (-first * first * rate).exp(), (-(2 * first + 1) * rate).exp(), (-2 * rate).exp()
     total = weight
-    for _ in range(math.ceil(sigma * 20) + 2):  # about exp(-200) of the first is left out, counted below
+    for _ in range(math.ceil(sigma * 20) + 2):  # about exp(-200) of the first is left out, and added below
         weight *= ratio
         ratio *= fall
         total += weight
@@ -247,33 +226,27 @@ def _weights_from(sigma: Fraction, first: int) -> arb:
 
 
 def _wide_tail(sigma: Fraction, first: int) -> arb:
-    """P[Y >= first] by the integral from first - ½ on, and the midpoint rule's error ∫|g''| / 8."""
+    """Return P[Y >= first] by the integral from first - ½ on, and the midpoint rule's error ∫|g''| / 8."""
     s, x = ball(sigma), ball(first - Fraction(1, 2))
     slope = x / s**2 * (-((x / s) ** 2) / 2).exp() if first > sigma + 1 else 2 / s
     off = slope / (8 * s * (2 * arb.pi()).sqrt())
-    normaliser = 1 + arb(0).union(arb(-1000).exp())  # over that of the continuous law
+    normaliser = 1 + arb(0).union(arb(-1000).exp())  # divided by that of the continuous law
     return (normal_cdf(-x / s) + (-off).union(off)) / normaliser
 
 
-@dataclass(frozen=True, slots=True)
-class RoundedGaussian:
+class RoundedGaussian(NamedTuple):
     """Discrete Gaussian noise seen as rounded continuous noise.
 
-    `ratio` is sensitivity / σ of the continuous noise (infinite if there is none); probabilities of
+    `ratio` is sensitivity / σ of the continuous noise (infinite if there is none). Probabilities of
     the two agree up to factors that add `paid` to ε and multiply δ by at most e^paid.
     """
 
     ratio: arb
     paid: arb
 
-    @property
-    def paid_up(self) -> Fraction:
-        """`paid`, rounded up."""
-        return upper(self.paid)
-
 
 def rounded_gaussian(sigma: Fraction, l2_squared: Fraction, dimension: int) -> RoundedGaussian:
-    """The continuous Gaussian whose rounding the noise is, up to κ in every coordinate."""
+    """Return the continuous Gaussian whose rounding the noise is, up to κ in every coordinate."""
     with precision(BITS):
         two_pi_squared = 2 * arb.pi() ** 2
         rounding = (_KAPPA_EXPONENT + arb(dimension).log()) / two_pi_squared
@@ -296,38 +269,35 @@ def _vector_delta(epsilon: Fraction, sigma: Fraction, l2_squared: Fraction, dime
 
 
 def gaussian_sigma(epsilon: Fraction, delta: Fraction, l2_squared: Fraction, dimension: int) -> Fraction:
-    """The least σ (to six significant digits, rounded up) that is (ε, δ)-private."""
+    """Return the least σ (to six significant digits, rounded up) that is (ε, δ)-private."""
     checked_epsilon(epsilon)
     if not checked_delta(delta) > 0:
         raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
+
+    def is_private(sigma: Fraction) -> bool:
+        return gaussian_delta(epsilon, sigma, l2_squared, dimension) <= delta
+
     low, high = Fraction(1, 1000), Fraction(1)
-    while gaussian_delta(epsilon, high, l2_squared, dimension) > delta:
+    while not is_private(high):
         low, high = high, high * 2
         if high > 1 << 48:
             raise BadParameter("epsilon", "is so small that the noise would not fit 64-bit integers")
-    while high - low > high / _SIGNIFICANT:
-        middle = (low + high) / 2
-        if gaussian_delta(epsilon, middle, l2_squared, dimension) > delta:
-            low = middle
-        else:
-            high = middle
+    _, high = narrow(is_private, low, high, _SIGNIFICANT)
     # A short decimal at or above `high`, checked like every other candidate.
     digits = 6 - math.ceil(math.log10(high))
     sigma = Fraction(math.ceil(high * Fraction(10) ** digits)) / Fraction(10) ** digits
-    return sigma if gaussian_delta(epsilon, sigma, l2_squared, dimension) <= delta else high
+    return sigma if is_private(sigma) else high
 
 
 def gaussian_epsilon(delta: Fraction, sigma: Fraction, l2_squared: Fraction, dimension: int) -> Fraction:
-    """The least ε (in 1e-9) at which the noise is shown to be (ε, δ)-private."""
+    """Return the least ε (in 1e-9) at which the noise is proved to be (ε, δ)-private."""
+
+    def is_private(units: int) -> bool:
+        return gaussian_delta(Fraction(units, 10**9), sigma, l2_squared, dimension) <= delta
+
     low, high = 0, 10**9
-    while gaussian_delta(Fraction(high, 10**9), sigma, l2_squared, dimension) > delta:
+    while not is_private(high):
         low, high = high, high * 2
         if high > 10**12:
             raise BadParameter("sigma", "is so small that ε would be above 1000")
-    while high - low > 1:
-        middle = (low + high) // 2
-        if gaussian_delta(Fraction(middle, 10**9), sigma, l2_squared, dimension) > delta:
-            low = middle
-        else:
-            high = middle
-    return Fraction(high, 10**9)
+    return Fraction(least_where(is_private, low, high), 10**9)

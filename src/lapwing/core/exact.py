@@ -1,8 +1,9 @@
-"""Exact numbers: rationals in, rigorous balls and safely rounded rationals out.
+"""Exact numbers: rationals as input, rigorous balls and safely rounded rationals as output.
 
 A *ball* is an interval with a rigorous radius (`flint.arb`). A *real* is a number known to any
-precision: a function from a precision in bits to a ball that contains it. Everything that decides
-about privacy is a `Fraction`, or a real that is rounded in a direction which its name says.
+precision: a function that takes a precision in bits and returns a ball that contains the number.
+Everything that decides about privacy is a `Fraction`, or a real that is rounded in the direction that
+the function's name says (`log_up`, `round_down`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _EXPONENT_AT_MOST = 4000
 
 
 class _PrecisionLock:
-    """The lock around the precision. A forked child gets a new one: the old may be held for ever."""
+    """The lock around the precision. A forked child gets a new one: nobody would release the old one."""
 
     def __init__(self) -> None:
         self._renew()
@@ -44,7 +45,10 @@ _precision_lock = _PrecisionLock()
 
 @contextmanager
 def precision(bits: int) -> Iterator[None]:
-    """Compute balls with `bits` bits. The setting is one per process, hence the lock."""
+    """Compute balls with `bits` bits inside the `with` block.
+
+    The setting belongs to the whole process, so other threads wait until the block ends.
+    """
     with _precision_lock.lock:
         before = ctx.prec
         ctx.prec = bits
@@ -55,13 +59,16 @@ def precision(bits: int) -> Iterator[None]:
 
 
 def exact(value: Number, name: str = "value") -> Fraction:
-    """The rational that a person means by `value`: 0.1 is one tenth, not the float near it."""
+    """Return the rational that a person means by `value`: 0.1 is one tenth, not the nearest float.
+
+    Raises BadParameter, under the given name, if `value` is not a finite number of reasonable length.
+    """
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Rational):
         raise BadParameter(name, "must be a number (int, float, Fraction, Decimal or decimal text)")
     if isinstance(value, Rational):
-        # A Fraction may hold numpy integers, which wrap round; plain ones do not.
+        # A Fraction may hold numpy integers, which overflow silently; Python's do not.
         return Fraction(int(value.numerator), int(value.denominator))
     if isinstance(value, float) and not math.isfinite(value):
         raise BadParameter(name, "must be finite")
@@ -69,7 +76,7 @@ def exact(value: Number, name: str = "value") -> Fraction:
     if len(text) > _DIGITS_AT_MOST:
         raise BadParameter(name, "has too many digits")
     try:
-        # A short text can name a number with a billion digits: 1e999999999.
+        # A short text can stand for a number with a billion digits: 1e999999999.
         exponent = int(text.lower().partition("e")[2] or 0)
         number = Fraction(text) if abs(exponent) <= _EXPONENT_AT_MOST else None
     except (ValueError, ZeroDivisionError):
@@ -80,15 +87,23 @@ def exact(value: Number, name: str = "value") -> Fraction:
 
 
 def positive(value: Number, name: str) -> Fraction:
-    """`value` as an exact rational above zero."""
+    """Return `value` as an exact rational, or raise BadParameter if it is not above 0."""
     number = exact(value, name)
     if number <= 0:
         raise BadParameter(name, "must be above 0")
     return number
 
 
+def inside_unit(value: Number, name: str) -> Fraction:
+    """Return `value` as an exact rational, or raise BadParameter if it is not strictly between 0 and 1."""
+    number = exact(value, name)
+    if not 0 < number < 1:
+        raise BadParameter(name, "must lie strictly between 0 and 1")
+    return number
+
+
 def whole(value: int | Fraction, name: str, *, at_least: int = 0) -> int:
-    """`value` as a Python integer that is at least `at_least`. A rational must be whole already."""
+    """Return `value` as a Python integer, or raise BadParameter if it is not whole or below `at_least`."""
     if isinstance(value, Fraction) and value.denominator == 1:
         value = int(value.numerator)
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
@@ -99,73 +114,99 @@ def whole(value: int | Fraction, name: str, *, at_least: int = 0) -> int:
 
 
 def set_fields(record: object, **checked: int | Fraction | None) -> None:
-    """Store checked numbers in a frozen record, as plain integers and rationals.
+    """Set fields of a frozen dataclass to checked numbers, during its `__post_init__`.
 
-    Whatever was given (a numpy integer, a float), nothing that is computed from them can wrap round.
+    The numbers are Python integers and rationals. So nothing that is computed from the fields later can
+    overflow, even if the caller gave numpy integers or floats.
     """
     for name, value in checked.items():
         object.__setattr__(record, name, value)
 
 
+def least_where(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Find the least whole number above `low` where `holds` is true, by bisection.
+
+    `holds(high)` must be true and is not evaluated. `holds` must stay true once it is.
+    """
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def narrow(
+    holds: Callable[[Fraction], bool], low: Fraction, high: Fraction, relative: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Halve [low, high] until it is shorter than high · relative; `holds` is false at low, true at high."""
+    while high - low > high * relative:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
+
+
 def ball(value: Fraction | int) -> arb:
-    """The ball around a rational, at the current precision."""
+    """Return the ball around a rational, at the current precision."""
     if isinstance(value, int):
         return arb(value)
     return arb(fmpq(value.numerator, value.denominator))
 
 
-def exp_of(exponent: Fraction) -> Real:
-    """The real exp(exponent)."""
+def real(compute: Callable[[], arb], *, guard: int = 0) -> Real:
+    """Return the real that `compute` approximates; it is called with `guard` more bits than asked for."""
 
     def at(bits: int) -> arb:
-        with precision(bits):
-            return ball(exponent).exp()
+        with precision(bits + guard):
+            return compute()
 
     return at
 
 
+def exp_of(exponent: Fraction) -> Real:
+    """Return the real exp(exponent)."""
+    return real(lambda: ball(exponent).exp())
+
+
 def _dyadic(point: arb) -> Fraction:
-    mantissa, power = point.man_exp()
-    m, e = int(mantissa), int(power)
+    m, e = map(int, point.man_exp())
     return Fraction(m << e) if e >= 0 else Fraction(m, 1 << -e)
 
 
 def lower(value: arb) -> Fraction:
-    """A rational at or below everything in the ball (finite balls only)."""
+    """Return a rational at or below every point of a finite ball."""
     return _dyadic(value.lower())
 
 
 def upper(value: arb) -> Fraction:
-    """A rational at or above everything in the ball (finite balls only)."""
+    """Return a rational at or above every point of a finite ball."""
     return _dyadic(value.upper())
 
 
 def round_up(value: arb | Fraction | int, unit: int) -> int:
-    """The least whole number of 1/unit that is at or above `value`."""
+    """Return the least n such that n / unit is at or above `value`."""
     top = upper(value) if isinstance(value, arb) else value
     return -(-top.numerator * unit // top.denominator)
 
 
 def round_down(value: arb | Fraction | int, unit: int) -> int:
-    """The greatest whole number of 1/unit that is at or below `value`."""
+    """Return the greatest n such that n / unit is at or below `value`."""
     bottom = lower(value) if isinstance(value, arb) else value
     return bottom.numerator * unit // bottom.denominator
 
 
 def log_up(value: Fraction | int) -> Fraction:
-    """ln(value), rounded up at the 90th bit or later."""
+    """Return ln(value), rounded up at the 90th bit or later."""
     with precision(128):
         return upper(ball(value).log())
 
 
 def exp_up(value: Fraction | int) -> Fraction:
-    """exp(value), rounded up at the 90th significant bit or later."""
+    """Return exp(value), rounded up at the 90th significant bit or later."""
     with precision(128):
         return upper(ball(value).exp())
 
 
 def sqrt_up(value: Fraction | int) -> Fraction:
-    """sqrt(value), rounded up at the 90th bit or later; exact for squares of rationals."""
+    """Return sqrt(value), rounded up at the 90th bit or later; exact for squares of rationals."""
     fraction = Fraction(value)
     roots = math.isqrt(fraction.numerator), math.isqrt(fraction.denominator)
     if roots[0] ** 2 == fraction.numerator and roots[1] ** 2 == fraction.denominator:

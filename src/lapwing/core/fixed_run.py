@@ -1,11 +1,12 @@
-"""Privacy loss distributions: the price of one run whose steps are all fixed beforehand.
+"""The price of one run whose steps are all fixed beforehand, by its privacy loss distribution.
 
-Adding up distributions and stopping when they are full is *not* valid for an analyst who chooses as
-answers come in. Inside one charge whose steps are fixed it is valid, and tighter than anything else.
+Adding up distributions and stopping when they are full is *not* valid if an analyst chooses the next
+release by earlier answers. Inside one charge with fixed steps it is valid, and the tightest price.
 
-dp-accounting (extra `pld`) composes; its estimates are pessimistic on their grid, and its floating
+dp-accounting (extra `pld`) composes. Its estimates are pessimistic on their grid, and its floating
 point error is covered by `FLOAT_DELTA` (measured, not proved). Its accountant miscounts repeated
 randomized response (version 0.6), so distributions are composed directly here.
+Test: tests/privacy/test_pld.py
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 from flint import arb
 
 from lapwing.core.conversions import SCALAR_UP_TO, rounded_gaussian
-from lapwing.core.exact import Number, exact, round_up, whole
+from lapwing.core.exact import Number, exact, round_up, upper, whole
 from lapwing.core.losses import (
     Approximate,
     BoundedRange,
@@ -35,7 +36,7 @@ from lapwing.core.losses import (
 from lapwing.errors import BadParameter, MissingExtra
 
 GRID = 1e-4
-# Convolving float probabilities was measured to be off by up to 1e-16 a step (see the tests); this
+# The error of convolving float probabilities was measured at up to 1e-16 a step (see the tests); this
 # is ten times as much.
 FLOAT_DELTA = Fraction(1, 10**12)
 FLOAT_DELTA_A_STEP = Fraction(1, 10**15)
@@ -53,7 +54,7 @@ def _library() -> Any:
 
 
 def _distribution(loss: Loss) -> Any:
-    """The library's distribution of one step's remainder, never better than the truth."""
+    """Return the library's distribution of one step's remainder, never better than the truth."""
     library = _library()
     grid = {"value_discretization_interval": GRID, "use_connect_dots": True}
     if loss.pure == 0 or (isinstance(loss, GaussianNoise) and loss.l2_squared < 1):
@@ -62,7 +63,7 @@ def _distribution(loss: Loss) -> Any:
         case LaplaceNoise(scale, distance) if 0 < distance <= LONGEST_DISTANCE:
             return library.from_discrete_laplace_mechanism(float(1 / scale), distance, **grid)
         case Pure() | Approximate() | BoundedRange() | LaplaceNoise():
-            # Discrete Laplace noise one apart is randomized response, the worst of all ε.
+            # Discrete Laplace noise at distance 1 is randomized response, the worst case of ε.
             assert loss.pure is not None
             return library.from_discrete_laplace_mechanism(float(loss.pure), 1, **grid)
         case GaussianNoise():
@@ -73,7 +74,7 @@ def _distribution(loss: Loss) -> Any:
 
 
 def _is_summed(noise: GaussianNoise) -> bool:
-    """Whether the discrete law itself is handed over, term by term."""
+    """Return whether the library gets the discrete law itself, term by term."""
     return noise.dimension == 1 and noise.sigma <= SCALAR_UP_TO
 
 
@@ -90,18 +91,18 @@ def _gaussian(library: Any, noise: GaussianNoise, rate: float, grid: dict[str, A
 
 
 def _paid_for_rounding(loss: Loss) -> Fraction:
-    """What ε the step pays on top because its noise is on integers (a sample pays the same)."""
+    """Return the ε that the step pays because its noise is on integers (a sample pays the same)."""
     noise = loss.noise if isinstance(loss, SampledGaussian) else loss
     if isinstance(noise, GaussianNoise) and not _is_summed(noise):
-        return rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).paid_up
+        return upper(rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).paid)
     return Fraction(0)
 
 
 @dataclass(frozen=True, slots=True)
 class FixedRun(Loss):
-    """`count` repetitions of each loss, in an order fixed before the first: one charge.
+    """The loss of `count` repetitions of each step, in an order fixed before the first: one charge.
 
-    `delta` is spent on the run as a whole and fixes ε_b. The run is spent whole at its first step.
+    `delta` is spent on the run as a whole and determines ε_b. The run is spent whole at its first step.
     """
 
     steps: tuple[tuple[Loss, int], ...]
@@ -123,7 +124,7 @@ class FixedRun(Loss):
             paid += count * _paid_for_rounding(loss)
         total = reduce(lambda one, other: one.compose(other), parts)
         if 2 * off > self.delta:
-            raise BadParameter("delta", "is too small for so many steps: float errors reach it")
+            raise BadParameter("delta", "is too small for this number of steps: float errors reach it")
         # Rounding to integers multiplies probabilities by at most e^paid, δ included.
         target = float(self.delta - off) * (1 - 1e-9) * math.exp(-float(paid))
         epsilon = float(total.get_epsilon_for_delta(target))
@@ -135,7 +136,7 @@ class FixedRun(Loss):
 
     @classmethod
     def of(cls, *steps: tuple[Loss, int], delta: Number) -> FixedRun:
-        """A run of the given (loss, count) steps, priced at `delta`."""
+        """Return a run of the given (loss, count) steps, priced at `delta`."""
         return cls(steps, exact(delta, "delta"))
 
     @property
@@ -145,21 +146,26 @@ class FixedRun(Loss):
 
     @property
     def delta0(self) -> Fraction:
+        """The probability δ₀ with which anything may happen, over all steps."""
         return self._added.delta0
 
     @property
     def pure(self) -> Fraction | None:
+        """The pure ε of all steps together; None if a step has none."""
         return self._added.pure
 
     @property
     def pair(self) -> Pair:
+        """The pair (ε_b, δ) of the run's distribution, or (pure, 0) if that ε is not larger."""
         pure = self.pure
         if pure is not None and pure <= self._pair[0]:
             return pure, Fraction(0)
         return self._pair
 
     def renyi(self, order: Fraction) -> arb | None:
+        """Return the Rényi divergence of all steps together; None if a step has none."""
         return self._added.renyi(order)
 
     def for_group(self, size: int) -> FixedRun:
+        """Return the run for `size` neighbouring steps at once, priced at the same δ."""
         return FixedRun(tuple((loss.for_group(size), count) for loss, count in self.steps), self.delta)

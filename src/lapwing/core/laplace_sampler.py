@@ -1,10 +1,12 @@
-"""Geometric and discrete Laplace noise at any rational scale t, with q = exp(-1/t).
+"""Geometric, discrete Laplace and Polya draws at any rational scale t, with q = exp(-1/t).
+
+**Geometric and discrete Laplace.**
 
 Claim    geometric: P[G = g] = (1 - q) q^g for g >= 0.
          discrete Laplace: P[X = x] = (1 - q) / (1 + q) * q^|x|.
 Because  q^g is the product of q^(2^j) over the set binary digits j of g, so the digits of G are
-         independent: digit j is set with probability 1 / (1 + exp(2^j / t)). And with a coin C that
-         is set with probability q / (1 + q), X = G if C is clear, -1 - G if it is set, has the law
+         independent: digit j is set with probability 1 / (1 + exp(2^j / t)). Let a coin C be set
+         with probability q / (1 + q). Then X = G if C is clear, -1 - G if it is set, has the law
          above: P[C = 0] P[G = x] and P[C = 1] P[G = -1 - x] are both (1 - q) q^|x| / (1 + q).
 Test     tests/noise/test_laplace.py
 
@@ -12,19 +14,20 @@ Nothing is rejected and no loop has a length that depends on the value: every dr
 digits, coin included. Small batches compare one whole 64-bit word per digit. Large batches draw
 eight digits at once from a table (`Inversion`), which costs one lookup per eight digits.
 
-A share of discrete Laplace noise, for parties who add their shares up.
+**Polya: one share of discrete Laplace noise**, for parties who add up their shares.
 
 Claim    a Polya share P(r, t) has P[k] = binomial(k + r - 1, k) (1 - q)^r q^k, q = exp(-1/t);
          shares with r_1 + ... + r_m = 1 add up to a geometric. So the difference of two shares at
          r = 1/m is one party's part of discrete Laplace noise at scale t.
 Because  P(r, t) is the sum of N logarithmic variables, P[L = k] = q^k / (k lambda), where N is
-         Poisson with mean r lambda and lambda = -ln(1 - q): the generating functions agree. N comes
-         by inversion. L comes from doubling blocks [2^b, 2^(b+1)): block b with weight q^(2^b), a
-         place k in it uniformly, kept with probability (2^b / k) q^(k - 2^b); kept values have the
-         law above.
+         Poisson with mean r lambda and lambda = -ln(1 - q): the generating functions agree. N is
+         drawn by inversion. L is drawn from doubling blocks [2^b, 2^(b+1)): block b with weight
+         q^(2^b), a place k in it uniformly, kept with probability (2^b / k) q^(k - 2^b). Kept values
+         have the law above.
 Test     tests/noise/test_polya.py
 
-How many logarithmic variables a share sums up is random and shows in the time: batches only.
+The number of logarithmic variables in a share is random, and the running time shows it. So shares are
+drawn in batches only.
 """
 
 from __future__ import annotations
@@ -37,12 +40,14 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from lapwing.core.exact import Real, ball, precision
+from lapwing.core.exact import Real, ball, exp_of, real
 from lapwing.core.exact_sampling import (
+    CumulativeWeights,
     Inversion,
     LazyUniform,
     coins_near,
     exp_neg,
+    fill_by_rejection,
     float_error,
     float_product,
     thresholds,
@@ -60,54 +65,43 @@ LARGEST_SCALE = 1 << 48
 
 
 def _digit(t: Fraction, j: int) -> Real:
-    """The probability that digit j of a geometric is set: 1 / (1 + exp(2^j / t))."""
+    """Return the probability that digit j of a geometric is set: 1 / (1 + exp(2^j / t))."""
 
-    def at(bits: int) -> arb:
-        with precision(bits):
-            weight = ball(-(1 << j) / t).exp()  # at most 1, while exp(2^j / t) may overflow
-            return weight / (1 + weight)
+    def probability() -> arb:
+        weight = ball(-(1 << j) / t).exp()  # at most 1, while exp(2^j / t) may overflow
+        return weight / (1 + weight)
 
-    return at
-
-
-def _beyond(t: Fraction, j: int) -> Real:
-    """The probability that a geometric reaches 2^j: exp(-2^j / t)."""
-
-    def at(bits: int) -> arb:
-        with precision(bits):
-            return ball(-(1 << j) / t).exp()
-
-    return at
+    return real(probability)
 
 
 def _group_cdf(t: Fraction, low: int, width: int | None, coin: bool) -> Callable[[int], Real]:
-    """The law of digits low .. low + width - 1 (all digits from low on, for None).
+    """Return the law of digits low .. low + width - 1 (of all digits from `low` on if width is None).
 
     With `coin`, symbols are 2 * digits + C for the sign coin C; without, the digits themselves.
     """
     step = (1 << low) / t  # a digit value of 1 weighs exp(-step)
 
     def cdf(symbol: int) -> Real:
-        def at(bits: int) -> arb:
-            digits, tails = (symbol >> 1, symbol & 1) if coin else (symbol, 1)
-            with precision(bits + 64):
-                # expm1 keeps its relative precision where 1 - q would cancel.
-                fall = ball(-step)
-                total = arb(1) if width is None else -(fall * (1 << width)).expm1()
-                through = -(fall * (digits + 1)).expm1()
-                if tails:
-                    return through / total
-                before = -(fall * digits).expm1()
-                clear = 1 / (1 + ball(-1 / t).exp())
-                return (before + (through - before) * clear) / total
+        digits, tails = (symbol >> 1, symbol & 1) if coin else (symbol, 1)
 
-        return at
+        def probability() -> arb:
+            # expm1 keeps its relative precision where 1 - q would cancel.
+            fall = ball(-step)
+            total = arb(1) if width is None else -(fall * (1 << width)).expm1()
+            through = -(fall * (digits + 1)).expm1()
+            if tails:
+                return through / total
+            before = -(fall * digits).expm1()
+            clear = 1 / (1 + ball(-1 / t).exp())
+            return (before + (through - before) * clear) / total
+
+        return real(probability, guard=64)
 
     return cdf
 
 
 class DigitSampler:
-    """One scale's samplers: `geometric` without the sign coin, `laplace` with it."""
+    """A sampler for one scale: discrete Laplace if `signed` (with the sign coin), geometric if not."""
 
     def __init__(self, scale: Fraction, *, signed: bool) -> None:
         assert 0 < scale <= LARGEST_SCALE
@@ -116,14 +110,14 @@ class DigitSampler:
         # The least count of digits such that reaching beyond them is negligible.
         self._count = max((int(NEGLIGIBLE * scale)).bit_length(), 1)
         self._reals = [_digit(scale, j) for j in range(self._count)]
-        self._reals.append(_beyond(scale, self._count))
+        self._reals.append(exp_of(-(1 << self._count) / scale))  # a geometric reaches 2^count
         if signed:
             self._reals.append(_digit(scale, 0))  # q / (1 + q) is the law of digit 0 as well
         self._limits = thresholds(self._reals)
         self._groups: list[tuple[Inversion, int]] | None = None
 
     def draw(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
-        """`size` draws; memory beyond the result does not grow with `size`."""
+        """Draw `size` numbers; memory beyond the result does not grow with `size`."""
         if size <= SMALL:
             return self._by_words(stream, size)
         result = np.empty(size, dtype=np.int64)
@@ -147,7 +141,7 @@ class DigitSampler:
         return np.where(digits[:, -1], ~values, values) if self._signed else values
 
     def _far(self, stream: RandomStream) -> int:
-        """2^count was reached; a geometric has no memory, so the excess is a fresh one."""
+        """Draw a value that reaches 2^count: a geometric has no memory, so the excess is a fresh one."""
         return (1 << self._count) + int(DigitSampler(self._t, signed=False)._by_words(stream, 1)[0])
 
     def _by_groups(self, stream: RandomStream, out: NDArray[np.int64]) -> None:
@@ -163,7 +157,7 @@ class DigitSampler:
             out ^= sign
 
     def _tables(self) -> list[tuple[Inversion, int]]:
-        """Tables of up to eight bits and where each goes; the lowest bit is the coin, if any."""
+        """Return tables of up to eight bits and the shift of each; the lowest bit is the coin, if any."""
         if self._groups is None:
             bits = self._count + self._signed
             parts = -(-bits // GROUP)
@@ -181,7 +175,7 @@ class DigitSampler:
 
 @lru_cache(maxsize=32)
 def digit_sampler(scale: Fraction, *, signed: bool) -> DigitSampler:
-    """The cached samplers of a scale (a large scale's tables take some milliseconds to build)."""
+    """Return the cached sampler of a scale (a large scale's tables take some milliseconds to build)."""
     return DigitSampler(scale, signed=signed)
 
 
@@ -190,53 +184,50 @@ _LISTED_NUMBERS = 120
 
 
 def _poisson_cdf(r: Fraction, t: Fraction, symbol: int) -> Real:
-    def at(bits: int) -> arb:
-        with precision(bits + 64):
-            mean = -ball(r) * (-ball(-1 / t).expm1()).log()
-            term = total = (-mean).exp()
-            for k in range(1, symbol + 1):
-                term = term * mean / k
-                total += term
-            return total
+    def probability() -> arb:
+        mean = -ball(r) * (-ball(-1 / t).expm1()).log()
+        term = total = (-mean).exp()
+        for k in range(1, symbol + 1):
+            term = term * mean / k
+            total += term
+        return total
 
-    return at
+    return real(probability, guard=64)
 
 
-def _block_cdf(t: Fraction, blocks: int, symbol: int) -> Real:
-    """Blocks 0 .. symbol out of all. Blocks from `blocks` on weigh less than 2^-64 together.
+class _BlockWeights(CumulativeWeights):
+    """The weights of the blocks; blocks from `listed` on weigh less than 2^-64 together.
 
-    Weights are taken relative to block 0, so that a tiny t does not turn them all into 0.
+    They are relative to block 0, so that a tiny t does not turn all of them into 0.
     """
 
-    def at(bits: int) -> arb:
-        with precision(bits + 64):
-            sums: list[arb] = []
-            total, smallest = arb(0), arb(2) ** -(bits + 64)
-            while True:
-                weight = ball((1 - (1 << len(sums))) / t).exp()
-                total += weight
-                sums.append(total)
-                # Past t the weights fall faster than halving: the rest is below the last one.
-                if len(sums) >= blocks and weight < smallest:
-                    break
-            total += arb(0).union(weight)
-            return sums[symbol] / total if symbol < len(sums) else (sums[-1] / total).union(1)
+    def __init__(self, t: Fraction, listed: int) -> None:
+        super().__init__()
+        self._t, self._listed = t, listed
 
-    return at
+    def _sum_up(self, bits: int) -> tuple[list[arb], arb]:
+        sums: list[arb] = []
+        total, weight, smallest = arb(0), arb(1), arb(2) ** -bits
+        # Past t the weights fall faster than halving: the rest is below the last one.
+        while len(sums) < self._listed or not weight < smallest:
+            weight = ball((1 - (1 << len(sums))) / self._t).exp()
+            total += weight
+            sums.append(total)
+        return sums, total + arb(0).union(weight)
 
 
 class PolyaSampler:
-    """Samplers of one (r, t)."""
+    """A sampler of Polya shares P(r, t)."""
 
     def __init__(self, r: Fraction, t: Fraction) -> None:
         self._t = t
         blocks = int(NEGLIGIBLE * t).bit_length() + 1
-        self._blocks = Inversion(lambda s: _block_cdf(t, blocks, s), blocks)
+        self._blocks = Inversion(_BlockWeights(t, blocks).cdf, blocks)
         # A Poisson mean r lambda <= ln(t + 1) + 1 leaves far less than 2^-64 beyond this many.
         self._number = Inversion(lambda s: _poisson_cdf(r, t, s), _LISTED_NUMBERS)
 
     def draw(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
-        """`size` shares."""
+        """Draw `size` shares."""
         result = np.empty(size, dtype=np.int64)
         for start in range(0, size, SHARE_CHUNK):
             part = result[start : start + SHARE_CHUNK]
@@ -248,14 +239,11 @@ class PolyaSampler:
 
     def _logarithmic(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
         result = np.empty(size, dtype=np.int64)
-        filled = 0
-        while filled < size:
-            kept = self._candidates(stream, 2 * (size - filled) + 8)[: size - filled]
-            result[filled : filled + len(kept)] = kept
-            filled += len(kept)
+        fill_by_rejection(result, lambda n: self._accepted(stream, n), lambda missing: 2 * missing + 8)
         return result
 
-    def _candidates(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
+    def _accepted(self, stream: RandomStream, size: int) -> NDArray[np.int64]:
+        """Draw `size` candidates for logarithmic variables, and return those that are kept."""
         start = np.int64(1) << self._blocks.draw(stream, size)
         excess = (stream.words(size) & (start - 1).astype(np.uint64)).astype(np.int64)
         place = start + excess
@@ -263,18 +251,12 @@ class PolyaSampler:
         approximate *= start.astype(np.float64) / place.astype(np.float64)
 
         def kept_with(i: int) -> Real:
-            def at(bits: int) -> arb:
-                with precision(bits):
-                    decay = ball(-int(excess[i]) / self._t).exp()
-                    return decay * int(start[i]) / int(place[i])
+            return real(lambda: ball(-int(excess[i]) / self._t).exp() * int(start[i]) / int(place[i]))
 
-            return at
-
-        keep = coins_near(stream, approximate, float_error(700.0), kept_with)
-        return place[keep]
+        return place[coins_near(stream, approximate, float_error(700.0), kept_with)]
 
 
 @lru_cache(maxsize=32)
 def polya_sampler(r: Fraction, t: Fraction) -> PolyaSampler:
-    """The cached samplers of (r, t)."""
+    """Return the cached sampler of (r, t)."""
     return PolyaSampler(r, t)

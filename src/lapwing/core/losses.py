@@ -1,23 +1,21 @@
-"""Which data sets count as neighbours.
+"""Privacy losses: an upper bound on what releases reveal about one privacy unit.
 
-What a release can reveal about one unit, before it is priced for an account.
-
-A loss is δ₀ and a remainder. With probability δ₀ anything may happen; otherwise the remainder's
+A loss is δ₀ and a remainder. With probability δ₀ anything may happen. Otherwise the remainder's
 bounds hold: a pure ε (or none), a Rényi curve (or none), and optionally a pair (ε_b, δ_b) for a run
 whose steps are fixed beforehand. docs/arguments/portfolio.md says why they may be added separately.
 
-All parameters are exact rationals; what is irrational is rounded up.
-
-Losses of several releases: added up, the worst of disjoint ones, or one many times.
+All parameters are exact rationals; irrational values are rounded up. `lapwing.core.budget` prices a
+loss for an account.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import reduce
+from typing import Any, Self, TypeVar
 
 from flint import arb
 
@@ -27,7 +25,9 @@ from lapwing.errors import BadParameter
 
 
 class Relation(Enum):
-    """What one neighbouring step does. All losses charged to one budget must be about the same.
+    """The neighbour relation: how two neighbouring data sets differ.
+
+    All losses that are charged to one budget must be about the same relation.
 
     ADD_REMOVE  one unit's rows are added or removed: curated data, the size is private.
     REPLACE     one unit's rows are replaced by others: the number of units is public.
@@ -41,10 +41,11 @@ SMALLEST_EPSILON = Fraction(1, 10**9)
 LARGEST_EPSILON = Fraction(1000)
 ZERO = Fraction(0)
 Pair = tuple[Fraction, Fraction]
+Bound = TypeVar("Bound", Fraction, arb)
 
 
 def checked_epsilon(value: Number, name: str = "epsilon") -> Fraction:
-    """ε as an exact rational in [1e-9, 1000]."""
+    """Return ε as an exact rational, or raise BadParameter if it is not in [1e-9, 1000]."""
     epsilon = positive(value, name)
     if not SMALLEST_EPSILON <= epsilon <= LARGEST_EPSILON:
         raise BadParameter(name, "must lie between 1e-9 (one ledger unit) and 1000")
@@ -52,7 +53,7 @@ def checked_epsilon(value: Number, name: str = "epsilon") -> Fraction:
 
 
 def checked_delta(value: Number, name: str = "delta") -> Fraction:
-    """δ as an exact rational in [0, 1)."""
+    """Return δ as an exact rational, or raise BadParameter if it is not in [0, 1)."""
     delta = exact(value, name)
     if not 0 <= delta < 1:
         raise BadParameter(name, "must lie in [0, 1)")
@@ -60,7 +61,7 @@ def checked_delta(value: Number, name: str = "delta") -> Fraction:
 
 
 def not_negative(value: Number, name: str) -> Fraction:
-    """`value` as an exact rational that is at least zero."""
+    """Return `value` as an exact rational, or raise BadParameter if it is below 0."""
     number = exact(value, name)
     if number < 0:
         raise BadParameter(name, "must not be negative")
@@ -72,31 +73,31 @@ class Loss(ABC):
 
     @property
     def delta0(self) -> Fraction:
-        """The probability with which anything may happen."""
+        """The probability δ₀ with which anything may happen."""
         return ZERO
 
     @property
     def pure(self) -> Fraction | None:
-        """The remainder's pure ε, if it has one."""
+        """The pure ε of the remainder; None if it has none."""
         return None
 
     @property
     def pair(self) -> Pair | None:
-        """(ε_b, δ_b) of the remainder as a black box; (pure, 0) unless something else was priced."""
+        """The pair (ε_b, δ_b) of the remainder: (pure, 0) unless a subclass knows a better one."""
         pure = self.pure
         return None if pure is None else (pure, ZERO)
 
     def pair_units(self, epsilon_unit: int, delta_unit: int) -> tuple[int, int] | None:
-        """`pair` in whole units, rounded up. Overrides are faster and give the same numbers."""
+        """Return `pair` in whole units, rounded up. Overrides are faster and give the same numbers."""
         pair = self.pair
         return pair and (round_up(pair[0], epsilon_unit), round_up(pair[1], delta_unit))
 
     @abstractmethod
     def renyi(self, order: Fraction) -> arb | None:
-        """An upper bound on the remainder's Rényi divergence, if it has one."""
+        """Return an upper bound on the remainder's Rényi divergence; None if it has none."""
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int] | None:
-        """`renyi` in whole 1/unit, rounded up. Overrides are faster and give the same numbers."""
+        """Return `renyi` in whole 1/unit, rounded up. Overrides are faster and give the same numbers."""
         values = [self.renyi(Fraction(order)) for order in orders]
         if any(value is None for value in values):
             return None
@@ -105,12 +106,12 @@ class Loss(ABC):
 
     @abstractmethod
     def for_group(self, size: int) -> Loss:
-        """The loss for `size` neighbouring steps at once."""
+        """Return the loss for `size` neighbouring steps at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PureBound(Loss):
-    """A remainder that is purely ε-private: at worst randomized response."""
+    """A loss whose remainder is purely ε-private: at worst randomized response."""
 
     epsilon: Fraction
 
@@ -127,18 +128,18 @@ class _PureBound(Loss):
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
         return renyi_curves.randomized_response_units(orders, self.epsilon, unit)
 
+    def for_group(self, size: int) -> Self:
+        return replace(self, epsilon=whole(size, "size", at_least=1) * self.epsilon)
+
 
 @dataclass(frozen=True, slots=True)
 class Pure(_PureBound):
-    """ε-private, and nothing more is known."""
-
-    def for_group(self, size: int) -> Pure:
-        return Pure(whole(size, "size", at_least=1) * self.epsilon)
+    """A loss that is ε-private, and nothing more is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approximate(_PureBound):
-    """(ε, δ)-private: with probability δ anything, otherwise at most ε."""
+    """A loss that is (ε, δ)-private: with probability δ anything, otherwise at most ε."""
 
     delta: Fraction
 
@@ -150,10 +151,11 @@ class Approximate(_PureBound):
 
     @property
     def delta0(self) -> Fraction:
+        """The probability δ₀ with which anything may happen: δ."""
         return self.delta
 
     def for_group(self, size: int) -> Approximate:
-        """(kε, δ (e^{kε} − 1) / (e^ε − 1)): δ + e^ε δ + ... + e^{(k−1)ε} δ."""
+        """Return (kε, δ (e^{kε} − 1) / (e^ε − 1)): δ + e^ε δ + ... + e^{(k−1)ε} δ."""
         k = whole(size, "size", at_least=1)
         factor = sum((exp_up(i * self.epsilon) for i in range(1, k)), Fraction(1))
         return Approximate(k * self.epsilon, min(self.delta * factor, Fraction(1)))
@@ -161,7 +163,7 @@ class Approximate(_PureBound):
 
 @dataclass(frozen=True, slots=True)
 class Concentrated(Loss):
-    """ρ-zCDP: Rényi divergence at most ρ · order, as of Gaussian noise with ρ = Δ² / 2σ²."""
+    """A loss of ρ-zCDP: Rényi divergence at most ρ · order, as of Gaussian noise with ρ = Δ² / 2σ²."""
 
     rho: Fraction
 
@@ -169,36 +171,38 @@ class Concentrated(Loss):
         set_fields(self, rho=not_negative(self.rho, "rho"))
 
     def renyi(self, order: Fraction) -> arb:
+        """Return ρ · order."""
         with precision(renyi_curves.BITS):
             return ball(order * self.rho)
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        """Return ρ · order in whole 1/unit, rounded up."""
         numerator, denominator = unit * self.rho.numerator, self.rho.denominator
         return [-(-order * numerator // denominator) for order in orders]
 
     def for_group(self, size: int) -> Concentrated:
+        """Return the loss for `size` neighbouring steps at once: size² ρ."""
         return Concentrated(whole(size, "size", at_least=1) ** 2 * self.rho)
 
 
 @dataclass(frozen=True, slots=True)
 class BoundedRange(_PureBound):
-    """Pure ε whose log-ratios span a range of only ε: the exponential mechanism."""
+    """A pure ε whose log-ratios span a range of only ε: the loss of the exponential mechanism."""
 
     def renyi(self, order: Fraction) -> arb:
+        """Return the Rényi divergence of bounded range, which is below that of any ε-private mechanism."""
         return renyi_curves.bounded_range(order, self.epsilon)
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        """Return `renyi` in whole 1/unit, rounded up."""
         as_pure = _PureBound.renyi_units(self, orders, unit)
         as_range = Concentrated(self.epsilon**2 / 8).renyi_units(orders, unit)
         return list(map(min, as_pure, as_range))
 
-    def for_group(self, size: int) -> BoundedRange:
-        return BoundedRange(whole(size, "size", at_least=1) * self.epsilon)
-
 
 @dataclass(frozen=True, slots=True)
 class LaplaceNoise(Loss):
-    """Discrete Laplace noise at `scale` on integers that differ by at most `distance` in L1."""
+    """The loss of discrete Laplace noise at `scale`, on integers within L1 distance `distance`."""
 
     scale: Fraction
     distance: int
@@ -208,24 +212,29 @@ class LaplaceNoise(Loss):
 
     @property
     def pure(self) -> Fraction:
+        """The pure ε: distance / scale."""
         return Fraction(self.distance * self.scale.denominator, self.scale.numerator)
 
     def pair_units(self, epsilon_unit: int, delta_unit: int) -> tuple[int, int]:
+        """Return (pure, 0) in whole units, rounded up."""
         return -(-self.distance * self.scale.denominator * epsilon_unit // self.scale.numerator), 0
 
     def renyi(self, order: Fraction) -> arb:
+        """Return the Rényi divergence of discrete Laplace noise."""
         return renyi_curves.discrete_laplace(order, self.scale, self.distance)
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        """Return `renyi` in whole 1/unit, rounded up."""
         return renyi_curves.discrete_laplace_units(orders, self.scale, self.distance, unit)
 
     def for_group(self, size: int) -> LaplaceNoise:
+        """Return the loss for `size` neighbouring steps at once: `size` times the distance."""
         return LaplaceNoise(self.scale, whole(size, "size", at_least=1) * self.distance)
 
 
 @dataclass(frozen=True, slots=True)
 class GaussianNoise(Loss):
-    """Discrete Gaussian noise at `sigma` on integer vectors within L2 distance √l2_squared."""
+    """The loss of discrete Gaussian noise at `sigma`, on integer vectors within L2 distance √l2_squared."""
 
     sigma: Fraction
     l2_squared: Fraction
@@ -238,29 +247,32 @@ class GaussianNoise(Loss):
 
     @property
     def concentrated(self) -> Concentrated:
-        """The same as zCDP: ρ = Δ² / 2σ², whatever the dimension."""
+        """The same loss as zCDP: ρ = Δ² / 2σ², whatever the dimension."""
         return Concentrated(self.l2_squared / (2 * self.sigma * self.sigma))
 
     def pair_units(self, epsilon_unit: int, delta_unit: int) -> None:
-        return None
+        """Return None: Gaussian noise is never purely private."""
 
     def renyi(self, order: Fraction) -> arb:
+        """Return ρ · order."""
         return self.concentrated.renyi(order)
 
     def renyi_units(self, orders: tuple[int, ...], unit: int) -> list[int]:
+        """Return ρ · order in whole 1/unit, rounded up."""
         squared, top, bottom = self.l2_squared, self.sigma.denominator, self.sigma.numerator
         numerator = unit * squared.numerator * top * top
         denominator = 2 * squared.denominator * bottom * bottom
         return [-(-order * numerator // denominator) for order in orders]
 
     def for_group(self, size: int) -> GaussianNoise:
+        """Return the loss for `size` neighbouring steps at once: `size` times the distance."""
         factor = whole(size, "size", at_least=1) ** 2
         return GaussianNoise(self.sigma, factor * self.l2_squared, self.dimension)
 
 
 @dataclass(frozen=True, slots=True)
 class SampledGaussian(Loss):
-    """Gaussian noise on a fresh Poisson sample, in which each unit is with probability `rate`.
+    """The loss of Gaussian noise on a fresh Poisson sample, which has each unit with probability `rate`.
 
     One step of training. Neighbours add or remove one unit.
     """
@@ -276,91 +288,82 @@ class SampledGaussian(Loss):
             raise BadParameter("noise", "is on whole numbers, which differ by 1 or more")
 
     def renyi(self, order: Fraction) -> arb:
+        """Return the Rényi divergence of the sampled Gaussian."""
         return renyi_curves.sampled_gaussian(order, self.rate, self.noise.concentrated.rho)
 
     def for_group(self, size: int) -> Loss:
+        """Raise BadParameter: no group bound is known here."""
         raise BadParameter("size", "a sampled run has no group bound here: name the group as the unit")
 
 
 @dataclass(frozen=True, slots=True)
 class _Composition(Loss):
-    """Losses of which every bound is combined on its own; a bound that one lacks, all lack."""
+    """Several losses, each bound of which is combined separately; a bound that one lacks, all lack."""
 
     parts: tuple[Loss, ...]
 
     @staticmethod
     @abstractmethod
-    def _rationals(values: list[Fraction]) -> Fraction: ...
-
-    @staticmethod
-    @abstractmethod
-    def _balls(one: arb, other: arb) -> arb: ...
+    def _combined(bounds: list[Bound], zero: Bound) -> Bound: ...
 
     @property
     def delta0(self) -> Fraction:
-        return self._rationals([part.delta0 for part in self.parts])
+        return self._combined([part.delta0 for part in self.parts], ZERO)
 
     @property
     def pure(self) -> Fraction | None:
-        known = [pure for part in self.parts if (pure := part.pure) is not None]
-        return self._rationals(known) if len(known) == len(self.parts) else None
+        bounds = [pure for part in self.parts if (pure := part.pure) is not None]
+        return self._combined(bounds, ZERO) if len(bounds) == len(self.parts) else None
 
     @property
     def pair(self) -> Pair | None:
-        known = [pair for part in self.parts if (pair := part.pair) is not None]
-        if len(known) < len(self.parts):
+        pairs = [pair for part in self.parts if (pair := part.pair) is not None]
+        if len(pairs) < len(self.parts):
             return None
-        epsilons, deltas = [pair[0] for pair in known], [pair[1] for pair in known]
-        return self._rationals(epsilons), self._rationals(deltas)
+        epsilons, deltas = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        return self._combined(epsilons, ZERO), self._combined(deltas, ZERO)
 
     def renyi(self, order: Fraction) -> arb | None:
-        known = [value for part in self.parts if (value := part.renyi(order)) is not None]
-        if len(known) < len(self.parts):
+        values = [value for part in self.parts if (value := part.renyi(order)) is not None]
+        if len(values) < len(self.parts):
             return None
         with precision(renyi_curves.BITS):
-            return reduce(self._balls, known, arb(0))
-
-
-@dataclass(frozen=True, slots=True)
-class SequentialComposition(_Composition):
-    """Several releases about the same units: every bound adds up (sequential composition)."""
-
-    @staticmethod
-    def _rationals(values: list[Fraction]) -> Fraction:
-        return sum(values, Fraction(0))
-
-    @staticmethod
-    def _balls(one: arb, other: arb) -> arb:
-        return one + other
+            return self._combined(values, arb(0))
 
     def for_group(self, size: int) -> SequentialComposition:
+        # Also for disjoint sets: a group may meet several of them, so their losses add up.
         return SequentialComposition(tuple(part.for_group(size) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
+class SequentialComposition(_Composition):
+    """The loss of several releases about the same units: every bound adds up."""
+
+    @staticmethod
+    def _combined(bounds: list[Bound], zero: Bound) -> Bound:
+        return sum(bounds, zero)
+
+
+def _larger(one: Any, other: Any) -> Any:
+    return one.max(other) if isinstance(one, arb) else max(one, other)
+
+
+@dataclass(frozen=True, slots=True)
 class ParallelComposition(_Composition):
-    """Releases about disjoint sets of units: a unit meets one of them (parallel composition).
+    """The loss of releases about disjoint sets of units: a unit meets one of them, at worst the largest.
 
     Only where neighbours add or remove a unit. A unit that is replaced may leave one set and join
     another, and then meets both.
     """
 
     @staticmethod
-    def _rationals(values: list[Fraction]) -> Fraction:
-        return max(values, default=Fraction(0))
-
-    @staticmethod
-    def _balls(one: arb, other: arb) -> arb:
-        return one.max(other)
-
-    def for_group(self, size: int) -> SequentialComposition:
-        """A group may meet several of the sets, so their losses add up."""
-        return SequentialComposition(tuple(part.for_group(size) for part in self.parts))
+    def _combined(bounds: list[Bound], zero: Bound) -> Bound:
+        return reduce(_larger, bounds, zero)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated(Loss):
-    """The same loss `count` times: a short way to write a long `SequentialComposition`."""
+    """The same loss `count` times: a short form of a long `SequentialComposition`."""
 
     loss: Loss
     count: int
@@ -370,22 +373,27 @@ class Repeated(Loss):
 
     @property
     def delta0(self) -> Fraction:
+        """The probability δ₀ with which anything may happen: `count` times that of the loss."""
         return self.count * self.loss.delta0
 
     @property
     def pure(self) -> Fraction | None:
+        """The pure ε: `count` times that of the loss; None if it has none."""
         pure = self.loss.pure
         return None if pure is None else self.count * pure
 
     @property
     def pair(self) -> Pair | None:
+        """The pair (ε_b, δ_b): `count` times that of the loss; None if it has none."""
         pair = self.loss.pair
         return None if pair is None else (self.count * pair[0], self.count * pair[1])
 
     def renyi(self, order: Fraction) -> arb | None:
+        """Return `count` times the Rényi divergence of the loss; None if it has none."""
         value = self.loss.renyi(order)
         with precision(renyi_curves.BITS):
             return None if value is None else self.count * value
 
     def for_group(self, size: int) -> Repeated:
+        """Return the loss for `size` neighbouring steps at once."""
         return Repeated(self.loss.for_group(size), self.count)

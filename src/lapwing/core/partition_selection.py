@@ -1,4 +1,4 @@
-"""Partition selection: which keys may be shown at all, when the keys come from the data."""
+"""Partition selection: decide which keys may be shown at all if the keys come from the data."""
 
 from __future__ import annotations
 
@@ -12,29 +12,40 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.core.exact import Number, Real, ball, lower, precision, set_fields, whole
+from lapwing.core.exact import Number, Real, ball, least_where, lower, precision, real, set_fields, whole
 from lapwing.core.exact_sampling import exp_neg
 from lapwing.core.losses import Approximate, checked_delta, checked_epsilon
 from lapwing.core.noise import bernoulli_near
-from lapwing.core.spread import checked_confidence
+from lapwing.core.spread import BITS, checked_confidence
 from lapwing.core.values import whole_numbers
 from lapwing.errors import BadParameter, BadValue
 
-BITS = 256
 Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSelection:
-    """A key held by n distinct units is shown with the greatest probability that (ε, δ) allows.
+    """A selection of keys: one held by n units is shown with the greatest probability that (ε, δ) allows.
 
     Claim    (ε, δ)-private if a neighbouring step changes the counts of at most `keys` keys, by one: all
-             keys of a unit that is added or removed, those of both units where one is replaced.
+             keys of a unit that is added or removed, or of both units if one is replaced.
     Because  each key is decided alone at (ε, δ) / keys. The optimal keeping probability is
              p(n) = min(e^ε p(n-1) + δ, 1 - e^-ε (1 - p(n-1) - δ), 1), p(0) = 0: each term is one
              of the inequalities of (ε, δ) between n - 1 and n units. It has a closed form: first
              c (e^nε - 1) with c = δ / (e^ε - 1), and from n₁ on 1 + c - (1 + c - p(n₁)) e^-(n-n₁)ε.
     Test     claims/test_partition_selection.py::test_neighbouring_counts_are_within_epsilon_and_delta
+
+    Args:
+        epsilon: The loss ε, in [1e-9, 1000].
+        delta: The loss δ, above 0 and at most ε.
+        keys: The most keys whose counts a neighbouring step changes, at least 1.
+
+    Raises:
+        BadParameter: If a parameter is out of range.
+
+    Example:
+        >>> PartitionSelection.for_budget(1, "1e-6", keys=1).sample({"flu": 5000, "cold": 4000})
+        ['cold', 'flu']
     """
 
     epsilon: Fraction
@@ -52,12 +63,12 @@ class PartitionSelection:
 
     @classmethod
     def for_budget(cls, epsilon: Number, delta: Number, *, keys: int) -> PartitionSelection:
-        """(ε, δ)-private where a neighbouring step changes at most `keys` keys."""
+        """Return the mechanism that is (ε, δ)-private if neighbours differ in at most `keys` keys."""
         return cls(checked_epsilon(epsilon), checked_delta(delta), keys)
 
     @property
     def loss(self) -> Approximate:
-        """What one selection over all keys reveals."""
+        """The loss of one selection over all keys."""
         return Approximate(self.epsilon, self.delta)
 
     @property
@@ -65,12 +76,12 @@ class PartitionSelection:
         return self.epsilon / self.keys, self.delta / self.keys
 
     def _rise(self) -> arb:
-        """c = δ / (e^ε - 1), at the current precision."""
+        """Return c = δ / (e^ε - 1), at the current precision."""
         epsilon, delta = self._each
         return ball(delta) / ball(epsilon).expm1()
 
     def _turns(self) -> tuple[int, int]:
-        """n₁, up to which p rises by e^ε, and the last n at which p is below 1."""
+        """Return n₁, up to which p rises by e^ε, and the last n at which p is below 1."""
         epsilon, delta = self._each
         with precision(BITS):
             e = ball(epsilon).exp()
@@ -80,31 +91,29 @@ class PartitionSelection:
             return first, first + math.floor(lower((1 + left).log() / ball(epsilon)))
 
     def _rising(self, count: int) -> arb:
-        epsilon, _ = self._each
-        return self._rise() * ball(count * epsilon).expm1()
+        return self._rise() * ball(count * self._each[0]).expm1()
 
     def keep_probability(self, count: int) -> Real:
-        """p(count), to any precision."""
+        """Return p(count), the probability that a key held by `count` units is shown, to any precision."""
         first, last = self._turns()
         epsilon, _ = self._each
 
-        def at(bits: int) -> arb:
-            with precision(bits + 64):
-                if count <= 0:
-                    return arb(0)
-                if count <= first:
-                    return self._rising(count)
-                if count > last:
-                    return arb(1)
-                top = 1 + self._rise()
-                return top - (top - self._rising(first)) * ball((first - count) * epsilon).exp()
+        def probability() -> arb:
+            if count <= 0:
+                return arb(0)
+            if count <= first:
+                return self._rising(count)
+            if count > last:
+                return arb(1)
+            top = 1 + self._rise()
+            return top - (top - self._rising(first)) * ball((first - count) * epsilon).exp()
 
-        return at
+        return real(probability, guard=64)
 
     def sample(self, counts: Mapping[Key, int]) -> list[Key]:
-        """The keys that may be shown, given how many distinct units hold each.
+        """Return the keys that may be shown, given how many distinct units hold each.
 
-        Sorted, so that neither their order nor their number tells of keys that stay hidden.
+        They are sorted, so that their order reveals nothing about keys that stay hidden.
         """
         if not isinstance(counts, Mapping):
             raise BadValue("counts must map each key to the number of distinct units that hold it")
@@ -117,9 +126,9 @@ class PartitionSelection:
             return sorted(shown, key=repr)
 
     def decide(self, counts: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each key may be shown. Only the names of shown keys are private output.
+        """Return whether each key may be shown. Only the names of shown keys are private output.
 
-        The mask itself is not: its length tells how many keys there are.
+        The mask itself is not: its length reveals how many keys there are.
         """
         first, last = self._turns()
         held = np.clip(whole_numbers(counts), 0, last + 1)
@@ -129,11 +138,11 @@ class PartitionSelection:
     def _approximate(
         self, counts: NDArray[np.int64], first: int, last: int
     ) -> tuple[NDArray[np.float64], float]:
-        """p in floats and its absolute error: some 2^-42 from the exponents and exponentials."""
+        """Return p in floats, and a bound on its error, which is some 2^-42."""
         epsilon = float(self._each[0])
         with precision(BITS):
             c, turn = float(self._rise()), float(self._rising(first))
-        # c e^nε from the top: e^nε alone may be beyond all floats, and c below them.
+        # c e^nε, computed from the top: e^nε alone may be too large for floats, and c too small.
         rising = (turn + c) * exp_neg(np.maximum(first - counts, 0) * epsilon) - c
         settling = 1 + c - (1 + c - turn) * exp_neg(np.maximum(counts - first, 0) * epsilon)
         p = np.where(counts <= first, rising, settling)
@@ -141,13 +150,10 @@ class PartitionSelection:
         return p, (1 + c) * 2.0**-38
 
     def spread(self, confidence: Number) -> int:
-        """The least number of units at which a key is shown with this confidence."""
+        """Return the least number of units at which a key is shown with this confidence."""
         level = checked_confidence(confidence)
-        low, high = 0, self._turns()[1] + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if lower(self.keep_probability(middle)(BITS)) >= level:
-                high = middle
-            else:
-                low = middle
-        return high
+
+        def is_shown(count: int) -> bool:
+            return lower(self.keep_probability(count)(BITS)) >= level
+
+        return least_where(is_shown, 0, self._turns()[1] + 1)

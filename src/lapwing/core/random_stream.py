@@ -1,23 +1,25 @@
-"""The one source of random bits: an AES-256-CTR keystream keyed by the operating system.
+"""The one source of random bits, and uniform whole numbers and permutations drawn from it.
+
+Stream: an AES-256-CTR keystream that is keyed by the operating system.
 
 Claim    every byte is drawn under a key that no other process or thread uses, or an error is
          raised.
-Because  each thread holds its own key from the OS; the key is dropped after a fork (seen by a fork
-         hook and by the process id) and after `REKEY_AFTER` bytes; nothing ever seeds it. A key
-         that this process or its parent has had lately is refused.
+Because  each thread holds its own key from the operating system. The key is dropped after a fork
+         (noticed by a fork hook and by the process id) and after `REKEY_AFTER` bytes. Nothing ever
+         seeds it. A key that this process or its parent has had recently is refused.
 Test     tests/noise/test_stream.py, tests/faults/test_randomness.py
 
-There is no seed here, and no setting that adds one. Tests bring their own `RandomStream`.
+There is no seed here, and no setting that adds one. Tests use a `RandomStream` of their own.
 
-Uniform whole numbers and permutations.
+Uniform numbers and permutations:
 
-Claim    every number of the range, every order of the items, is equally likely.
+Claim    every number of the range, and every order of the items, is equally likely.
 Because  words beyond the last whole multiple of the range are drawn again (probability below
-         range / 2^64); sorting by distinct random keys is fair, and keys are drawn again when two
-         agree.
+         range / 2^64). Sorting by distinct random keys is fair, and keys are drawn again when two
+         are equal.
 Test     tests/noise/test_uniform.py
 
-How often something is drawn again is independent of what comes out.
+How often something is drawn again is independent of the result.
 """
 
 from __future__ import annotations
@@ -41,26 +43,26 @@ _ZEROS = bytes(1 << 19)
 
 
 class RandomStream(ABC):
-    """Independent uniform bits, as many as asked for."""
+    """A source of independent uniform bits, of any length."""
 
     @abstractmethod
     def take(self, size: int) -> bytes:
-        """`size` fresh random bytes."""
+        """Return `size` fresh random bytes."""
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Fresh 64-bit words."""
+        """Return fresh 64-bit words."""
         return np.frombuffer(self.take(8 * count), dtype=np.uint64)
 
     def halves(self, count: int) -> NDArray[np.uint16]:
-        """Fresh 16-bit words."""
+        """Return fresh 16-bit words."""
         return np.frombuffer(self.take(2 * count), dtype=np.uint16)
 
     def word(self) -> int:
-        """One fresh 64-bit word."""
+        """Return one fresh 64-bit word."""
         return int.from_bytes(self.take(8), "little")
 
 
-# Digests of the latest keys of all threads, kept over a fork: a source that repeats one is stuck.
+# Digests of the latest keys of all threads, kept over a fork: a source that repeats a key is stuck.
 _recent_keys: deque[bytes] = deque(maxlen=KEYS_REMEMBERED)
 
 
@@ -70,7 +72,7 @@ def _key_from_system() -> bytes:
     except (OSError, NotImplementedError) as cause:
         raise NoEntropy("the operating system gave no randomness") from cause
     digest = hashlib.sha256(key).digest()
-    # First append, then count: of two threads with one key, the later one sees both.
+    # First append, then count: if two threads get the same key, the later one sees both.
     _recent_keys.append(digest)
     if len(key) != KEY_BYTES or len(set(key)) == 1 or _recent_keys.count(digest) > 1:
         raise NoEntropy("the operating system's randomness is stuck or short")
@@ -78,7 +80,7 @@ def _key_from_system() -> bytes:
 
 
 class _Keystream(RandomStream):
-    """One thread's keystream. Not shared, so it needs no lock that a fork could leave locked."""
+    """The keystream of one thread. It is not shared, so it needs no lock that a fork could leave locked."""
 
     def __init__(self, key: bytes) -> None:
         self._cipher: CipherContext = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
@@ -92,7 +94,7 @@ class _Keystream(RandomStream):
 
 
 class SystemStream(RandomStream):
-    """The process's stream: one keystream per thread, rekeyed by fork and by amount."""
+    """The stream of the process: one keystream per thread, with a new key after a fork and after 1 GiB."""
 
     def __init__(self) -> None:
         self._forget()
@@ -102,6 +104,7 @@ class SystemStream(RandomStream):
         self._of_thread = threading.local()
 
     def take(self, size: int) -> bytes:
+        """Return `size` fresh random bytes, or raise NoEntropy."""
         own = self._of_thread
         keystream: _Keystream | None = getattr(own, "keystream", None)
         # The process id catches forks that Python did not see (a C library's fork).
@@ -115,7 +118,7 @@ SYSTEM = SystemStream()
 
 
 def uniform_below(stream: RandomStream, count: int, size: int) -> NDArray[np.uint64]:
-    """`size` numbers from 0 .. count - 1, count <= 2^64."""
+    """Draw `size` numbers from 0 .. count - 1, where count <= 2^64."""
     words = stream.words(size).copy()
     if count == 1 << 64:
         return words
@@ -128,7 +131,7 @@ def uniform_below(stream: RandomStream, count: int, size: int) -> NDArray[np.uin
 
 
 def permutation(stream: RandomStream, count: int) -> NDArray[np.int64]:
-    """0 .. count - 1 in a uniformly random order."""
+    """Return 0 .. count - 1 in a uniformly random order."""
     while True:
         keys = stream.words(count)
         order = np.argsort(keys, kind="stable")

@@ -1,7 +1,8 @@
 """Rényi divergences of the basic mechanisms, as balls that contain or exceed the true value.
 
-Each function gives D_order between the outputs on neighbouring data, order > 1, in nats.
-Tests: tests/privacy/test_curves.py compares every one with a direct sum over the output's law.
+Each function returns D_order between the outputs on neighbouring data, order > 1, in nats.
+docs/arguments/renyi-curves.md has the proofs.
+Test: tests/privacy/test_curves.py compares every one with a direct sum over the output's law.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from flint import arb
 from lapwing.core.exact import ball, precision, round_up
 
 BITS = 256
-# Floats are trusted to this error, times 1 + ε: some hundred times what exp and log of the C library
-# are off. They only save time; next to a whole unit, balls decide. Tests compare the two.
+# Floats are trusted up to this error times 1 + ε, some hundred times the error of exp and log in the C
+# library. They only save time; next to a whole unit, balls decide. Tests compare the two.
 FLOAT_ERROR = 1e-13
 LARGEST_EXPONENT, LARGEST_SCALE = 700, 1 << 900
-# Exponentials of what is larger than this are beyond balls, too.
+# Exponentials of larger numbers do not fit into balls either.
 LARGEST_BALL_EXPONENT = 10**12
 
 
 def randomized_response(order: Fraction, epsilon: Fraction) -> arb:
-    """Binary randomized response at ε: the largest divergence of anything that is purely ε-private.
+    """Return the divergence of binary randomized response at ε: the largest of any ε-private mechanism.
 
     Because the pair (e^ε, 1) / (1 + e^ε) is the extreme point of all pairs within ratio e^ε, and
     divergences are quasi-convex.
@@ -37,11 +38,11 @@ def randomized_response(order: Fraction, epsilon: Fraction) -> arb:
 
 
 def discrete_laplace(order: Fraction, scale: Fraction, distance: int) -> arb:
-    """Discrete Laplace noise on integers that differ by `distance`.
+    """Return the divergence of discrete Laplace noise on integers that differ by `distance`.
 
-    Summing P[k]^a P[k - d]^(1-a) left of 0, between and right of d gives
+    Summing P[k]^a P[k - d]^(1-a) left of 0, between 0 and d, and right of d gives
         A e^((a-1) d/t) + B e^(-a d/t),   A + B = 1,  A, B >= 0,
-    which is log-convex in d and 0 at d = 0; so over several coordinates with total distance d the
+    whose logarithm is convex in d and 0 at d = 0. So over several coordinates with total distance d the
     worst case is the whole distance in one of them.
     """
     if distance > LARGEST_BALL_EXPONENT * scale:
@@ -50,7 +51,7 @@ def discrete_laplace(order: Fraction, scale: Fraction, distance: int) -> arb:
         a, e = ball(order), ball(distance / scale)
         q = ball(-1 / scale).exp()
         r = ball(-(2 * order - 1) / scale).exp()
-        # Next to 1 - q and 1 - r all else would cancel: use expm1.
+        # 1 - q and 1 - r would cancel: use expm1.
         one_less_q, one_less_r = -ball(-1 / scale).expm1(), -ball(-(2 * order - 1) / scale).expm1()
         left = (1 + one_less_q * r / one_less_r) / (1 + q)
         right = (1 - one_less_q / one_less_r) / (1 + q)
@@ -58,9 +59,9 @@ def discrete_laplace(order: Fraction, scale: Fraction, distance: int) -> arb:
 
 
 def discrete_laplace_units(orders: tuple[int, ...], scale: Fraction, distance: int, unit: int) -> list[int]:
-    """`discrete_laplace` at each order in whole 1/unit, rounded up."""
+    """Return `discrete_laplace` at each order in whole 1/unit, rounded up."""
     top, bottom = scale.denominator, scale.numerator
-    if distance == 1:  # one apart, it is randomized response
+    if distance == 1:  # then it is randomized response
         return _response_units(orders, top, bottom, unit)
     if not distance:
         return [0] * len(orders)
@@ -86,14 +87,17 @@ def discrete_laplace_units(orders: tuple[int, ...], scale: Fraction, distance: i
 
 
 def randomized_response_units(orders: tuple[int, ...], epsilon: Fraction, unit: int) -> list[int]:
-    """`randomized_response` at each order in whole 1/unit, rounded up."""
+    """Return `randomized_response` at each order in whole 1/unit, rounded up."""
     if not epsilon:
         return [0] * len(orders)
     return _response_units(orders, epsilon.numerator, epsilon.denominator, unit)
 
 
 def _response_units(orders: tuple[int, ...], top: int, bottom: int, unit: int) -> list[int]:
-    """Randomized response at ε = top / bottom > 0: (ln cosh((a - ½) ε) - ln cosh(ε/2)) / (a - 1)."""
+    """Return (ln cosh((a - ½) ε) - ln cosh(ε/2)) / (a - 1) in whole 1/unit, rounded up.
+
+    That is the divergence of randomized response at ε = top / bottom > 0.
+    """
     if not _floats_reach(orders, top, bottom):
         return [_response_exactly(order, top, bottom, unit) for order in orders]
     epsilon = top / bottom
@@ -113,7 +117,7 @@ def _response_units(orders: tuple[int, ...], top: int, bottom: int, unit: int) -
 
 @lru_cache(maxsize=256)
 def _factors(orders: tuple[int, ...], unit: int) -> list[tuple[int, float, float]]:
-    """Each order with (2a - 1) / 4 and unit / (a - 1)."""
+    """Return each order a with (2a - 1) / 4 and unit / (a - 1)."""
     return [(order, (2 * order - 1) / 4, unit / (order - 1)) for order in orders]
 
 
@@ -122,7 +126,7 @@ def _response_exactly(order: int, top: int, bottom: int, unit: int) -> int:
 
 
 def _floats_reach(orders: tuple[int, ...], top: int, bottom: int) -> bool:
-    """Whether floats hold ε = top / bottom and the exponentials of all orders times ε."""
+    """Return whether floats can hold ε = top / bottom and the exponentials of all orders times ε."""
     return 2 * orders[-1] * top <= LARGEST_EXPONENT * bottom and bottom < LARGEST_SCALE
 
 
@@ -132,21 +136,25 @@ def _rounded_up(value: arb, unit: int) -> int:
 
 
 def bounded_range(order: Fraction, epsilon: Fraction) -> arb:
-    """Exponential mechanism: log-ratios of outputs span a range of ε, so a ε² / 8 (and never more
-    than any ε-private mechanism)."""
+    """Return the divergence of the exponential mechanism: order · ε² / 8.
+
+    The log-ratios of its outputs span a range of ε. The result is never more than that of
+    `randomized_response`, the largest of any ε-private mechanism.
+    """
     with precision(BITS):
         return (ball(order * epsilon * epsilon) / 8).min(randomized_response(order, epsilon))
 
 
 def sampled_gaussian(order: Fraction, rate: Fraction, rho: Fraction) -> arb:
-    """Gaussian noise with zCDP loss rho (Δ² / 2σ²) on a Poisson sample of the units.
+    """Return the divergence of Gaussian noise with zCDP loss rho (Δ² / 2σ²) on a Poisson sample.
 
-    For whole orders the moment is a finite binomial sum; others are rounded up to the next whole
-    order, which only increases the divergence. Discrete Gaussian noise on integers has the same
-    moments, because a shift by a whole number leaves its normaliser unchanged. Adding and removing
-    a unit: the sum below is the larger direction (the two laws are mirror images).
+    Each unit is in the sample with probability `rate` (q below). For whole orders the moment is a finite
+    binomial sum; other orders are rounded up to the next whole one, which only increases the divergence.
+    Discrete Gaussian noise on integers has the same moments, because a shift by a whole number leaves its
+    normaliser unchanged. Of adding and removing a unit, the sum below is the larger direction (the two
+    laws are mirror images).
 
-        Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1) rho),  each term made from the one after it
+        Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1) rho),  each term computed from the one after it
     """
     whole = ceil(order)
     with precision(BITS):

@@ -1,7 +1,8 @@
-"""How far one unit can move the textbook statistics.
+"""Sensitivities of the textbook statistics: how far one privacy unit can move them.
 
-Claim    data sets one neighbouring step apart have statistics within `l1` in L1 and √l2_squared in L2.
-Because  each function says so. `rows` is the most rows of one unit: someone may file five complaints.
+Claim    the statistics of neighbouring data sets are within `l1` in L1 and √l2_squared in L2.
+Because  of the reason in each function. `rows` is the contribution bound, the most rows of one unit: a
+         person may file five complaints.
 Test     tests/claims/test_sensitivities.py tries all neighbours of small data sets.
 """
 
@@ -19,10 +20,20 @@ from lapwing.errors import BadParameter
 
 @dataclass(frozen=True, slots=True)
 class Sensitivity:
-    """The most that a statistic moves: exactly, or rounded up.
+    """The most that one unit can move a statistic: exactly, or rounded up.
 
-    `rounded` counts the coordinates that lie between the steps of a grid even if all values are on it
-    (a mean: 1), so that they are rounded after aggregation.
+    Args:
+        l1: The greatest L1 distance of the statistics of neighbouring data sets.
+        l2_squared: The greatest squared L2 distance.
+        rounded: The number of coordinates that can lie between the steps of a grid even if all values are
+            on the grid (for a mean: 1), so that they are rounded after aggregation.
+
+    Raises:
+        BadParameter: From `in_steps`, if the step is not above 0.
+
+    Example:
+        >>> total(low=0, high=100, relation=Relation.ADD_REMOVE, rows=2).in_steps(5).l1
+        Fraction(40, 1)
     """
 
     l1: Fraction
@@ -30,10 +41,10 @@ class Sensitivity:
     rounded: int = 0
 
     def in_steps(self, step: Number = 1) -> Sensitivity:
-        """The same in whole steps of a grid, rounded up.
+        """Return the same sensitivity in whole steps of a grid, rounded up.
 
-        Each rounded coordinate may move by one step more: 0.5 and 1.5 are 1 apart, but halves
-        rounded to even give 0 and 2.
+        Each rounded coordinate may move by one step more: 0.5 and 1.5 differ by 1, but rounding halves
+        to even gives 0 and 2.
         """
         width, more = positive(step, "step"), whole(self.rounded, "rounded")
         l1 = Fraction(math.ceil(self.l1 / width) + more)
@@ -59,22 +70,22 @@ def _scalar(l1: Fraction, *, rounded: int = 0) -> Sensitivity:
 
 
 def _known_size(n: int, rows: int) -> tuple[int, int]:
-    size, own = whole(n, "n", at_least=1), whole(rows, "rows", at_least=1)
-    if own > size:
+    size, of_unit = whole(n, "n", at_least=1), whole(rows, "rows", at_least=1)
+    if of_unit > size:
         raise BadParameter("rows", "must be at most n")
-    return size, own
+    return size, of_unit
 
 
 def count(*, rows: int) -> Sensitivity:
-    """How many rows meet a condition: a unit's rows, all of them, may start or stop meeting it."""
+    """Return the sensitivity of the number of rows that meet a condition: `rows`."""
     return _scalar(Fraction(whole(rows, "rows", at_least=1)))
 
 
 def total(*, low: Number, high: Number, relation: Relation, rows: int) -> Sensitivity:
-    """A sum of values in [low, high].
+    """Return the sensitivity of a sum of values in [low, high].
 
-    Add or remove: rows · max(|low|, |high|). Replace: also rows · (high - low), if that is more; fewer
-    rows may come than go, so a low above 0 helps nothing. (With n rows, n public, see `mean`.)
+    Add or remove: rows · max(|low|, |high|). Replace: also rows · (high - low), if that is more. A unit may
+    be replaced by one with fewer rows, so a `low` above 0 does not help. (If n is public, see `mean`.)
     """
     bottom, top = _bounds(low, high)
     reach = max(abs(bottom), abs(top), top - bottom if _replaces(relation) else abs(top))
@@ -82,49 +93,54 @@ def total(*, low: Number, high: Number, relation: Relation, rows: int) -> Sensit
 
 
 def proportion(*, n: int, rows: int) -> Sensitivity:
-    """The share of n rows that meet a condition, n public: rows / n."""
+    """Return the sensitivity of the share of n rows that meet a condition, n public: rows / n."""
     return mean(low=0, high=1, n=n, rows=rows)
 
 
 def mean(*, low: Number, high: Number, n: int, rows: int) -> Sensitivity:
-    """The mean of n values in [low, high], n public, replace: rows · (high - low) / n.
+    """Return the sensitivity of the mean of n values in [low, high], n public: rows · (high - low) / n.
 
-    Where n is private (add or remove), release a noisy total and a noisy count instead.
+    Neighbours replace a unit. If n is private (add or remove), release a noisy total and a noisy count
+    instead.
     """
     bottom, top = _bounds(low, high)
-    size, own = _known_size(n, rows)
-    return _scalar(own * (top - bottom) / size, rounded=1)
+    size, of_unit = _known_size(n, rows)
+    return _scalar(of_unit * (top - bottom) / size, rounded=1)
 
 
 def variance(*, low: Number, high: Number, n: int, rows: int) -> Sensitivity:
-    """The (population) variance of n values in [low, high], n public, replace.
+    """Return the sensitivity of the (population) variance of n values in [low, high], n public.
 
-    It is Σ (x_i - x_j)² / 2n² over ordered pairs; with r replaced rows 2r(n-r) + r(r-1) pairs change,
-    each by at most (high - low)². For one row: (high - low)² (n - 1) / n².
+    Neighbours replace a unit. The variance is Σ (x_i - x_j)² / 2n² over ordered pairs. With r replaced rows
+    2r(n-r) + r(r-1) pairs change, each by at most (high - low)². For one row: (high - low)² (n - 1) / n².
     """
     bottom, top = _bounds(low, high)
-    size, own = _known_size(n, rows)
-    pairs = 2 * own * (size - own) + own * (own - 1)
+    size, of_unit = _known_size(n, rows)
+    pairs = 2 * of_unit * (size - of_unit) + of_unit * (of_unit - 1)
     return _scalar((top - bottom) ** 2 * Fraction(pairs, 2 * size * size), rounded=1)
 
 
 def deviation(*, low: Number, high: Number, n: int, rows: int) -> Sensitivity:
-    """The standard deviation: |√a - √b| <= √|a - b|, so the root of the variance's: about 1/√n."""
+    """Return the sensitivity of the standard deviation: the root of the variance's, about 1/√n.
+
+    Because |√a - √b| <= √|a - b|.
+    """
     return _scalar(sqrt_up(variance(low=low, high=high, n=n, rows=rows).l1), rounded=1)
 
 
 def histogram(*, relation: Relation, rows: int) -> Sensitivity:
-    """Counts in disjoint bins, however many: all of a unit's rows may lie in one bin.
+    """Return the sensitivity of counts in any number of disjoint bins.
 
-    Add or remove: L1 = L2 = rows. Replace: rows leave one bin and enter another.
+    All rows of a unit may lie in one bin. Add or remove: L1 = L2 = rows. Replace: rows leave one bin and
+    enter another.
     """
-    own = Fraction(whole(rows, "rows", at_least=1))
+    of_unit = Fraction(whole(rows, "rows", at_least=1))
     bins = 2 if _replaces(relation) else 1
-    return Sensitivity(bins * own, bins * own * own)
+    return Sensitivity(bins * of_unit, bins * of_unit * of_unit)
 
 
 def vector(bounds: Sequence[tuple[Number, Number]], *, relation: Relation, rows: int) -> Sensitivity:
-    """Several sums at once, the i-th of values in bounds[i], all over the same rows."""
+    """Return the sensitivity of several sums over the same rows, the i-th of values in bounds[i]."""
     if not bounds:
         raise BadParameter("bounds", "must name at least one coordinate")
     reaches = [total(low=a, high=b, relation=relation, rows=rows).l1 for a, b in bounds]

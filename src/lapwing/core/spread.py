@@ -1,4 +1,4 @@
-"""How far off an answer may be, exactly."""
+"""The spread of noise: how far an answer may be from the truth, exactly."""
 
 from __future__ import annotations
 
@@ -8,24 +8,21 @@ from fractions import Fraction
 
 from flint import arb
 
-from lapwing.core.exact import Number, ball, exact, lower, precision, upper, whole
-from lapwing.errors import BadParameter
+from lapwing.core.exact import Number, ball, inside_unit, least_where, lower, precision, upper, whole
 
 BITS = 256
 
 
 def checked_confidence(value: Number) -> Fraction:
-    """A confidence level strictly between 0 and 1."""
-    level = exact(value, "confidence")
-    if not 0 < level < 1:
-        raise BadParameter("confidence", "must lie strictly between 0 and 1")
-    return level
+    """Return a confidence level, or raise BadParameter if it is not strictly between 0 and 1."""
+    return inside_unit(value, "confidence")
 
 
 def miss_of_each(confidence: Fraction, answers: int) -> Fraction:
-    """How often each of `answers` independent answers may miss, if all are to hold together.
+    """Return the probability with which each of `answers` independent answers may miss its interval.
 
-    1 - confidence^(1/answers), rounded down; from 1 - confidence, which may be tiny.
+    Then all intervals hold together with this confidence. It is 1 - confidence^(1/answers), rounded down,
+    and computed from 1 - confidence, which may be tiny.
     """
     count = whole(answers, "answers", at_least=1)
     if count == 1:
@@ -35,7 +32,7 @@ def miss_of_each(confidence: Fraction, answers: int) -> Fraction:
 
 
 def least_width(tail: Callable[[int], arb], miss: Fraction) -> int:
-    """The least w with tail(w) = P[|noise| > w] <= miss: doubling, then halving."""
+    """Return the least w with tail(w) = P[|noise| > w] <= miss; `tail` is called under `BITS` bits."""
 
     def holds(width: int) -> bool:
         with precision(BITS):  # in balls: as a rational, exp(-10^11) would have a trillion digits
@@ -46,15 +43,14 @@ def least_width(tail: Callable[[int], arb], miss: Fraction) -> int:
     high = 1
     while not holds(high):
         high *= 2
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    return least_where(holds, high // 2, high)
 
 
 def score_gap(rate: Fraction, candidates: int, confidence: Number) -> Fraction:
-    """ln(candidates / miss) / rate, rounded up: how far below the best an exponential choice falls."""
+    """Return how far below the best score an exponential choice may fall, with this confidence.
+
+    It is ln(candidates / miss) / rate, rounded up in 1e-9.
+    """
     miss = 1 - checked_confidence(confidence)
     with precision(BITS):
         log = upper(ball(whole(candidates, "candidates", at_least=1) / miss).log())

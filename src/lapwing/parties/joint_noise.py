@@ -19,8 +19,8 @@ from fractions import Fraction
 
 from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
+from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import Approximate, Concentrated, Loss, Pure, Repeated, SequentialComposition
-from lapwing.core.noise import LARGEST_SCALE
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
 from lapwing.parties.requirements import JointRequirements

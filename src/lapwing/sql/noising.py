@@ -33,8 +33,8 @@ from lapwing.core.conversions import zcdp_to_epsilon
 from lapwing.core.exact import Number
 from lapwing.core.gaussian import Gaussian, SummedGaussian
 from lapwing.core.laplace import Laplace, SummedLaplace
+from lapwing.core.laplace_sampler import LARGEST_SCALE
 from lapwing.core.losses import Loss, Relation, SequentialComposition, checked_delta, checked_epsilon
-from lapwing.core.noise import LARGEST_SCALE
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.core.partition_selection import PartitionSelection
 from lapwing.errors import BadParameter, BadValue

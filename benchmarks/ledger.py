@@ -216,9 +216,7 @@ def fill(ledger: Ledger, entries: int) -> None:
 
         def work(tx: Transaction, done: int = done, some: int = some) -> None:
             for k in range(done, done + some):
-                request = ChargeRequest.of(
-                    ledger, plan, principal="analyst", key=f"fill {k}", kind="charge"
-                )
+                request = ChargeRequest(ledger, plan, principal="analyst", key=f"fill {k}", kind="charge")
                 debits = request._debits(None)
                 tx.debit(Posting.of(request.body(debits), request.key, debits))
 

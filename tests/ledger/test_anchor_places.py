@@ -72,6 +72,7 @@ class TestPlaces:
 
     def test_postgres_without_its_extra_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "psycopg", None)
+        monkeypatch.delitem(sys.modules, "lapwing.storage.postgres", raising=False)
         with pytest.raises(MissingExtra, match="postgres"):
             anchor_at("postgresql://anchor.example/visits")
 

@@ -62,8 +62,10 @@ def test_statements_show_checks_and_what_was_changed_after_them(file_home: Home,
         record_policy(ledger, "visits", OTHER)
         path = tmp_path / "statement"
         export_statement(ledger, path, names=True)
-        report = verify_statement(path, key=ledger.keys.signing.public).require_good()
-    told = [line for line in report.summary.splitlines() if line.startswith("entry ")]
+        report = verify_statement(path, key=ledger.keys.signing.public)
+    assert report.is_good
+    assert report.guarantee is not None
+    told = [line for line in report.guarantee.lines() if line.startswith("entry ")]
     assert told == [
         "entry 3: account 1: the curator signed to have seen exact counts of the data (`lapwing check`)",
         "entry 6: account 1: the policy was changed after a check; what that showed may be in it, "

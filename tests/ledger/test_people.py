@@ -138,7 +138,7 @@ def _hash(number: int) -> int:
 
 def test_an_overlap_is_missed_as_rarely_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 of 10 is held: an overlap of 20 is missed with probability 0.9^20 = 0.12."""
-    monkeypatch.setattr(module, "LARGEST", 100)
+    monkeypatch.setattr(module, "LARGEST_SKETCH", 100)
     missed = 0
     rounds = 200
     for number in range(rounds):

@@ -153,7 +153,7 @@ def test_a_ledger_without_a_state_is_replayed_once(home: Home, read: list[int]) 
 
 def test_books_of_another_form_are_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(books_module, "FORMAT", 2)
+        newer.setattr(books_module, "BOOKS_FORMAT", 2)
         tell_a_story(home).close()
     with home.open() as ledger:
         assert ledger.verify().findings == ()
@@ -228,7 +228,7 @@ def test_sealed_entries_that_are_edited_while_it_is_open_are_not_signed(home: Ho
 
 
 def test_a_large_ledger_has_no_state(home: Home, monkeypatch: pytest.MonkeyPatch, read: list[int]) -> None:
-    monkeypatch.setattr(books_module, "LARGEST", 5)
+    monkeypatch.setattr(books_module, "LARGEST_BOOKS", 5)
     ledger = home.create()
     open_sliced(ledger, 4)
     ledger.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -185,14 +186,9 @@ class History:
             tree.add(digest)
             if seq % every and seq != entries[-1][0]:
                 continue
-            signed = digest_of_seal(
-                self.ledger_id, number=len(heads) + 1, last=seq, size=tree.size, root=tree.root,
-                previous=previous,
-            )  # fmt: skip
-            heads.append(
-                Head(len(heads) + 1, seq, tree.size, tree.root, previous, self.signing.sign(signed))
-            )
-            previous = signed
+            head = Head(len(heads) + 1, seq, tree.size, tree.root, previous, bytes(64))
+            previous = digest_of_seal(self.ledger_id, head)
+            heads.append(replace(head, signature=self.signing.sign(previous)))
         return heads
 
     def names(self) -> list[CommittedName]:

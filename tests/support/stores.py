@@ -78,7 +78,7 @@ def opened(
             numbers = [(10 * k + b, k + 1) for k in range(2) for b in range(1, 10)]
             store.write(lambda tx: tx.run_many(BLOCK, [block_row(*each) for each in numbers]))
             store.write(lambda tx: tx.run_many(BUDGET, [budget_row(*each) for each in numbers]))
-        store.attend(LEDGER_ID, SIGNING, anchor or MemoryAnchor(), [])
+        store.start_sealing(LEDGER_ID, SIGNING, anchor or MemoryAnchor(), [])
         yield store
     finally:
         store.close()

@@ -1,17 +1,16 @@
-"""Accounts and their blocks: whose budget it is, and what is left of it.
+"""Accounts and blocks: what is protected, for how much, and how they are written.
 
-An account fixes once what is protected and for how much, for life. Its blocks are disjoint slices of
-the units, each with the whole budget; the block `*` stands for everybody who is in no named block.
-Raising opens a further account of the same *family*, into which all blocks move.
-
-How accounts and blocks are written: each step is one transaction with its entry.
+An account fixes once and for life what is protected and for how much. Its blocks are disjoint slices of the
+units, each with the whole budget. The block `*` stands for all units that are in no named block. Raising a
+budget opens a further account of the same *family*, into which all blocks move. Each change is one
+transaction together with its entry.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
@@ -29,7 +28,7 @@ EVERYONE = "*"
 
 
 class Unit(Enum):
-    """What one neighbouring step adds, removes or replaces."""
+    """The privacy unit: what two neighbouring data sets differ in."""
 
     PERSON = "person"
     ROW = "row"
@@ -37,14 +36,14 @@ class Unit(Enum):
 
 
 class Slices(Enum):
-    """What the blocks of an account are slices of.
+    """The rule by which the units of an account are divided into blocks.
 
     UNITS       a rule that reads only the unit's own data puts each unit in one block for ever.
     PERIODS     rows are sliced by time, so what is protected is a person *in one period*.
-    IDENTITIES  who a unit is decides, not its data: an invitation, or a hash of its id.
+    IDENTITIES  the identity of a unit decides, not its data: an invitation, or a hash of its id.
 
-    Where a unit is replaced, its data is, so a rule that reads data could move it from one block to
-    another, and both would have paid for it. Then only the other two are possible.
+    If neighbours replace a unit, they replace its data. A rule that reads data could then move the unit
+    from one block to another, and the unit would be charged to both. Then only the other two are possible.
     """
 
     NONE = "none"
@@ -70,7 +69,7 @@ class Account:
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return self.name.label
 
     @property
@@ -80,15 +79,15 @@ class Account:
         return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
 
     def spent(self, left: Costs) -> Costs:
-        """What was spent, where this is left of the caps: at most cap + 1, which leaves -1."""
+        """Return what was spent of each cap, given what is left: at most cap + 1, which leaves -1."""
         return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])
 
     def costs(self, loss: Loss) -> Costs:
-        """The price of a loss here. What exceeds a filter anyway is written as its cap + 1."""
+        """Return the price of a loss in this account. A cost above its cap becomes cap + 1."""
         return _costs(self.terms.orders, self.terms.caps, loss)
 
     def costs_of_steps(self, loss: Loss) -> Costs:
-        """The price of a loss whose parts are charged one by one: each of them is rounded up."""
+        """Return the price of a loss whose parts are charged one by one: each part is rounded up."""
         match loss:
             case Repeated(each, count):
                 costs = [count * cost for cost in self.costs_of_steps(each)]
@@ -111,7 +110,7 @@ ACCOUNT_COLUMNS = (
 
 
 def account_of(row: Row) -> Account:
-    """An account from its row."""
+    """Return the account of a database row."""
     number, root, name, label, salt, unit, relation, *rest = row
     epsilon, delta, orders, slices, rule, everyone, raises = rest
     return Account(
@@ -129,7 +128,7 @@ def account_of(row: Row) -> Account:
 
 
 def row_of(account: Account) -> Row:
-    """The row of an account, in the order of `ACCOUNT_COLUMNS`."""
+    """Return the database row of an account, in the order of `ACCOUNT_COLUMNS`."""
     return (
         account.number, account.root, account.name.id, account.label, account.name.salt,
         account.unit.value, account.relation.value, str(account.terms.epsilon), str(account.terms.delta),
@@ -140,7 +139,7 @@ def row_of(account: Account) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A slice of an account's units, and what was spent and is held there."""
+    """A slice of an account's units, with what was spent and what is reserved there."""
 
     number: int
     account: int
@@ -151,28 +150,31 @@ class Block:
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return self.name.label
 
     @property
     def is_open(self) -> bool:
-        """Whether anything may still be charged here."""
+        """Whether charges are still possible here."""
         return self.state == OPEN
 
     def taken(self, terms: Terms) -> Costs:
-        """What new charges find: spent and held together, as far as the filters can tell."""
+        """Return spent and reserved costs together, cut off above the caps.
+
+        A new charge is added to them.
+        """
         return tuple(
             [min(s + h, cap + 1) for s, h, cap in zip(self.spent, self.held, terms.caps, strict=True)]
         )
 
     def left(self, terms: Terms) -> Fraction:
-        """The greatest pure ε that would still be admitted."""
+        """Return the largest pure ε that would still be admitted."""
         return largest_pure(terms, self.taken(terms)) if self.is_open else Fraction(0)
 
 
 @lru_cache(maxsize=4096)
 def largest_pure(terms: Terms, taken: Costs) -> Fraction:
-    """`Terms.largest_pure`, remembered: blocks that were charged alike are many."""
+    """Return `Terms.largest_pure`, cached: many blocks were charged alike."""
     return terms.largest_pure(taken)
 
 
@@ -182,7 +184,7 @@ BLOCK_COLUMNS = f"block, account, name, label, salt, state, {columns('left')}, {
 
 
 def block_of(row: Row, account: Account) -> Block:
-    """A block of an account from its row, in the order of `BLOCK_COLUMNS`."""
+    """Return the block of a database row, in the order of `BLOCK_COLUMNS`."""
     number, _, name, label, salt, state, *sums = row
     left, held = tuple(sums[: len(COSTS)]), tuple(sums[len(COSTS) :])
     return Block(
@@ -191,7 +193,7 @@ def block_of(row: Row, account: Account) -> Block:
 
 
 def in_numbers(numbers: Sequence[int]) -> str:
-    """A list of whole numbers for SQL. They are ours, and whole: nothing can be hidden in them."""
+    """Return whole numbers as a list for SQL. `int` makes sure that nothing else can be in it."""
     return ", ".join(str(int(number)) for number in numbers)
 
 
@@ -209,7 +211,7 @@ def _next(tx: Transaction, column: str, table: str) -> int:
 def _insert_blocks(
     tx: Transaction, account: Account, first: int, names: Sequence[CommittedName], left: Costs
 ) -> None:
-    """Open blocks under the numbers from `first` on, each with this much left."""
+    """Insert open blocks with the numbers from `first` on, each with this much left."""
     numbered = list(enumerate(names, first))
     tx.run_many(
         _INSERT_BLOCK,
@@ -231,7 +233,7 @@ def new_account(
     slices: Slices,
     rule: str,
 ) -> Account:
-    """A family's first account."""
+    """Open the first account of a family."""
     number = _next(tx, "account", "accounts")
     account = Account(
         number=number,
@@ -281,29 +283,18 @@ def _body(account: Account, **more: Any) -> dict[str, Any]:
 def raised_account(
     tx: Transaction, family: Sequence[Account], terms: Terms, curator: CuratorKey
 ) -> Account:
-    """A further account of a family. All blocks move into it, and the old ones are closed for ever.
+    """Open a further account of a family. All blocks move into it, and the old blocks are closed for ever.
 
-    New questions go to one account after the other, never to both: what each of them admits is (ε,
-    δ)-private on its own, so together they are so for the sums. What is under way at the raise is argued
-    in docs/arguments/ledger.md, d.
+    New requests go to one account after the other, never to both. What each account admits is (ε,
+    δ)-private on its own, so together they are private for the sums. Requests that run during the raise are
+    argued in docs/arguments/ledger.md, d.
     """
     root = family[0]
     numbers = in_numbers([account.number for account in family])
     if tx.rows(f"SELECT 1 FROM reservations WHERE ended = 0 AND account IN ({numbers}) LIMIT 1"):  # noqa: S608
         raise BadParameter("account", "has open reservations: settle them before raising")
     number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
-    account = Account(
-        number=number,
-        root=root.number,
-        name=root.name,
-        unit=root.unit,
-        relation=root.relation,
-        terms=terms,
-        slices=root.slices,
-        rule=root.rule,
-        everyone=block,
-        raises=root.number,
-    )
+    account = replace(root, number=number, terms=terms, everyone=block, raises=root.number)
     old = tx.rows(
         f"SELECT block, name, label, salt FROM {CURRENT_BLOCKS} ORDER BY block",  # noqa: S608
         root.number,
@@ -323,7 +314,7 @@ def raised_account(
 
 
 def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[str]) -> None:
-    """New blocks. Whoever is in one may have been charged as part of everyone, and stays so."""
+    """Open new blocks. Their units may have been charged as part of everyone, and stay charged."""
     newest = family[-1]
     tx.lock([newest.everyone])
     if any(_everyone(tx, newest, "held")):
@@ -352,10 +343,11 @@ def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[s
 
 
 def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Account:
-    """After a raise the first account again, with its whole budget; else the newest.
+    """Return the account for new blocks: after a raise the first account again, otherwise the newest.
 
-    Not where everyone was charged since: then the new blocks' units have begun to spend from a raised
-    account, and accounts are spent one after the other. Nor where the first account was lost.
+    If everyone was charged since the raise, it is the newest: the units of the new blocks have begun to
+    spend from a raised account, and accounts are spent one after the other. It is also the newest if the
+    first account was lost.
     """
     raised_spent = any(_everyone(tx, account, "left") != account.terms.caps for account in family[1:])
     first = family[0]
@@ -365,6 +357,6 @@ def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Accou
 
 
 def _everyone(tx: Transaction, account: Account, prefix: str) -> Costs:
-    """What is left or held in the block of everyone."""
+    """Return what is left or reserved in the block of everyone."""
     sql = f"SELECT {columns(prefix)} FROM budgets WHERE block = ?"  # noqa: S608
     return tuple(tx.rows(sql, account.everyone)[0])

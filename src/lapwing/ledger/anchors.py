@@ -1,26 +1,29 @@
-"""What anchors are and keep: marks of single entries and heads of the whole history, as lines of text.
+"""Anchors: records of the history outside the database, so that an old or edited copy of it is noticed.
 
-mark  m <entry number> <digest>                                     after each commit
-head  h <number> <last> <size> <root> <previous> <signature>        with each seal
+A database that is restored from a backup is consistent in itself. Only a record elsewhere can show that it
+once had more entries. An anchor keeps lines of text: marks of single entries and heads of the whole
+history.
 
-Whatever the form, an anchor gives back its newest head and every mark after it: a head stands for all
-entries up to its last one, so the marks of those may go.
+    mark  m <entry number> <digest>                                     after each commit
+    head  h <number> <last> <size> <root> <previous> <signature>        with each seal
 
-An anchor in a file that many processes append to.
+Every anchor gives back its newest head and all marks after it. A head stands for all entries up to its last
+one, so the marks of those entries may be dropped.
 
-Why no line is lost, and none is half believed:
+`FileAnchor` keeps the lines in a file to which many processes append. No line is lost or read half:
 
-1. Whoever changes the file holds its exclusive lock (flock) and has seen, under the lock, that the file
-   is as they left it or still has a name: one that was replaced is empty and has none. So there is one
-   writer at a time.
-2. A file that has grown large is replaced by a short one. The one who replaces it holds the lock of the old
-   file from before reading it until after the rename. Nobody appends meanwhile; those who waited see by
-   rule 1 that theirs has no name any more, and open the new one. The old one is never written again.
-3. The new file is complete and on disk before the rename, so a crash leaves the old or the new one. It is
-   locked until the rename itself is on disk: nothing is appended that a lost rename would take along.
-   What is left of an unfinished new file has another name, and the next one to replace starts it afresh.
-4. A crash can leave a line without its end. No reader believes it, and the next writer removes it under
-   the lock, before a line of its own could grow together with it.
+1. A process that changes the file holds its exclusive lock (flock). Under the lock it has seen that the
+   file is as it left it, or still has a name; a file that was replaced is empty and has none. So there is
+   one writer at a time.
+2. A file that has grown large is replaced by a short one. The process that replaces it holds the lock of
+   the old file from before reading it until after the rename. Nobody appends meanwhile. Processes that
+   waited see by rule 1 that their file has no name, and open the new one. The old file is never written
+   again.
+3. The new file is complete and on disk before the rename, so a crash leaves the old or the new file. It is
+   locked until the rename itself is on disk: no line is appended that a lost rename would take along. An
+   unfinished new file has another name, and the next process that replaces the file begins it again.
+4. A crash can leave a line without its end. No reader accepts it, and the next writer removes it under the
+   lock, before it appends a line of its own.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
+from lapwing.storage.private_file import sync_folder
 
 _PATIENCE = 10.0
 _LARGEST = (1 << 63) - 1
@@ -68,11 +72,15 @@ class _Mark(NamedTuple):
 
 
 class Mark(_Mark):
-    """Entry number `seq` exists, and has this digest. Every charge makes one, so it is made in one call."""
+    """A record that entry `seq` exists with this digest.
+
+    Every charge makes one, so it is made in one call.
+    """
 
     __slots__ = ()
 
     def __new__(cls, seq: int, digest: bytes) -> Self:
+        """Return a mark after checking its values."""
         if (
             type(seq) is not int
             or type(digest) is not bytes
@@ -85,13 +93,13 @@ class Mark(_Mark):
 
     @property
     def line(self) -> str:
-        """Its text, without the end of the line."""
+        """The text of the mark, without the end of the line."""
         return f"m {self[0]} {self[1].hex()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """All entries up to number `last` are the `size` leaves of a tree with this root."""
+    """A record that the entries up to number `last` are the `size` leaves under this Merkle root."""
 
     number: int
     last: int
@@ -109,15 +117,15 @@ class Head:
 
     @property
     def line(self) -> str:
-        """Its text, without the end of the line."""
+        """The text of the head, without the end of the line."""
         numbers = f"h {self.number} {self.last} {self.size}"
         return f"{numbers} {self.root.hex()} {self.previous.hex()} {self.signature.hex()}"
 
 
 class Anchor(ABC):
-    """A place outside the database that remembers what the database must not lose.
+    """A place outside the database that keeps marks and heads.
 
-    Threads, processes and forked children may use the same one at once.
+    Threads, processes and forked children may use the same anchor at once.
     """
 
     def __init__(self, where: str) -> None:
@@ -127,66 +135,67 @@ class Anchor(ABC):
 
     @abstractmethod
     def exists(self) -> bool:
-        """Whether anything was ever kept there."""
+        """Return whether anything was ever kept there."""
 
     @abstractmethod
     def read(self) -> tuple[Mark | Head, ...]:
-        """At least the newest head and all marks after it; nothing if there is nothing yet."""
+        """Return at least the newest head and all marks after it. A new anchor returns nothing."""
 
     @abstractmethod
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
-        """Keep these, or raise. Marks outlive the process; with a head, all outlives a power loss."""
+        """Keep these lines, or raise.
 
-    def ready(self, marks: Sequence[Mark]) -> Callable[[], None]:
-        """What is left to do for these marks once they are true. All that can be done before is done."""
+        Marks survive a crash of the process; a head survives a power loss.
+        """
+
+    def prepare(self, marks: Sequence[Mark]) -> Callable[[], None]:
+        """Prepare to write marks, and return the function that writes them once they are true."""
         return partial(self.write, marks)
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of files and connections. A later call takes them up again."""
+        """Close files and connections. A later call opens them again."""
 
-    def start_afresh(self) -> None:  # noqa: B027 (most have nothing to do)
-        """In a forked child: let go of what is the parent's, without a word to the other side."""
+    def detach_in_child(self) -> None:  # noqa: B027 (most have nothing to do)
+        """Drop the parent's files and connections in a forked child, without sending anything."""
 
 
 class _Forks:
-    """A process forks while none of its threads is inside an anchor.
+    """A guard that lets a process fork only while none of its threads is inside an anchor.
 
-    Otherwise the child would inherit a lock that nobody opens, and SQLite's memory of a transaction that
-    nobody ends.
+    Otherwise the child would inherit a lock that no thread opens, and SQLite's memory of a transaction that
+    no thread ends.
     """
 
     def __init__(self) -> None:
         self.anchors: weakref.WeakSet[Anchor] = weakref.WeakSet()
         self._one_at_a_time = threading.Lock()
         self._held: list[Anchor] = []
-        os.register_at_fork(
-            before=self._wait, after_in_parent=self._go_on, after_in_child=self._start_afresh
-        )
+        os.register_at_fork(before=self._wait, after_in_parent=self._release, after_in_child=self._detach)
 
     def _wait(self) -> None:
         self._one_at_a_time.acquire()
         # Not for ever: a signal handler may fork while its own thread is inside.
         self._held = [anchor for anchor in list(self.anchors) if anchor._inside.acquire(timeout=_PATIENCE)]
 
-    def _go_on(self) -> None:
+    def _release(self) -> None:
         held, self._held = self._held, []
         for anchor in held:
             anchor._inside.release()
         self._one_at_a_time.release()
 
-    def _start_afresh(self) -> None:
+    def _detach(self) -> None:
         self._one_at_a_time, self._held = threading.Lock(), []
         for anchor in list(self.anchors):
             anchor._inside = threading.Lock()
-            anchor.start_afresh()
+            anchor.detach_in_child()
 
 
 _FORKS = _Forks()
 
 
 def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> Mark | Head:
-    """The mark or head in a line, which must be written exactly as `line` writes it."""
+    """Return the mark or head of a line. Raises Tampered unless the line is exactly as `line` writes it."""
     content = line.encode("utf-8", "surrogatepass") if isinstance(line, str) else line
     try:
         if found := _MARK.fullmatch(content):
@@ -200,7 +209,7 @@ def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> M
 
 
 def parse_lines(content: bytes, where: str) -> tuple[Mark | Head, ...]:
-    """Every line, but for a last one without its end: it was torn by a crash, and never confirmed."""
+    """Return the marks and heads of all lines except an unfinished last line, which was never confirmed."""
     complete = content[: content.rfind(b"\n") + 1].split(b"\n")[:-1]
     # Pages reach the disk in any order: zeros are lines that a power loss kept from it.
     return tuple(
@@ -209,16 +218,16 @@ def parse_lines(content: bytes, where: str) -> tuple[Mark | Head, ...]:
 
 
 def is_torn(tail: bytes) -> bool:
-    """Whether this can be the beginning of a line, perhaps with the zeros that a power loss leaves."""
+    """Return whether this can be the beginning of a line, perhaps with zeros that a power loss leaves."""
     begun = tail.rstrip(b"\0")
     return len(begun) <= _LONGEST_LINE and _BEGUN.fullmatch(begun) is not None
 
 
 def newest(lines: Iterable[Mark | Head]) -> tuple[Mark | Head, ...]:
-    """The newest head and the marks after it, each once.
+    """Return the newest head and the marks after it, each once.
 
-    Of two heads with the same number one is false. Both stay, and the marks after the earlier: what
-    could show that something is wrong must not be tidied away.
+    Of two heads with the same number, one is false. Both stay, and so do the marks after the earlier one,
+    because they are evidence of the error.
     """
     distinct = tuple(dict.fromkeys(lines))
     number = max((line.number for line in distinct if isinstance(line, Head)), default=0)
@@ -228,28 +237,27 @@ def newest(lines: Iterable[Mark | Head]) -> tuple[Mark | Head, ...]:
 
 
 def text_of(lines: Iterable[Mark | Head]) -> bytes:
-    """The lines as they stand in an anchor, each with its end."""
+    """Return the lines as they stand in an anchor, each with its end."""
     text = ""
     for line in lines:  # every charge writes a mark, so that is done without a further call
         text += f"m {line[0]} {line[1].hex()}\n" if type(line) is Mark else f"{line.line}\n"
     return text.encode("ascii")
 
 
-COMPACT_ABOVE = 1 << 16  # bytes: whoever opens a ledger reads all of it
+COMPACT_ABOVE = 1 << 16  # bytes; opening a ledger reads the whole file
 
 _NO_FILE = -1
-_MODE = 0o666  # less the umask: what is in it is public, and who may write is the owner's choice
+_MODE = 0o666  # less the umask: its content is public, and the owner decides who may write
 
 
 class FileAnchor(Anchor):
-    """Lines in a file. A mark costs a few microseconds, a head one wait for the disk."""
+    """An anchor in a file. A mark costs a few microseconds, a head one wait for the disk."""
 
     def __init__(self, path: str | Path) -> None:
         # A link is followed now, so that replacing the file does not replace the link.
         self._path = os.path.realpath(path)
         self._seen = False
-        # Whether all who write hold a lock of their own meanwhile. That the file was removed is then
-        # noticed with the next head.
+        # Whether all writers hold another lock already. Then a removed file is noticed with the next head.
         self.is_guarded = False
         self._file = _NO_FILE
         self._identity = (0, 0)
@@ -257,7 +265,7 @@ class FileAnchor(Anchor):
         super().__init__(self._path)
 
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Return whether the file exists."""
         try:
             os.stat(self._path)
         except FileNotFoundError:
@@ -267,7 +275,7 @@ class FileAnchor(Anchor):
         return True
 
     def read(self) -> tuple[Mark | Head, ...]:
-        """Every line in the file. Leave to read it is enough."""
+        """Return every line of the file. Read permission is enough."""
         try:
             content = self._read()
         except OSError as error:
@@ -278,11 +286,11 @@ class FileAnchor(Anchor):
         return parse_lines(content, self.where)
 
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
-        """Append. When this raises, an unknown part of it may have been kept, in whole lines."""
+        """Append lines. When this raises, some of the lines may have been kept, each of them whole."""
         self._keep(text_of(marks if head is None else (*marks, head)), to_disk=head is not None)
 
-    def ready(self, marks: Sequence[Mark]) -> Callable[[], None]:
-        """The text is made before, so that only the file is left."""
+    def prepare(self, marks: Sequence[Mark]) -> Callable[[], None]:
+        """Encode the marks now, so that only the write to the file is left."""
         return partial(self._keep, text_of(marks))
 
     def _keep(self, content: bytes, *, to_disk: bool = False) -> None:
@@ -296,12 +304,12 @@ class FileAnchor(Anchor):
             raise self._failure("written", error) from error
 
     def close(self) -> None:
-        """Close the file; a later write opens it again."""
+        """Close the file. A later write opens it again."""
         with self._inside:
             self._close()
 
-    def start_afresh(self) -> None:
-        """A lock belongs to an open file: parent and child would hold it together."""
+    def detach_in_child(self) -> None:
+        """Close the file in a forked child: parent and child would hold its lock together."""
         self._close()
 
     def _close(self) -> None:
@@ -326,17 +334,17 @@ class FileAnchor(Anchor):
             fcntl.flock(file, fcntl.LOCK_SH)
             return _content(file)
         finally:
-            _let_go(file)
+            _unlock_and_close(file)
 
     def _add_to_unchanged(self, content: bytes) -> bool:
-        """Append if the file is as this object left it: the way of nearly every mark, and a short one."""
+        """Append if the file is as this object left it: the short way, which nearly every mark takes."""
         file, end = self._file, self._clean_end
         if file == _NO_FILE:
             return False
         if not self.is_guarded:
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
-            # Not fstat: a file whose times were asked for has its inode rewritten at the next write, which
+            # Not fstat: after its times were read, the next write also rewrites the inode of a file, which
             # costs a database beside it a third of its commit (measured on ext4).
             if os.lseek(file, 0, os.SEEK_END) != end:
                 return False
@@ -366,7 +374,7 @@ class FileAnchor(Anchor):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _lock_the_current(self) -> int:
-        """Open and lock the file that the path leads to now (rule 1). Its size."""
+        """Open and lock the file that the path names now (rule 1), and return its size."""
         while True:
             if self._file == _NO_FILE:
                 self._open()
@@ -375,7 +383,7 @@ class FileAnchor(Anchor):
             if current.st_nlink:  # it has a name, so it was not replaced
                 return current.st_size
             file, self._file = self._file, _NO_FILE
-            _let_go(file)
+            _unlock_and_close(file)
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
@@ -385,7 +393,7 @@ class FileAnchor(Anchor):
             if self._seen:  # making a new one would hide that the old one is gone
                 raise
             file = os.open(self._path, flags | os.O_CREAT, _MODE)
-            _sync_folder(self._path)
+            sync_folder(os.path.dirname(self._path))
         try:
             status = _require_plain(file)
         except BaseException:
@@ -398,13 +406,13 @@ class FileAnchor(Anchor):
         self._seen, self._clean_end = True, clean_end
 
     def _without_torn_line(self, size: int) -> int:
-        """The size, after what follows the last end of a line was cut off (rule 4)."""
+        """Cut off an unfinished last line (rule 4), and return the new size."""
         if not size or os.pread(self._file, 1, size - 1) == b"\n":
             return size
         content = _content(self._file)
         end = content.rfind(b"\n") + 1
-        if not is_torn(content[end:]):  # perhaps the path is that of somebody's letter
-            raise Tampered([f"{self.where} does not end as an anchor can end"])
+        if not is_torn(content[end:]):  # the path may name another kind of file
+            raise Tampered([f"{self.where} is no anchor: its last line is not one of an anchor"])
         os.ftruncate(self._file, end)
         return end
 
@@ -435,15 +443,15 @@ class FileAnchor(Anchor):
             fcntl.flock(new, fcntl.LOCK_EX)
             os.rename(beside, self._path)
             self._take(new, status, clean_end=len(kept))
-            os.ftruncate(old, 0)  # whoever has it open sees at once that it is not as they left it
+            os.ftruncate(old, 0)  # processes that have it open see at once that it changed
         except OSError:
             return
         finally:
-            _let_go(old if self._file == new else new)
+            _unlock_and_close(old if self._file == new else new)
             if self._file == old:
                 with suppress(OSError):
                     os.unlink(beside)
-        _sync_folder(self._path)
+        sync_folder(os.path.dirname(self._path))
 
 
 def _require_plain(file: int) -> os.stat_result:
@@ -453,8 +461,8 @@ def _require_plain(file: int) -> os.stat_result:
     return status
 
 
-def _let_go(file: int) -> None:
-    """Unlock and close. Closing alone would keep the lock if another thread forked just now."""
+def _unlock_and_close(file: int) -> None:
+    """Unlock and close a file. Closing alone would keep the lock if another thread forked just now."""
     fcntl.flock(file, fcntl.LOCK_UN)
     os.close(file)
 
@@ -472,11 +480,3 @@ def _content(file: int) -> bytes:
         pieces.append(piece)
         at += len(piece)
     return b"".join(pieces)
-
-
-def _sync_folder(path: str) -> None:
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -1,13 +1,10 @@
-"""What is left: per account and block, with everything that must be known to read it rightly.
+"""What accounts and blocks have left: now (`overview`) and over time (`BudgetHistory`). It costs no budget.
 
-All of it is of one moment. Looking is free: it charges nothing.
+The remainder of a block is the largest pure ε that a next request could spend there. `Terms.largest_pure`
+finds it by trying, which takes milliseconds: too long for thirty thousand blocks. Here floats find the
+place, and `remaining_exactly` confirms it with the filter itself, just below and just above.
 
-How what is left went over time, for pictures: rebuilt from the entries by the independent accountant.
-
-What many blocks have left, at once: the largest pure ε that a next question could spend on each.
-
-`Terms.largest_pure` decides by trying, which takes milliseconds: too long for thirty thousand blocks.
-Here floats find the place, and `remaining_exactly` has the filter itself say yes just below and no just above it.
+The history is rebuilt from the entries by the independent accountant.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ from lapwing.core.budget import (
 from lapwing.core.losses import Pure
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.forms import WIDTH
-from lapwing.ledger.accountant.guarantee import PERIODS, Pair, guarantee_in_periods
+from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import (
     ACCOUNT_COLUMNS,
@@ -63,7 +60,10 @@ NEARBY = 4  # ledger units
 
 
 def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int = HALVINGS) -> Reals:
-    """What is left for each row of sums, in floats. Pictures need fewer halvings than ledger units do."""
+    """Return what is left for each row of sums, in floats.
+
+    Plots need fewer halvings than ledger units do.
+    """
     caps = np.array(terms.caps, np.int64)
     room = (caps - taken) / EPSILON_UNIT
     by_pair = np.where(taken[:, DELTA] <= caps[DELTA], np.maximum(room[:, EPSILON], 0), 0)
@@ -74,7 +74,7 @@ def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int 
 
 
 def _pure_within(order: int, room: Reals, halvings: int) -> Reals:
-    """The greatest ε whose Rényi divergence at this order is at most `room`; 0 where there is no room."""
+    """Return the largest ε whose Rényi divergence at this order is at most `room`; 0 without room."""
     low = np.maximum(room, 0)  # no divergence exceeds ε
     # It is at least ε - ln 2 / (order - 1).
     high = low + np.log(2) / (order - 1)
@@ -86,14 +86,14 @@ def _pure_within(order: int, room: Reals, halvings: int) -> Reals:
 
 
 def _divergence(order: int, epsilon: Reals) -> Reals:
-    """Of randomized response, which is the worst of all that is purely ε-private."""
+    """Return the Rényi divergence of randomized response, which is the worst of all pure ε mechanisms."""
     return epsilon + (np.log1p(np.exp(-(2 * order - 1) * epsilon)) - np.log1p(np.exp(-epsilon))) / (
         order - 1
     )
 
 
 def remaining_exactly(terms: Terms, sums: Iterable[Costs]) -> dict[Costs, Fraction]:
-    """`Terms.largest_pure` for every sum of these, each computed once."""
+    """Return `Terms.largest_pure` of all these sums, each computed once."""
     different = list(dict.fromkeys(sums))
     if not different:
         return {}
@@ -120,7 +120,7 @@ def _confirmed(terms: Terms, taken: Costs, guess: int) -> Fraction:
 
 
 def remaining_delta(terms: Terms, taken: Costs) -> Fraction:
-    """The greatest probability of failure that a next question may have, if its ε fits."""
+    """Return the largest failure probability that a next request may have, if its ε fits."""
     return Fraction(max(terms.caps[DELTA0] - taken[DELTA0], 0), DELTA_UNIT)
 
 
@@ -143,7 +143,7 @@ class BlockRemainder:
 
 @dataclass(frozen=True, slots=True)
 class FamilyOverview:
-    """An account and those that raised it. They protect the same people, so their (ε, δ) add up."""
+    """An account and its raises. They protect the same people, so their (ε, δ) add up."""
 
     label: str
     unit: str
@@ -153,25 +153,22 @@ class FamilyOverview:
     accounts: tuple[tuple[int, Fraction, Fraction], ...]  # number, ε, δ; the first, then each raise
     blocks: tuple[BlockRemainder, ...]
     reservations: tuple[int, ...]  # those that are open
-    in_periods: tuple[tuple[int, Fraction, Fraction], ...]  # for somebody in so many periods
+    in_periods: tuple[tuple[int, Fraction, Fraction], ...]  # count, ε, δ: for a person in that many periods
 
     @property
     def total(self) -> Pair:
-        """The promise to one unit, for life: the sum where the account was raised."""
-        return (
-            sum((epsilon for _, epsilon, _ in self.accounts), NOTHING),
-            sum((delta for _, _, delta in self.accounts), NOTHING),
-        )
+        """The lifetime guarantee for one unit: the sum if the account was raised."""
+        return total_of(self.accounts)
 
     @property
     def set_aside(self) -> DeltaShares:
-        """What δ is for."""
+        """The shares into which δ is divided."""
         return DeltaShares.of(self.total[1])
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaShares:
-    """How δ is divided from the beginning, for life: setting it aside spends nothing of it."""
+    """The fixed shares into which δ is divided for life. Setting a share aside spends nothing of it."""
 
     failures: Fraction  # for answers that may fail to keep their ε: those with keys that are not declared
     whole_runs: Fraction  # for runs that are priced as one (ε, δ)
@@ -179,13 +176,13 @@ class DeltaShares:
 
     @classmethod
     def of(cls, delta: Fraction) -> DeltaShares:
-        """Of an account's δ."""
+        """Return the shares of an account's δ."""
         return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
 
 
 @dataclass(frozen=True, slots=True)
 class DataSetOverview:
-    """A data set, and the accounts that its releases are charged to, all of them."""
+    """A data set, and all accounts that its releases are charged to."""
 
     label: str
     version: int
@@ -194,17 +191,17 @@ class DataSetOverview:
 
 @dataclass(frozen=True, slots=True)
 class LedgerOverview:
-    """All that is left, and every exception that the curator signed."""
+    """The remainders of all accounts, and every exception that the curator signed."""
 
     ledger: str
     families: tuple[FamilyOverview, ...]
-    not_shown: tuple[str, ...]  # other accounts, which somebody may be in, too
+    not_shown: tuple[str, ...]  # other accounts, which may hold the same people
     data_sets: tuple[DataSetOverview, ...]
     declared: tuple[LogLine, ...]
 
 
 def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
-    """What is left in all accounts, or in one."""
+    """Return what is left in all accounts, or in one, as of one snapshot."""
     wanted = None if account is None else ledger.account(account).number
 
     def work(tx: Transaction) -> LedgerOverview:
@@ -263,15 +260,12 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
     )
     if first.slices is not Slices.PERIODS:
         return family
-    periods = max(sum(block.label != EVERYONE for block in blocks), 1)
-    worst = tuple(
-        [(count, *guarantee_in_periods(*family.total, count)) for count in sorted({*PERIODS, periods})]
-    )
-    return replace(family, in_periods=worst)
+    periods = sum(block.label != EVERYONE for block in blocks)
+    return replace(family, in_periods=worst_cases(family.total, periods))
 
 
 def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockRemainder, ...]:
-    """In the order of `blocks`."""
+    """Return the remainders, in the order of `blocks`."""
     found: dict[int, BlockRemainder] = {}
     for account in accounts:
         terms, mine = account.terms, [block for block in blocks if block.account == account.number]
@@ -311,7 +305,7 @@ _JUMP = re.compile(rb'\{"kind":"(?:account|recovered)"')
 
 @dataclass(frozen=True, slots=True)
 class BudgetGrant:
-    """(ε, δ) that was given: when the account was opened, and whenever it was raised."""
+    """An (ε, δ) that was granted: when the account was opened, or when it was raised."""
 
     time: datetime
     epsilon: Fraction
@@ -321,7 +315,7 @@ class BudgetGrant:
 
 @dataclass(frozen=True, slots=True)
 class BudgetHistory:
-    """What each block of an account and of those that raised it had left, from moment to moment."""
+    """What each block of an account and its raises had left, over time."""
 
     label: str
     times: tuple[datetime, ...]  # never falling; at least one
@@ -332,13 +326,13 @@ class BudgetHistory:
 
     @classmethod
     def of(cls, ledger: Ledger, label: str, *, watch: Watch = lambda _: None) -> BudgetHistory:
-        """The course until now. Long histories are looked at so often as a picture can show."""
+        """Return the history until now. A long history is sampled as often as a plot can show."""
         root = ledger.account(label)
         return ledger.store.read(lambda tx: _Reader(ledger, tx, root, watch).read())
 
 
 class _Reader:
-    """Feeds the accountant, and looks at the blocks of one family from time to time."""
+    """A reader that feeds the accountant, and looks at the blocks of one family from time to time."""
 
     def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
         self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
@@ -381,7 +375,7 @@ class _Reader:
         return self._course()
 
     def _step(self) -> timedelta:
-        """How far apart to look: not at all, if each entry can be shown."""
+        """Return the time between two looks; 0 if every entry can be shown."""
         [(entries, first, last)] = self._tx.rows("SELECT count(*), min(seq), max(seq) FROM entries")
         [(blocks,)] = self._tx.rows("SELECT count(*) FROM blocks WHERE root = ?", self._root.number)
         moments = min(max(MOST_NUMBERS // blocks, FEWEST_MOMENTS), MOST_MOMENTS)
@@ -417,7 +411,7 @@ class _Reader:
         self._columns = np.append(self._columns, np.full(more, -1, np.intp))
 
     def _look(self, now: datetime, *, always: bool = False) -> None:
-        """Note what is left, if anything of it has changed."""
+        """Record what is left, if any of it has changed."""
         if not self._terms:
             return
         self._replay.blocks()  # which brings the books up to date
@@ -466,7 +460,7 @@ class _Reader:
 
 
 def grant_of(terms: Terms, time: datetime) -> BudgetGrant:
-    """The grant of an account that was opened or raised with these terms."""
+    """Return the grant of an account that was opened or raised with these terms."""
     nothing = np.array([terms.nothing_spent], np.int64)
     return BudgetGrant(
         time,

@@ -1,19 +1,19 @@
-"""Charges: the only way to spend. Nothing but `lapwing.ledger.gate` may import this module.
+"""Charges and reservations: the only code that moves budgets. Only `lapwing.ledger.gate` may import it.
 
-Claim    whatever was charged on a block passes the account's filter, at every moment and for whoever
-         spends at the same time; a charge is on disk before anybody hears of it; nothing gives back.
+Claim    all charges on a block pass the account's filter, at every moment and with any number of
+         concurrent charges. A charge is on disk before anybody hears of it. Nothing is given back.
 Because  one conditional UPDATE decides over all blocks at once, under a lock on their rows, with the
          charge's entry in the same transaction; sums only grow.
 Test     tests/gate/test_gate.py, tests/faults/test_ledger_concurrency.py, test_ledger_crashes.py
 
-Reservations: a cap for long work whose steps are charged as they begin.
+A reservation holds budget for long work, whose steps are charged as they begin.
 
-Claim    a reservation never lets more be spent than the filters admitted when it was made, and what
-         lapses was never spent on anything.
-Because  what is held counts for everybody else as if it were spent. A step moves costs from held to
-         spent, within the reservation. What is left lapses only if stopping was decided from released
-         values alone: then that it stopped tells nothing new. A run priced as a whole is spent whole at
-         its first step, since its price holds for all of its steps together or not at all.
+Claim    a reservation never lets more be spent than the filters admitted when it was made, and a part
+         that lapses was never spent on anything.
+Because  reserved costs count for all other charges as if they were spent. A step moves costs from
+         reserved to spent, within the reservation. The rest lapses only if the decision to stop used
+         released values alone: then stopping reveals nothing new. A run priced as a whole is spent whole
+         at its first step, because its price holds for all of its steps together or not at all.
 Test     tests/ledger/test_reservation.py
 """
 
@@ -57,7 +57,7 @@ Posted = tuple[int, bytes]
 
 
 class AlreadyAnswered(Exception):
-    """The request was charged and answered before: the stored bytes and their receipt."""
+    """The request was charged and answered before. It carries the stored answer and its receipt."""
 
     def __init__(self, answer: bytes, receipt: Receipt) -> None:
         super().__init__()
@@ -70,32 +70,21 @@ def charge(
 ) -> Receipt:
     """Charge all targets durably, or none. A `shared` key is the same for all principals.
 
-    Raises `OverBudget` (nothing changed). The same key again raises `AlreadyAnswered` with the stored answer,
-    `InProgress`, `WorkEnded`, or, for another request, `KeyReused`.
+    Raises `OverBudget` (nothing changed). The same key again raises `AlreadyAnswered` with the stored
+    answer, `InProgress`, `WorkEnded`, or, for another request, `KeyReused`.
     """
-    request = ChargeRequest.of(ledger, spending, principal=principal, key=key, kind="charge", shared=shared)
+    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="charge", shared=shared)
     return request.settle()
 
 
-@dataclass(slots=True, init=False)
 class ChargeRequest:
-    """A charge or a reservation on its way: resolved, tried, refused or done."""
+    """A charge or a reservation while it is being posted.
 
-    ledger: Ledger
-    spending: Spending
-    principal: str
-    shared: bool
-    by: str
-    named: str  # the key
-    key: bytes  # as it stands in the ledger
-    asked: str
-    kind: str
-    roots: list[tuple[Account, Target]]  # the accounts as first opened
-    price: Callable[[Account], Costs]
+    Making one does all checks that are possible before anything is written.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         ledger: Ledger,
         spending: Spending,
         *,
@@ -103,14 +92,12 @@ class ChargeRequest:
         key: str,
         kind: str,
         shared: bool = False,
-    ) -> ChargeRequest:
-        """Check everything that can be checked before anything is written."""
+    ) -> None:
         if not ledger.is_here:
             ledger.require_here()
-        self = cls()
         self.ledger, self.spending, self.principal, self.kind = ledger, spending, principal, kind
-        self.shared, key = shared, checked_label(key, "key")
-        self.roots = []
+        self.shared, self.named = shared, checked_label(key, "key")
+        self.roots: list[tuple[Account, Target]] = []  # the accounts as first opened
         for target in spending.targets:
             account = ledger.account(target.account)
             # A loss about another unit or relation must not be charged here.
@@ -124,15 +111,15 @@ class ChargeRequest:
             elif target.blocks:
                 raise BadParameter("blocks", "the account has no slices")
             self.roots.append((account, target))
-        self.by = by = ledger.principal(principal)
-        self.key = hashed_key("" if shared else by, key)
-        self.named, self.asked = key, request_digest(key, spending.digest)
-        is_charge = kind == "charge"
-        self.price = spending.costs if is_charge else partial(Account.costs_of_steps, loss=spending.loss)
-        return self
+        self.by = ledger.principal(principal)
+        self.key = hashed_key("" if shared else self.by, self.named)  # as it stands in the ledger
+        self.asked = request_digest(self.named, spending.digest)
+        self.price: Callable[[Account], Costs] = spending.costs
+        if kind != "charge":
+            self.price = partial(Account.costs_of_steps, loss=spending.loss)
 
     def body(self, debits: Debits, more: str = "") -> bytes:
-        """The public entry. Most of its text was written when the spending was planned."""
+        """Return the public entry. Most of its text was written when the release was planned."""
         debited = ""
         for number, ranges, costs in debits:
             # As `text_of` would write it, in a fifth of the time.
@@ -157,10 +144,10 @@ class ChargeRequest:
         post: Callable[[Debits], Posted] | None = None,
         post_within: Callable[[Transaction, Debits], Posted] | None = None,
     ) -> Receipt:
-        """Post until it is decided, and know meanwhile that this key is under way.
+        """Post the request until it is decided. Meanwhile its key counts as running in this process.
 
-        `post_within` posts blocks that were looked up in its transaction, `post` those that are named.
-        Without them it is a charge.
+        `post_within` posts debits that were looked up in its transaction, `post` debits of named blocks.
+        Without them the request is a charge.
         """
         ledger, key = self.ledger, self.key
         ledger.running.begin(key)
@@ -209,7 +196,7 @@ class ChargeRequest:
         return tuple(debits)
 
     def _outcome(self) -> Exception:
-        """What became of the earlier request with this key."""
+        """Return the exception that reports the outcome of the earlier request with this key."""
         found = status_under_key(self.ledger, self.key, None if self.shared else self.principal)
         assert found is not None, "entries only grow"
         if found.receipt.request != self.asked:
@@ -230,7 +217,7 @@ def _costs_text(costs: Costs) -> str:
 
 
 def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
-    """Store the answer of a charge, durably, before it leaves. There is one, for ever."""
+    """Store the answer of a charge durably, before it is returned. A charge has one answer for ever."""
     digest = sha256(answer).hexdigest()
     body = encode(
         {"kind": "answer", "at": now(), "charge": receipt.position, "digest": digest, "size": len(answer)}
@@ -238,17 +225,17 @@ def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
     ledger.require_here()
     ledger.store.write(lambda tx: _store(tx, receipt.position, answer, body), alone=False)
     ledger.running.end(_key(receipt))
-    if ledger.running.given_up():
+    if ledger.running.unrecorded_failures():
         with suppress(Unavailable):
             _record_failures(ledger)
     return receipt._replace(answer=digest)
 
 
 def give_up(ledger: Ledger, receipt: Receipt) -> None:
-    """No answer will come, and the charge stays: its work failed, or its answer could not be stored.
+    """Record that a charge has no answer: its work failed, or its answer could not be stored.
 
-    Where that cannot be stored either, this process says so at once to whoever asks with the key, and
-    others learn it with the next answer that is stored, or when this process ends.
+    The charge stays. If this cannot be recorded now, this process reports it at once to requests with the
+    same key; other processes learn it with the next stored answer, or when this process ends.
     """
     ledger.running.give_up(_key(receipt), receipt.position)
     with suppress(Unavailable):
@@ -256,7 +243,7 @@ def give_up(ledger: Ledger, receipt: Receipt) -> None:
 
 
 def _record_failures(ledger: Ledger) -> None:
-    for position in ledger.running.given_up():
+    for position in ledger.running.unrecorded_failures():
         body = encode({"kind": "failed", "at": now(), "charge": position})
 
         def work(tx: Transaction, position: int = position, body: bytes = body) -> None:
@@ -284,7 +271,10 @@ _FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might no
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Budget that is held for one piece of work. It survives a crash: `find_reservation` it by its number."""
+    """Budget that is reserved for one task.
+
+    It survives a crash: `find_reservation` finds it by its number.
+    """
 
     ledger: Ledger
     receipt: Receipt
@@ -292,13 +282,13 @@ class Reservation:
 
     @property
     def number(self) -> int:
-        """Its position in the ledger."""
+        """The position of the reservation in the ledger."""
         return self.receipt.position
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What is held in one account."""
+    """The costs that a reservation holds in one account."""
 
     account: int
     ranges: Ranges
@@ -307,9 +297,10 @@ class _Part:
     caps: Costs
 
     def move(self, costs: Costs) -> Costs | None:
-        """What a step takes of it, or None if it is more than was reserved.
+        """Return what a step takes of the reserved costs, or None if it is more than was reserved.
 
-        Where the reservation itself exceeded a filter it did not rely on it, so a step may, too.
+        If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
+        too.
         """
         taken = []
         for cost, total, used, cap in zip(costs, self.total, self.used, self.caps, strict=True):
@@ -324,8 +315,8 @@ class _Part:
 
 
 def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> Reservation:
-    """Hold a loss on all targets, or raise as `spending.charge` does. Nothing is spent yet."""
-    request = ChargeRequest.of(ledger, spending, principal=principal, key=key, kind="reserve")
+    """Reserve a loss on all targets. Nothing is spent yet. It raises as `charge` does."""
+    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="reserve")
     fixed = any(isinstance(part, FixedRun) for part in losses_within(spending.loss))
 
     def post_within(tx: Transaction, debits: tuple[Debit, ...]) -> tuple[int, bytes]:
@@ -380,7 +371,7 @@ def _hold(tx: Transaction, debit: Debit) -> None:
 
 
 def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservation:
-    """A reservation that was made before, by the principal who made it."""
+    """Return an earlier reservation of this principal."""
     rows = ledger.store.read(
         lambda tx: tx.rows(
             "SELECT body, fixed FROM entries JOIN reservations ON reservation = seq WHERE seq = ? LIMIT 1",
@@ -388,12 +379,15 @@ def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservat
         )
     )
     if not rows or json.loads(bytes(rows[0][0]))["by"] != ledger.principal(principal):
-        raise BadParameter("reservation", "there is none of this number for this principal")
+        raise BadParameter("reservation", "this principal has none of this number")
     return Reservation(ledger, Receipt(ledger.id, number, principal, bytes(rows[0][0])), bool(rows[0][1]))
 
 
 def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
-    """Charge one step before it begins; its position. A fixed run is spent whole by its first step."""
+    """Charge one step before it begins.
+
+    Return its position. A fixed run is spent whole by its first step.
+    """
     if (loss is None) != reservation.is_fixed:
         raise BadParameter("loss", "a fixed run has one step without a loss of its own; others need one")
     if loss is not None and not isinstance(loss, Loss):
@@ -407,7 +401,7 @@ def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
         for part in _parts(tx, reservation):
             account = ledger.numbered(part.account)
             if adds_or_removes and account.relation is not Relation.ADD_REMOVE:
-                raise BadParameter("loss", "holds only where neighbours add or remove a unit")
+                raise BadParameter("loss", "holds only if neighbours add or remove a unit")
             costs = part.total if loss is None else account.costs(loss)
             if loss is None and any(part.used):
                 raise BadParameter(
@@ -432,15 +426,15 @@ def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
 
 
 def has_charged_step(reservation: Reservation) -> bool:
-    """Whether some step was charged."""
+    """Return whether some step was charged."""
     sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
     return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
 
 
 def is_finished(reservation: Reservation) -> bool:
-    """Whether its work was finished, with an answer or without."""
+    """Return whether the work was finished, with or without an answer."""
     sql, ledger = "SELECT 1 FROM answers WHERE charge = ?", reservation.ledger
-    return reservation.number in ledger.running.given_up() or bool(
+    return reservation.number in ledger.running.unrecorded_failures() or bool(
         ledger.store.read(lambda tx: tx.rows(sql, reservation.number))
     )
 
@@ -448,7 +442,7 @@ def is_finished(reservation: Reservation) -> bool:
 def settle_reservation(
     reservation: Reservation, *, stopping_was_decided_from_released_values: bool
 ) -> None:
-    """End a reservation. What is left lapses, or, if private values decided to stop, is spent."""
+    """End a reservation. The rest lapses; if private values decided to stop, the rest is spent."""
     lapses = stopping_was_decided_from_released_values
     if not isinstance(lapses, bool):
         raise BadParameter("stopping_was_decided_from_released_values", "must be True or False")
@@ -491,7 +485,7 @@ def _parts(tx: Transaction, reservation: Reservation) -> Sequence[_Part]:
 
 
 def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Costs) -> None:
-    """Take `moved` out of what is held, and add `spent` to what is spent."""
+    """Subtract `moved` from the reserved costs, and add `spent` to the spent costs."""
     used = ", ".join(f"used_{k} = used_{k} + ?" for k in COSTS)
     tx.run(
         f"UPDATE reservations SET {used} WHERE reservation = ? AND account = ?",  # noqa: S608
@@ -507,4 +501,6 @@ def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Cos
         for first, last in part.ranges
     )  # fmt: skip
     if changed != sum(last - first + 1 for first, last in part.ranges):
-        raise BadParameter("reservation", "its budget was lost, and the ledger recovered: nothing is held")
+        raise BadParameter(
+            "reservation", "its budget was lost when the ledger was recovered: nothing is reserved"
+        )

@@ -1,21 +1,21 @@
-"""Data sets: which accounts they spend from, and which version of them is asked about.
+"""Data sets: which accounts they are charged to, and which ledger of this user knows a source.
 
-Claim    data about people whom the ledger knows spends from the account that knows them, whatever the
+Claim    data about people whom the ledger knows is charged to the account that knows them, whatever the
          data is called now.
 Because  a data set is known by its declared origin and by keyed hashes of its unit ids, which are
-         compared with those of all others; any overlap joins the old account, unless the curator signs
+         compared with those of all others. Any overlap joins the old account, unless the curator signs
          that the people differ, which every statement then shows.
 Test     tests/ledger/test_data.py
 
-Which data spend from which ledger: one file for each user, beside the witnesses and away from the data.
+The registry of sources is one file for each user, beside the witnesses and away from the data. Other users
+and machines have registries of their own, and a copied file is another source.
 
-Claim    data that a ledger of this user knows is given no second one because its policy, file or folder has
-         another name now, or because the first one is gone.
-Because  whoever opens or makes a ledger for data first asks here which ledger knows one of its sources. To
-         look and to note is one transaction, and a ledger is made within it: nobody makes two at once.
+Claim    data that a ledger of this user knows gets no second ledger because its policy, file or folder has
+         another name now, or because the first ledger is gone.
+Because  before a ledger is opened or made for data, the registry is asked which ledger knows one of its
+         sources. Asking and noting are one transaction, and a ledger is made within it: no two processes
+         make one at once.
 Test     tests/query/test_registry.py
-
-Other users and machines have registries of their own, and a copied file is another source.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Registered data: its accounts, and a public counter of its versions."""
+    """A registered data set: its accounts, and a public counter of its versions."""
 
     number: int
     name: CommittedName
@@ -55,7 +55,7 @@ class DataSet:
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return self.name.label
 
 
@@ -70,10 +70,24 @@ def register(
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
 ) -> DataSet:
-    """Register data under an account. It also joins the accounts of all data about the same people.
+    """Register data under an account, and under the accounts of all data about the same people.
 
-    `rule` says how the data's units are sliced into blocks; only data with the account's own rule can
-    be charged by block. `people_differ_from` names accounts whose people the curator signs to be others.
+    Args:
+        ledger: the open ledger.
+        label: the name of the data set.
+        origin: where the data comes from. Data of one origin shares its accounts.
+        account: the name of the account that its releases are charged to.
+        units: the ids of the units in the data. They are hashed, not stored.
+        rule: how the data's units are divided into blocks. Only data with the account's own rule can be
+            charged by block.
+        people_differ_from: names of accounts whose people are others, as the curator signs.
+        curator: the curator's key, if `people_differ_from` names accounts.
+
+    Returns:
+        The registered data set, in version 1.
+
+    Raises:
+        BadParameter: if the name is taken, or the curator's key is missing.
     """
     label, origin = checked_label(label, "data set"), checked_label(origin, "origin")
     rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
@@ -100,16 +114,8 @@ def register(
             json.dumps(data.accounts), 1,
         )  # fmt: skip
         _keep(tx, ledger, data, sketch)
-        tx.append(
-            encode(
-                {
-                    "kind": "data",
-                    **_body(ledger, data, others, curator),
-                    "origin": origin_name.id,
-                    "rule": rule,
-                }
-            )
-        )
+        fields = _body(ledger, data, others, curator)
+        tx.append(encode({"kind": "data", **fields, "origin": origin_name.id, "rule": rule}))
         return data
 
     return ledger.store.write(work)
@@ -123,7 +129,7 @@ def append(
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
 ) -> DataSet:
-    """A new version: after every append or new preparation, also an empty one."""
+    """Register a new version of a data set, after every change of the data or new preparation."""
     others = _differences(ledger, people_differ_from, curator)
     sketch = Sketch.of(units, ledger.keys.people)
     ledger.require_here()
@@ -146,12 +152,12 @@ def append(
 
 
 def find_data_set(ledger: Ledger, label: str) -> DataSet:
-    """The data set of this name, as it is now."""
+    """Return the current version of the data set of this name."""
     return _named(ledger.store.read(_all), label)
 
 
 def data_sets_before(ledger: Ledger, position: int) -> list[DataSet]:
-    """The data sets, as they are now, that were registered before an entry."""
+    """Return the data sets, in their current version, that were registered before an entry."""
     later = "SELECT body FROM entries WHERE seq > ? AND substr(body, 1, ?) = ?"
 
     def work(tx: Transaction) -> list[DataSet]:
@@ -166,7 +172,7 @@ def data_sets_before(ledger: Ledger, position: int) -> list[DataSet]:
 
 
 def holds_all_units(ledger: Ledger, label: str, *, units: Ids) -> bool:
-    """Whether these units hold all whom any version of the data set had, as far as sketches tell."""
+    """Return whether these units include all units of every version, as far as sketches can tell."""
     data, sketch = find_data_set(ledger, label), Sketch.of(units, ledger.keys.people)
     sql = "SELECT bytes FROM sketches WHERE data = ? AND version = ?"
 
@@ -178,7 +184,7 @@ def holds_all_units(ledger: Ledger, label: str, *, units: Ids) -> bool:
 
 
 def spends_by_block(data: DataSet, account: Account) -> bool:
-    """Whether its releases may be charged to single blocks of the account; otherwise to everyone."""
+    """Return whether releases may be charged to single blocks of the account; otherwise to everyone."""
     return account.slices is not Slices.NONE and account.rule == data.rule
 
 
@@ -193,7 +199,7 @@ def _differences(ledger: Ledger, labels: Sequence[str], curator: CuratorKey | No
 def _meets(
     tx: Transaction, ledger: Ledger, sketch: Sketch, known: Iterable[DataSet], differ: set[int]
 ) -> set[int]:
-    """The accounts of all data about people of this sketch, but those signed to be about others."""
+    """Return the accounts of all data that overlaps the sketch, except those signed to be about others."""
     met: set[int] = set()
     for data in known:
         if not set(data.accounts) - differ - met:
@@ -225,11 +231,12 @@ def _body(
 
 
 def difference_message(ledger_id: str, data_name: str, account: int) -> bytes:
-    """What the curator signs: the people of this data are not those of that account."""
+    """Return the message that the curator signs: this data has other people than that account."""
     return encode({"ledger": ledger_id, "data": data_name, "account": account, "people": "differ"})
 
 
 def _keep(tx: Transaction, ledger: Ledger, data: DataSet, sketch: Sketch) -> None:
+    """Store the sketch of a data set's version."""
     content = tagged(sketch, ledger.keys.people, data.name.id, data.version)
     tx.run(
         "INSERT INTO sketches (data, version, bytes) VALUES (?, ?, ?)", data.number, data.version, content
@@ -243,11 +250,15 @@ def _all(tx: Transaction) -> list[DataSet]:
     )
     return [
         DataSet(
-            number, CommittedName(label, bytes(salt), name), CommittedName(origin, bytes(origin_salt), origin_name), rule,
-            tuple(json.loads(accounts)), version,
+            number,
+            CommittedName(label, bytes(salt), name),
+            CommittedName(origin, bytes(origin_salt), origin_name),
+            rule,
+            tuple(json.loads(accounts)),
+            version,
         )
         for number, name, label, salt, origin_name, origin, origin_salt, rule, accounts, version in rows
-    ]  # fmt: skip
+    ]
 
 
 def _named(known: Iterable[DataSet], label: str) -> DataSet:
@@ -268,7 +279,7 @@ _TABLES = (
 
 
 class SourceRegistry:
-    """The registry of this user, while nobody else changes it."""
+    """The registry of this user, locked against other processes."""
 
     def __init__(self, connection: sqlite3.Connection, path: str) -> None:
         self._connection, self._path = connection, path
@@ -277,14 +288,14 @@ class SourceRegistry:
             self.run(statement)
 
     def run(self, sql: str, *values: str) -> list[tuple[str, ...]]:
-        """Run a statement of ours. All rows."""
+        """Run a statement and return all rows."""
         with sqlite_errors(
             f"the registry {self._path}", if_locked="Another process makes a ledger: try again"
         ):
             return self._connection.execute(sql, values).fetchall()
 
     def ledgers_of(self, sources: Iterable[str]) -> dict[str, str]:
-        """The ledgers that know one of these sources: where each was last, by its id."""
+        """Return the ledgers that know one of these sources: the last known location of each, by its id."""
         of_one = "SELECT ledger, place FROM sources JOIN ledgers USING (ledger) WHERE source = ?"
         return {ledger: place for source in sources for ledger, place in self.run(of_one, source)}
 
@@ -294,7 +305,7 @@ class SourceRegistry:
         return {row[0] for source in sources for row in self.run(of_one, source)}
 
     def note(self, sources: Sequence[str], *, ledger: str, place: str, account: str = "") -> None:
-        """Note what a ledger knows and where it is now; and the account, where rows have no ids."""
+        """Note the sources and the location of a ledger; and the account, if rows have no ids."""
         moved = "ON CONFLICT (ledger) DO UPDATE SET place = excluded.place WHERE place <> excluded.place"
         self.run(f"INSERT INTO ledgers (ledger, place) VALUES (?, ?) {moved}", ledger, place)  # noqa: S608
         for source in sources:
@@ -303,7 +314,7 @@ class SourceRegistry:
                 self.run("INSERT OR IGNORE INTO accounts (source, account) VALUES (?, ?)", source, account)
 
     def forget_gone(self, files: Iterable[Path]) -> None:
-        """Forget paths whose ledger is gone: for invented data, which may begin anew."""
+        """Forget files whose ledger is gone. This is for invented data, which may begin anew."""
         known = (
             "SELECT source, place FROM sources JOIN ledgers USING (ledger) "
             "WHERE source = ? OR substr(source, 1, length(?) + 1) = ? || '#'"
@@ -316,31 +327,34 @@ class SourceRegistry:
 
 
 def source_of_file(path: str | Path) -> str:
-    """The name of a file by its path, without links; `#table` may follow."""
+    """Return the registry's name of a file: its path without links. `#table` may follow it."""
     return f"file:{os.path.realpath(path)}"
 
 
 def location_of(ledger: Ledger) -> str:
-    """Return the place of a ledger, without links and passwords."""
+    """Return the location of a ledger, without links and passwords."""
     where = str(ledger.store.where)
     return where if is_postgres(where) else os.path.realpath(where)
 
 
 def is_ledger_gone(place: str) -> bool:
-    """Tell whether a ledger is not where it was. Of one in a server nothing can be seen from here."""
+    """Return whether a ledger's file is gone.
+
+    For a server it returns False: nothing can be seen from here.
+    """
     return not is_postgres(place) and not Path(place).exists()
 
 
 @contextmanager
 def open_registry() -> Iterator[SourceRegistry]:
-    """The registry of this user; an empty one where the user has no folder for it."""
+    """Open the registry of this user; an empty one if the user has no folder for it."""
     folder = witness_directory()
     path = ":memory:" if folder is None else str(folder / REGISTRY_FILE)
     with sqlite_errors(f"the registry {path}"):
         if folder is not None:
             touch_private_file(folder / REGISTRY_FILE)
         connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
-    with closing(connection):  # which undoes what is not committed
+    with closing(connection):  # this rolls back an open transaction
         own = SourceRegistry(connection, path)
         yield own
         own.run("COMMIT")

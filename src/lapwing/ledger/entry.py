@@ -1,9 +1,8 @@
-"""Entries: what happened, as public bytes that never change.
+"""Entries: the public record of the ledger, as bytes that never change; and receipts of entries.
 
-An entry's body is one JSON object on one line. It names nobody: labels stand in it as random ids that
-commit to them, so a body can be published, and whoever holds label and salt can prove what it was about.
-
-Receipts: what a release leaves behind for whoever asked.
+The body of an entry is one JSON object on one line. It contains no label. In place of a label stands a
+random id that commits to it. So a body can be published, and the holder of label and salt can prove what
+the id stands for.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ ID_LETTERS = 32
 Ranges = list[list[int]]
 Costs = tuple[int, ...]
 RawEntry = tuple[int, bytes, bytes]  # an entry: its number, its public bytes, their digest
-# How a charge whose request is kept says so, among its parameters. In texts of JSON quotes are escaped.
+# The parameter of a charge whose request is stored. JSON escapes quotes, so no text can contain KEPT.
 KEPT_NAME, KEPT_VALUE = "request", "kept"
 KEPT = f'"{KEPT_NAME}":"{KEPT_VALUE}"'.encode()
 _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -36,7 +35,7 @@ _compact = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 @dataclass(frozen=True, slots=True)
 class CommittedName:
-    """A label, and the random id under which it stands in public entries."""
+    """A label and the random id that stands for it in public entries."""
 
     label: str
     salt: bytes
@@ -44,45 +43,51 @@ class CommittedName:
 
     @classmethod
     def new(cls, label: str) -> CommittedName:
-        """A fresh id for a label; it commits to the label and tells nothing about it."""
+        """Return a fresh id for a label. The id commits to the label and reveals nothing about it."""
         salt = random_bytes(SALT_BYTES)
         return cls(label, salt, commitment(label, salt))
 
 
 def commitment(label: str, salt: bytes) -> str:
-    """The id that belongs to a label and its salt."""
+    """Return the id of a label with this salt."""
     return sha256(salt + label.encode()).hexdigest()[:ID_LETTERS]
 
 
 def text_of(value: object) -> str:
-    """As JSON, without spaces."""
+    """Return a value as JSON without spaces."""
     return _compact(value)
 
 
 def encode(record: dict[str, Any]) -> bytes:
-    """The bytes of a body. They are hashed as they are, so there is no second form to agree on."""
+    """Return the bytes of an entry's body. Digests are taken of exactly these bytes."""
     return _compact(record).encode("ascii")
 
 
 def digest_of(body: bytes) -> bytes:
-    """The digest of an entry, which is also its leaf in the tree."""
+    """Return the digest of an entry, which is also its leaf in the Merkle tree."""
     return sha256(b"\x00" + body).digest()
 
 
 def request_digest(key: str, digest: str) -> str:
-    """How a request stands in its entry. Who does not know the key cannot guess the question from it."""
+    """Return the digest that stands for a request in its entry.
+
+    Without the idempotency key, nobody can test a guess of the request against it.
+    """
     return sha256(f"{key}\n{digest}".encode()).hexdigest()
 
 
 def request_of(key: str, asked: bytes, record: dict[str, Any]) -> bytes:
-    """The request that was kept beside an entry. Raises `Tampered` if it is not what the entry is of."""
+    """Return the request that is stored beside an entry.
+
+    Raises Tampered if the entry is about another request.
+    """
     if request_digest(key, sha256(asked).hexdigest()) != record.get("request"):
         raise Tampered(["a request is not the one that was charged"])
     return asked.partition(b"\n")[2]
 
 
 def now() -> str:
-    """The time, for people to read: nothing is ever decided by it."""
+    """Return the current time as text, for people to read. No decision depends on it."""
     second, fraction = divmod(time_ns(), 10**9)
     return f"{_second_text(second)}.{fraction // 1000:06d}Z"
 
@@ -93,7 +98,10 @@ def _second_text(second: int) -> str:
 
 
 def checked_label(text: str, name: str) -> str:
-    """A label of 1 to 200 printable characters, in one normal form, so that look-alikes are equal."""
+    """Return a label in Unicode form NFC.
+
+    Raises BadParameter if it has not 1 to 200 printable characters.
+    """
     if not isinstance(text, str):
         raise BadParameter(name, "must be text")
     if not 0 < len(text) <= LABEL_AT_MOST:
@@ -108,7 +116,7 @@ def checked_label(text: str, name: str) -> str:
 
 
 def ranges_of(numbers: Sequence[int]) -> Ranges:
-    """Rising whole numbers as inclusive ranges: blocks are opened in runs, and named in runs."""
+    """Return whole numbers as sorted, inclusive ranges."""
     ranges: Ranges = []
     for number in sorted(set(numbers)):
         if ranges and ranges[-1][1] == number - 1:
@@ -119,13 +127,13 @@ def ranges_of(numbers: Sequence[int]) -> Ranges:
 
 
 def numbers_in(ranges: Ranges) -> Iterator[int]:
-    """All numbers of the ranges."""
+    """Yield all numbers of the ranges."""
     for first, last in ranges:
         yield from range(first, last + 1)
 
 
 class Receipt(NamedTuple):
-    """Who, what, at which price, by which code; and where in the ledger, under which hash."""
+    """A receipt of a charge: who was charged, for what, at which price, and where the entry stands."""
 
     ledger: str
     position: int
@@ -135,22 +143,22 @@ class Receipt(NamedTuple):
 
     @property
     def hash(self) -> str:
-        """The digest of the entry, which is its leaf in the ledger's tree."""
+        """The digest of the entry as hex digits: its leaf in the ledger's Merkle tree."""
         return digest_of(self.entry).hex()
 
     @property
     def record(self) -> dict[str, Any]:
-        """The entry's fields: request digest, mechanism, parameters, loss, debits, code version, time."""
+        """The fields of the entry: request digest, mechanism, parameters, loss, debits, time and others."""
         record: dict[str, Any] = json.loads(self.entry)
         return record
 
     @property
     def request(self) -> str:
-        """The digest of what was asked."""
+        """The digest of the request."""
         return str(self.record["request"])
 
     def to_json(self) -> str:
-        """As one JSON object."""
+        """Return the receipt as one JSON object."""
         record = self.record
         kept = ("at", "request", "mechanism", "parameters", "loss", "debits", "code")
         fields = {

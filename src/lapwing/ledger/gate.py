@@ -1,11 +1,11 @@
-"""The gate: plan, charge, run, store, receipt. The only code that spends.
+"""The gate: plan, charge, run, store, receipt. It is the only code that spends.
 
-Claim    no answer leaves that was not durably charged first, and none leaves that is not stored: asked
-         again with the same key, the same bytes come.
-Because  a plan's price is fixed before its data is read; the charge is on disk before `run` is called;
-         the answer is on disk before `release` returns; what crashed in between stays charged and is
-         never run again under the same key.
-Test     tests/gate/test_gate.py, tests/faults/test_ledger_crashes.py (every point of `ReleaseStep`)
+Claim    no answer leaves that was not durably charged first, and none leaves that is not stored: the same
+         key again returns the same bytes.
+Because  the price is fixed before data is read; the charge is on disk before `run` is called; the answer
+         is on disk before `release` returns. A request that crashed in between stays charged and is never
+         run again under the same key.
+Test     tests/gate/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
 """
 
 from __future__ import annotations
@@ -17,24 +17,15 @@ from enum import Enum
 from lapwing.core.losses import Loss
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, Unavailable, WorkEnded
-from lapwing.ledger import Ledger, Receipt, Slices, charging, data_sets
-from lapwing.ledger import charging as holding
-from lapwing.ledger.charging import AlreadyAnswered
-from lapwing.ledger.request_status import RequestState, RequestStatus, status_of_request
+from lapwing.ledger import charging
+from lapwing.ledger.accounts import Slices
+from lapwing.ledger.data_sets import find_data_set, spends_by_block
+from lapwing.ledger.entry import Receipt
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.request_status import RequestStatus, status_of_request
 from lapwing.ledger.spending import Spending, Target
 
-__all__ = [
-    "RequestStatus",
-    "Gate",
-    "ChargedRelease",
-    "ReleaseStep",
-    "Release",
-    "Spending",
-    "RequestState",
-    "Target",
-    "Work",
-    "targets",
-]
+__all__ = ["ChargedRelease", "Gate", "Release", "ReleaseStep", "Spending", "Target", "Work", "targets"]
 
 
 class ReleaseStep(Enum):
@@ -50,15 +41,15 @@ Watch = Callable[[ReleaseStep], None]
 
 
 def _nobody_watches(_: ReleaseStep) -> None:
-    """Progress bars and crash tests watch."""
+    """Do nothing. Progress bars and crash tests watch the steps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChargedRelease:
-    """A release that could be made: its price, and what would be run once it is paid.
+    """A planned release: its price, and the function that computes the answer after it is charged.
 
-    `run` gives the bytes of the answer. It must release nothing by other ways, and fail without
-    telling why.
+    `run` returns the bytes of the answer. It must release nothing in other ways. If it fails, the reason is
+    not shown.
     """
 
     spending: Spending
@@ -67,7 +58,7 @@ class ChargedRelease:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """An answer that was paid for, and its receipt."""
+    """An answer that was charged, and its receipt."""
 
     answer: bytes
     receipt: Receipt
@@ -75,44 +66,77 @@ class Release:
 
 
 class Gate:
-    """The door through which one principal spends."""
+    """The only way for one principal to spend budget.
+
+    Args:
+        ledger: the open ledger.
+        principal: the name of the principal that is charged.
+        watch: a function that is told each step of a release.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from lapwing.ledger import ChargedRelease, Gate, Ledger, Spending, Target, Unit
+        >>> from lapwing.privacy import Pure, Relation
+        >>> with Ledger.create("visits.ledger") as ledger:
+        ...     person = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
+        ...     account = ledger.open_account("patients", epsilon=1, delta=0, **person)
+        ...     price = Spending(
+        ...         targets=[Target("patients")], loss=Pure(Fraction(1, 2)), **person,
+        ...         mechanism="example", parameters={}, request=b"how many?",
+        ...     )
+        ...     gate = Gate(ledger, principal="analyst")
+        ...     gate.release(ChargedRelease(price, lambda: b"42"), key="monday").answer
+        b'42'
+    """
 
     def __init__(self, ledger: Ledger, *, principal: str, watch: Watch = _nobody_watches) -> None:
         self._ledger = ledger
         self._principal = principal
         self._watch = watch
 
-    def release(self, plan: ChargedRelease, *, key: str | None = None, shared: bool = False) -> Release:
-        """Charge, run, store and return; or, for a key that was answered before, return that.
+    def release(self, planned: ChargedRelease, *, key: str | None = None, shared: bool = False) -> Release:
+        """Charge, run, store and return the answer; or return the stored answer of the same key.
 
-        A `shared` key is one for all principals: who comes first is charged, and all get that answer.
-        Raises `OverBudget` and changes nothing, or `KeyReused`, `InProgress`. If `run` fails, now or
-        before under this key, `WorkEnded`: the charge stays, and nobody is told why.
+        Args:
+            planned: the price and the function that computes the answer.
+            key: an idempotency key; None draws a random one.
+            shared: whether the key is the same for all principals. Then the first one is charged, and all
+                get that answer.
+
+        Returns:
+            The answer with its receipt.
+
+        Raises:
+            OverBudget: if the budget is too small; nothing is changed.
+            KeyReused: if the key belongs to another request.
+            InProgress: if the same request is still running.
+            WorkEnded: if `run` failed, now or before under this key. The charge stays, and the reason is
+                not shown.
         """
         self._watch(ReleaseStep.PLANNED)
         try:
             receipt = charging.charge(
                 self._ledger,
-                plan.spending,
+                planned.spending,
                 principal=self._principal,
                 key=_fresh_key() if key is None else key,
                 shared=shared,
             )
-        except AlreadyAnswered as before:
+        except charging.AlreadyAnswered as before:
             return Release(before.answer, before.receipt, is_replay=True)
         self._watch(ReleaseStep.CHARGED)
-        return self._finish(receipt, plan.run)
+        return self._finish(receipt, planned.run)
 
     def _finish(self, receipt: Receipt, run: Callable[[], bytes]) -> Release:
         try:
             answer = run()
             if not isinstance(answer, bytes):
-                raise BadParameter("run", "must give the bytes of an answer")
+                raise BadParameter("run", "must return the bytes of the answer")
         except BaseException as error:
             charging.give_up(self._ledger, receipt)
             if isinstance(error, Exception):
-                # Why it failed may be private: the reply never varies, and no traceback or log prints the
-                # cause. Whoever holds the data finds it in `__context__`.
+                # The reason may be private: the reply never varies, and no traceback or log prints the
+                # cause. The holder of the data finds it in `__context__`.
                 raise WorkEnded from None
             raise
         self._watch(ReleaseStep.RAN)
@@ -120,7 +144,7 @@ class Gate:
             stored = charging.store_answer(self._ledger, receipt, answer)
         except BaseException as error:
             charging.give_up(self._ledger, receipt)
-            if isinstance(error, Unavailable):  # which says that nothing was changed, and means the answer
+            if isinstance(error, Unavailable):  # its text says that nothing was changed
                 raise Unavailable(
                     "the answer could not be stored, so none is given. The charge stays"
                 ) from error
@@ -129,46 +153,48 @@ class Gate:
         return Release(answer, stored, is_replay=False)
 
     def reserve(self, spending: Spending, *, key: str | None = None) -> Work:
-        """Hold the budget for work in steps.
+        """Reserve budget for work in steps.
 
-        The same key after a crash gives the same work, to go on with; after it was finished, the work
-        with its answer.
+        The same key after a crash returns the same work, to continue; after it was finished, the work with
+        its answer.
         """
         chosen = _fresh_key() if key is None else key
         try:
-            held = holding.reserve(self._ledger, spending, principal=self._principal, key=chosen)
-        except AlreadyAnswered as before:
-            held = holding.find_reservation(
+            held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
+        except charging.AlreadyAnswered as before:
+            held = charging.find_reservation(
                 self._ledger, before.receipt.position, principal=self._principal
             )
             return Work(self, held, Release(before.answer, before.receipt, is_replay=True))
         return Work(self, held)
 
     def find(self, key: str, *, shared: bool = False) -> RequestStatus | None:
-        """What became of an earlier request under this key, of this principal, or of anybody if the key is
-        `shared`. It costs nothing."""
+        """Return the status of an earlier request under this key, or None. It costs no budget.
+
+        A `shared` key finds the request of any principal.
+        """
         return status_of_request(self._ledger, principal=self._principal, key=key, shared=shared)
 
     def resume(self, number: int) -> Work:
-        """Work that was reserved before, by this principal."""
-        return Work(self, holding.find_reservation(self._ledger, number, principal=self._principal))
+        """Return work that this principal reserved before."""
+        return Work(self, charging.find_reservation(self._ledger, number, principal=self._principal))
 
 
 class Work:
     """Long work under a reservation: charge each step before it begins, then settle.
 
-    Left without settling (an error, a crash), everything stays held until somebody settles it: that
-    work stopped may itself have been decided by private values.
+    Without settling (an error, a crash), everything stays reserved until somebody settles it: private
+    values may have decided that the work stopped.
     """
 
-    def __init__(self, gate: Gate, held: holding.Reservation, answered: Release | None = None) -> None:
+    def __init__(self, gate: Gate, held: charging.Reservation, answered: Release | None = None) -> None:
         self._gate = gate
         self._held = held
         self.answered = answered
 
     @property
     def number(self) -> int:
-        """Under which it can be resumed."""
+        """The number with which the work can be resumed."""
         return self._held.number
 
     @property
@@ -177,39 +203,41 @@ class Work:
         return self._held.receipt
 
     def step(self, loss: Loss | None = None) -> None:
-        """Charge one step, before it begins. A fixed run has one, without a loss of its own."""
-        holding.charge_step(self._held, loss)
+        """Charge one step before it begins. A fixed run has one step, without a loss of its own."""
+        charging.charge_step(self._held, loss)
 
     def settle(self, *, stopping_was_decided_from_released_values: bool) -> None:
-        """End it. What is left lapses only if nothing private decided to stop here."""
-        holding.settle_reservation(
+        """End the work. The rest lapses only if no private value decided to stop here."""
+        charging.settle_reservation(
             self._held,
             stopping_was_decided_from_released_values=stopping_was_decided_from_released_values,
         )
 
     def finish(self, run: Callable[[], bytes]) -> Release:
-        """Store and return the answer of the whole, made from steps that were charged."""
+        """Run, store and return the answer of the whole work, which was made from charged steps."""
         if self.answered is not None:
             return self.answered
-        if not holding.has_charged_step(self._held):
-            raise BadParameter("work", "no step was charged: what is held is not spent")
-        if holding.is_finished(self._held):  # no second draw: whoever wants the answer has the key
+        if not charging.has_charged_step(self._held):
+            raise BadParameter("work", "no step was charged, so nothing is spent yet")
+        if charging.is_finished(self._held):  # no second draw: the key finds the answer
             raise WorkEnded
         self.answered = self._gate._finish(self._held.receipt, run)
         return self.answered
 
 
 def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Target, ...]:
-    """Whom a release from a data set is charged to: in each of its accounts, the blocks that it can reach.
+    """Return the targets of a release from a data set.
 
-    Only where the account is sliced by the data's own rule can blocks be told apart; elsewhere everyone
-    is charged.
+    They are, in each of its accounts, the blocks it can reach.
+
+    Blocks can be told apart only if the account is divided by the data's own rule. In other accounts
+    everyone is charged.
     """
-    found = data_sets.find_data_set(ledger, data)
+    found = find_data_set(ledger, data)
     accounts = [ledger.numbered(number) for number in found.accounts]
     return tuple(
         Target(account.label, blocks)
-        if data_sets.spends_by_block(found, account)
+        if spends_by_block(found, account)
         else Target(account.label, everyone=account.slices is not Slices.NONE)
         for account in accounts
     )

@@ -1,30 +1,27 @@
-"""The ledger: opening it, opening accounts and blocks, raising, looking. Spending is elsewhere.
+"""The ledger: where it is stored, opening it, its accounts and blocks, recovery, and checks of the curator.
+
+Charges are made by `ledger.gate`.
 
 Claim    a budget is for life: no restart, rename, restore, date or refund gives any of it back.
-Because  entries only grow, all that decides is compared with them at opening, and the anchors outside the
-         database know the latest of them; caps are fixed, and a raise is a signed second account whose
-         (ε, δ) is added up in every statement.
+Because  entries only grow. Everything that decides a charge is compared with them at opening, and the
+         anchors outside the database know the latest entries. Caps are fixed, and a raise is a signed
+         second account whose (ε, δ) is added in every statement.
 Test     tests/ledger/, tests/faults/test_ledger_tampering.py
 
-Where a ledger's parts lie: the database, the keys, the anchors.
+Recovery: the anchor is missing, or knows more than the ledger.
 
-Which requests are under way in this process, by their hashed keys.
-
-The anchor does not match: what now. What was lost is counted as everything.
-
-Claim    recovering gives nothing back of any account that the ledger still knows.
-Because  where the anchor is missing or knows more than the ledger, nobody can tell what the lost entries
-         charged, so every open block is closed with all of its budget spent, in an entry that the curator
-         signs. A witness does not change that: it knows seals, not every charge since.
-         Whoever wants to go on must raise the account, which every statement shows. Numbers of lost
-         entries are never used again, so an anchor that knows them stays right.
+Claim    a recovery gives nothing back of any account that the ledger still knows.
+Because  nobody can tell what the lost entries charged, so every open block is closed with all of its
+         budget spent, in an entry that the curator signs. A witness does not change that: it knows seals,
+         not every charge since. To continue, the curator must raise the account, which every statement
+         shows. Numbers of lost entries are never used again, so an anchor that knows them stays right.
 Test     tests/ledger/test_recovery.py
 
-Checks: that the curator has seen exact counts of the data, and whether the policy was changed after it.
+Checks: the curator looked at exact counts of the data.
 
-Claim    a statement shows every check, and every policy that was used after it and is not the one checked.
-Because  the curator signs an entry before any row is read for a check, and whoever opens a checked account
-         compares what the policy declares with the digests that are in its entries. No entry holds a count.
+Claim    a statement shows every check, and every later policy that differs from the checked one.
+Because  the curator signs an entry before any row is read for a check. When a checked account is used,
+         the digest of the policy is compared with the digests in its entries. No entry holds a count.
 Test     tests/ledger/test_checks.py, tests/query/test_check.py
 """
 
@@ -68,7 +65,7 @@ POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 @dataclass(frozen=True, slots=True)
 class LedgerPlace:
-    """A ledger's database, its keys and its first anchor. Everything else follows."""
+    """The database, the key files and the first anchor of a ledger."""
 
     database: str
     keys: Path
@@ -84,14 +81,15 @@ class LedgerPlace:
         anchor: str | Path | None,
         curator: Path | None = None,
     ) -> LedgerPlace:
-        """A file beside the data, or a PostgreSQL URL; `#name` at its end keeps several ledgers apart."""
+        """Return the place of a ledger in a file or at a PostgreSQL URL.
+
+        `#name` at the end of a URL keeps several ledgers apart.
+        """
         if not isinstance(where, str | Path) or not str(where):
             raise BadParameter("ledger", "must be a path or a postgresql:// URL")
         if is_postgres(where):
             if keys is None or anchor is None:
-                raise BadParameter(
-                    "ledger", "a ledger in PostgreSQL needs to be told where its keys and anchor lie"
-                )
+                raise BadParameter("ledger", "in PostgreSQL needs the paths of its keys and its anchor")
             return cls(str(where), Path(keys), anchor_at(anchor), Path(curator or f"{keys}.curator"))
         path = Path(where)
         return cls(
@@ -101,13 +99,11 @@ class LedgerPlace:
             curator=Path(curator or f"{path}.curator"),
         )
 
-    def require_nothing(self) -> None:
-        """A ledger is never written over another one, nor over what is left of one."""
+    def require_unused(self) -> None:
+        """Raise BadParameter if a ledger, or a part of one, exists there."""
         for path in (
-            self.keys,
-            self.curator,
-            *([] if is_postgres(self.database) else [Path(self.database)]),
-        ):
+            self.keys, self.curator, *([] if is_postgres(self.database) else [Path(self.database)]),
+        ):  # fmt: skip
             if path.exists():
                 raise BadParameter("ledger", f"{path} exists: a ledger is never replaced")
         if self.anchor.exists():
@@ -121,40 +117,46 @@ class LedgerPlace:
         )
 
     def store(self, *, create: bool) -> Store:
-        """The database, open."""
+        """Open the database."""
         if is_postgres(self.database):
-            # psycopg is an extra: only who has such a ledger needs it.
+            # psycopg is an extra: only ledgers in PostgreSQL need it.
             from lapwing.ledger.postgres_store import PostgresStore  # noqa: PLC0415
 
             return PostgresStore(self.database, create=create)
         return SqliteStore(Path(self.database), create=create)
 
     def witnesses(self, ledger_id: str) -> tuple[Anchor, ...]:
-        """A second anchor in the user's own folder: restoring the data's folder does not restore it."""
+        """Return a second anchor in the user's own folder.
+
+        Restoring the data's folder does not restore it.
+        """
         directory = witness_directory()
         return (FileAnchor(directory / f"{ledger_id}.anchor"),) if directory else ()
 
 
 def is_postgres(where: str | Path) -> bool:
-    """Whether this names a PostgreSQL database."""
+    """Return whether this is the URL of a PostgreSQL database."""
     return isinstance(where, str) and where.startswith(POSTGRES_SCHEMES)
 
 
 class RunningRequests:
-    """Several threads may try the same key; only the one whose charge was taken stays in it."""
+    """The requests that run in this process, by their hashed keys.
+
+    Several threads may try the same key. Only the thread whose charge was accepted stays in it.
+    """
 
     def __init__(self) -> None:
         self._tries: dict[bytes, int] = {}
-        self._given_up: list[int] = []  # charges that failed, of which the ledger does not know yet
+        self._unrecorded: list[int] = []  # failed charges that the ledger has not recorded
         self._counting = threading.Lock()
 
     def begin(self, key: bytes) -> None:
-        """A thread tries this key."""
+        """Note that a thread tries this key."""
         with self._counting:
             self._tries[key] = self._tries.get(key, 0) + 1
 
     def end(self, key: bytes) -> None:
-        """It did not get it, or has finished."""
+        """Note that a thread has finished, or did not get the key."""
         with self._counting:
             tries = self._tries.get(key, 0) - 1
             if tries > 0:
@@ -163,20 +165,20 @@ class RunningRequests:
                 self._tries.pop(key, None)
 
     def give_up(self, key: bytes, position: int) -> None:
-        """It has finished without an answer."""
+        """Note that a charge has failed without an answer."""
         self.end(key)
         with self._counting:
-            self._given_up.append(position)
+            self._unrecorded.append(position)
 
-    def given_up(self) -> tuple[int, ...]:
-        """The charges that failed, of which the ledger does not know yet."""
-        return tuple(self._given_up)
+    def unrecorded_failures(self) -> tuple[int, ...]:
+        """Return the failed charges that are not recorded in the ledger yet."""
+        return tuple(self._unrecorded)
 
     def recorded(self, position: int) -> None:
-        """The ledger knows of one of them. Several threads may say so."""
+        """Note that a failed charge is recorded. Several threads may call it for the same charge."""
         with self._counting:
-            if position in self._given_up:
-                self._given_up.remove(position)
+            if position in self._unrecorded:
+                self._unrecorded.remove(position)
 
     def __contains__(self, key: bytes) -> bool:
         return key in self._tries
@@ -186,7 +188,16 @@ MOST_BLOCKS_TO_AN_ENTRY = 10_000
 
 
 class Ledger(LedgerLookup):
-    """An open ledger. Threads may share it; a forked child opens its own."""
+    """An open ledger. Threads may share it; a forked child opens its own.
+
+    Example:
+        >>> from lapwing.ledger import Ledger, Unit
+        >>> from lapwing.privacy import Relation
+        >>> with Ledger.create("visits.ledger") as ledger:
+        ...     account = ledger.open_account(
+        ...         "patients", epsilon=1, delta="1e-6", unit=Unit.PERSON, relation=Relation.ADD_REMOVE
+        ...     )
+    """
 
     def __init__(
         self,
@@ -214,15 +225,29 @@ class Ledger(LedgerLookup):
         keys: Path | None = None,
         anchor: str | Path | None = None,
     ) -> Ledger:
-        """A new ledger with new keys. The curator's key should then be moved to a safe place."""
+        """Create a new ledger with new keys.
+
+        Args:
+            where: a path, or a `postgresql://` URL; `#name` at its end keeps several ledgers apart.
+            curator: the new file of the curator's key, which should then be moved to a safe place.
+            keys: the new file of the ledger's own keys.
+            anchor: the address of the anchor (see `anchor_at`). A path's default is beside the ledger.
+
+        Returns:
+            The open ledger.
+
+        Raises:
+            BadParameter: if there is a ledger, or a part of one.
+            Unavailable: if the database cannot be used.
+        """
         place = LedgerPlace.of(where, keys=keys, anchor=anchor, curator=curator)
-        place.require_nothing()
+        place.require_unused()
         store = place.store(create=True)
         try:
             own, key = LedgerKeys.create(place.keys), CuratorKey.create(place.curator)
             ledger_id = random_bytes(16)
             store.migrate(MIGRATIONS)
-            store.attend(ledger_id, own.signing, place.anchor, place.witnesses(ledger_id.hex()))
+            store.start_sealing(ledger_id, own.signing, place.anchor, place.witnesses(ledger_id.hex()))
             genesis = {
                 "kind": "genesis",
                 "at": now(),
@@ -244,9 +269,21 @@ class Ledger(LedgerLookup):
     def open(
         cls, where: str | Path, *, keys: Path | None = None, anchor: str | Path | None = None
     ) -> Ledger:
-        """Open after checking signed state, later entries, tables and anchors, or raise `Tampered`.
+        """Open a ledger after checking its signed state, later entries, tables and anchors.
 
-        Without a signed state everything is replayed. `verify` always does that.
+        Without a signed state, everything is replayed. `verify` always replays everything.
+
+        Args:
+            where: a path, or a `postgresql://` URL.
+            keys: the file of the ledger's keys, if it is not beside the ledger.
+            anchor: the address of the anchor, if it is not beside the ledger.
+
+        Returns:
+            The open ledger.
+
+        Raises:
+            Tampered: if something does not agree, with all findings.
+            Unavailable: if the database cannot be used.
         """
         place = LedgerPlace.of(where, keys=keys, anchor=anchor)
         own = LedgerKeys.load(place.keys)
@@ -261,7 +298,7 @@ class Ledger(LedgerLookup):
                 raise Tampered(report.findings)
             if report.replay.ledger != ledger_id:  # its witnesses would be looked for elsewhere
                 raise Tampered(["the first entry is not that of this ledger"])
-            store.attend(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
+            store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
             newest = store.read(last_seal)
             if newest is not None and len(known) > len(witnesses):
                 store.anchored = newest.number
@@ -274,7 +311,7 @@ class Ledger(LedgerLookup):
             raise
 
     def close(self) -> None:
-        """Seal what is not sealed yet, and let go."""
+        """Seal the entries that are not sealed yet, and close the database."""
         self.store.close()
 
     def __enter__(self) -> Self:
@@ -286,7 +323,7 @@ class Ledger(LedgerLookup):
         self.close()
 
     def verify(self) -> CheckReport:
-        """Replay all of history with the second accountant, every price and signature included."""
+        """Replay the whole history with the second accountant, and check every price and signature."""
         self.store.seal()
         anchors = (*self.store.anchors, *self.store.witnesses)
         return check(self.store, self.keys.signing.public, anchors, thorough=True, people=self.keys.people)
@@ -304,7 +341,23 @@ class Ledger(LedgerLookup):
         slices: Slices = Slices.NONE,
         rule: str = "",
     ) -> Account:
-        """Open an account. Nothing of it can ever be changed."""
+        """Open an account. It can never be changed.
+
+        Args:
+            label: the name of the account.
+            epsilon: the lifetime budget ε of one unit.
+            delta: the lifetime budget δ of one unit.
+            unit: the privacy unit.
+            relation: how neighbouring data sets differ.
+            slices: how units are divided into blocks, if they are.
+            rule: the rule that puts a unit into a block, in words; empty without slices.
+
+        Returns:
+            The new account.
+
+        Raises:
+            BadParameter: if the name is taken, or unit, relation and slices do not fit together.
+        """
         label = checked_label(label, "account")
         for given, kind in ((unit, Unit), (relation, Relation), (slices, Slices)):
             if not isinstance(given, kind):
@@ -314,12 +367,10 @@ class Ledger(LedgerLookup):
         elif rule:
             raise BadParameter("rule", "an account without slices has no rule")
         if (unit is Unit.PERSON_AND_PERIOD) != (slices is Slices.PERIODS):
-            raise BadParameter(
-                "unit", "rows sliced by time protect a person and period, and nothing else does"
-            )
+            raise BadParameter("unit", "must be PERSON_AND_PERIOD for slices by period, and only for them")
         if slices is Slices.UNITS and relation is Relation.REPLACE:
             raise BadParameter(
-                "slices", "by the unit's data do not hold where that is replaced: use identities"
+                "slices", "by the unit's data are impossible if neighbours replace a unit: use identities"
             )
         terms = Terms.of(epsilon, delta)
 
@@ -356,8 +407,7 @@ class Ledger(LedgerLookup):
         """Open a second account of (ε, δ) over the same data. Every statement then shows the sum."""
         root = self.account(label)
         terms = Terms.of(epsilon, delta)
-        if curator.public != self.curator:
-            raise BadParameter("curator", "is not the key of this ledger's curator")
+        require_curator(self, curator)
         self.require_here()
         account = self.store.write(lambda tx: raised_account(tx, self.family(tx, root), terms, curator))
         self.forget_blocks(root)
@@ -365,7 +415,7 @@ class Ledger(LedgerLookup):
 
 
 def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: SignedState) -> None:
-    """Begin to keep signed states, from what was replayed."""
+    """Begin to store signed states, from a state that was replayed."""
 
     def work(tx: Transaction) -> None:
         seal = last_seal(tx)
@@ -376,20 +426,20 @@ def _state_at_newest_seal(store: Store, keys: LedgerKeys, state: SignedState) ->
 
 
 def id_of(store: Store) -> str:
-    """Whose ledger it says it is, which decides where its witnesses are looked for."""
+    """Return the id that the first entry gives the ledger. It names the ledger's witness files."""
     first = store.read(lambda tx: tx.rows("SELECT body FROM entries ORDER BY seq LIMIT 1"))
     try:
         return bytes.fromhex(json.loads(bytes(first[0][0]))["ledger"]).hex()
     except (IndexError, KeyError, TypeError, ValueError):
-        raise Tampered([f"{store.where} does not begin as a ledger does"]) from None
+        raise Tampered([f"{store.where} is no ledger: its first entry is not that of one"]) from None
 
 
 def recover(
     where: str | Path, *, curator: CuratorKey, keys: Path | None = None, anchor: str | Path | None = None
 ) -> int:
-    """Make a ledger usable again whose anchor is missing or knows more. How many blocks were closed.
+    """Make a ledger usable again whose anchor is missing or knows more. Return how many blocks were closed.
 
-    A ledger that does not agree with itself is not recovered: put a copy back that does.
+    A ledger that is inconsistent in itself is not recovered: restore a consistent copy first.
     """
     place = LedgerPlace.of(where, keys=keys, anchor=anchor)
     own = LedgerKeys.load(place.keys)
@@ -403,7 +453,7 @@ def recover(
         if curator.public != report.replay.curator:
             raise BadParameter("curator", "is not the key of this ledger's curator")
         witnesses = place.witnesses(ledger_id)
-        store.attend(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
+        store.start_sealing(bytes.fromhex(ledger_id), own.signing, place.anchor, witnesses)
         return _recover(store, report, (place.anchor, *witnesses), curator)
     finally:
         store.close()
@@ -443,18 +493,18 @@ def _close_all(tx: Transaction, store: Store, lost: list[Mark | Head], curator: 
 
 
 def number_of(line: Mark | Head) -> int:
-    """The last entry that an anchor's line is about."""
+    """Return the number of the last entry that an anchor's line is about."""
     return line.seq if isinstance(line, Mark) else line.last
 
 
 def require_curator(ledger: Ledger, curator: CuratorKey) -> None:
-    """Refuse a key that is not the curator's."""
+    """Raise BadParameter unless the key is the curator's."""
     if curator.public != ledger.curator:
         raise BadParameter("curator", "is not the key of this ledger's curator")
 
 
 def record_check(ledger: Ledger, account: str, policy: str, curator: CuratorKey) -> None:
-    """Write that the curator looks at exact counts, under a policy with this digest."""
+    """Write an entry that the curator looks at exact counts, under a policy with this digest."""
     require_curator(ledger, curator)
     number = ledger.account(account).number
     body = {"kind": "check", "at": now(), "account": number, "policy": policy, "signature": None}
@@ -463,7 +513,7 @@ def record_check(ledger: Ledger, account: str, policy: str, curator: CuratorKey)
 
 
 def record_policy(ledger: Ledger, account: str, policy: str) -> None:
-    """Write that a policy is used that no check of the account has seen, if there was a check."""
+    """Write an entry that an account with checks is used under a policy that no check has seen."""
     number = ledger.account(account).number
     known = {check.policy for check in ledger.checks if check.account == number}
     if known and policy not in known:

@@ -1,29 +1,25 @@
 """A ledger in a schema of a PostgreSQL database, for many processes at once.
 
-A charge is one statement: it looks for the key, debits under locks on the rows of the blocks, and
-appends the entry last. So the entry's number is drawn while those locks are held, and for any one block
-the order of entries is the order of decisions. Charges on other blocks do not wait.
+A charge is one statement. It looks for the key, debits the blocks under locks on their rows, and appends
+the entry last. So the entry's number is drawn while those locks are held, and for any one block the order
+of entries is the order of decisions. Charges on other blocks do not wait.
 
-Nor do they wait for seals, which are made beside them. An INSERT draws its number only once it has the
-table's lock, and keeps the lock until it has committed. Whoever gets the table in SHARE mode thus finds no
-number drawn and open, and every later number will be greater: what it sees is a whole beginning of
-history. No charge needs to know the head of a chain.
+Charges do not wait for seals either. An INSERT draws its number only after it has the table's lock, and
+keeps the lock until it has committed. A transaction that gets the table in SHARE mode therefore finds no
+number that is drawn and not committed, and every later number is greater: it sees a complete beginning of
+the history. No charge needs to know the head of a chain.
 
-Between client and server there must be no pooler that shares connections by transaction.
+There must be no pooler between client and server that shares connections by transaction.
 
-Transactions in PostgreSQL: statements, entries and debits over one connection.
-
-How PostgreSQL itself describes a ledger's tables, to compare them with those of an empty ledger.
-
-The server writes definitions in its own words, which differ between its versions. So an empty ledger is
-made beside the real one, described in the same words, and undone.
+To check the tables, an empty ledger is made beside the real one, described by the server, and rolled back:
+each server version writes definitions in words of its own.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Any, TypeVar, cast
 
@@ -59,18 +55,21 @@ from lapwing.storage.postgres import (
 
 
 def _charge_one() -> str:
-    """One statement for one block. The number is drawn after the debit, since its row comes from there."""
+    """Return the statement that charges one block.
+
+    The entry takes its row from the debit, so it comes after it.
+    """
     sums = ", ".join(f"left_{k} = greatest(left_{k} - %(cost_{k})s, -1)" for k in COSTS)
     fits = holds(lambda k: f"left_{k} - held_{k} >= %(cost_{k})s")
     return (
         f"WITH debited AS (UPDATE budgets SET {sums} WHERE block = %(block)s AND account = %(account)s "  # noqa: S608
-        f"AND state = {OPEN} AND {fits} AND NOT EXISTS ({_BY_KEY_postgres_transaction}) RETURNING block) "
+        f"AND state = {OPEN} AND {fits} AND NOT EXISTS ({_HAS_KEY}) RETURNING block) "
         "INSERT INTO entries (key, body, digest) "
         "SELECT %(key)b, %(body)b, %(digest)b FROM debited RETURNING seq"
     )
 
 
-_BY_KEY_postgres_transaction = "SELECT 1 FROM entries WHERE key = %(key)b"
+_HAS_KEY = "SELECT 1 FROM entries WHERE key = %(key)b"
 _CHARGE_ONE = _charge_one()
 _COSTS = tuple(f"cost_{k}" for k in COSTS)
 _CHARGE = "SELECT charge(%b, %b, %b, %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])"
@@ -95,7 +94,10 @@ def _array(numbers: Iterable[int]) -> str:
 
 
 def post_charge(link: PostgresConnection, posting: Posting) -> int:
-    """Debit and append, in one statement. Numbers travel as text: no plan hangs on their size."""
+    """Debit the blocks and append the entry in one statement, and return the entry's number.
+
+    Numbers are sent as text, so that no query plan depends on their size.
+    """
     debits = posting.debits
     if len(debits) == 1 and len(debits[0].ranges) == 1 and debits[0].ranges[0][0] == debits[0].ranges[0][1]:
         return _charge_block(link, posting, debits[0])
@@ -120,27 +122,23 @@ def _charge_block(link: PostgresConnection, posting: Posting, debit: Debit) -> i
     values["key"], values["body"], values["digest"] = posting.key, posting.body, posting.digest
     row = link.run(_CHARGE_ONE, values, prepare=True).fetchone()
     if row is None:
-        raise (
-            KeyTaken
-            if link.run(_BY_KEY_postgres_transaction, {"key": posting.key}).fetchone()
-            else DoesNotFit
-        )
+        raise (KeyTaken if link.run(_HAS_KEY, {"key": posting.key}).fetchone() else DoesNotFit)
     return cast(int, row[0])
 
 
 class RolledBack(psycopg.OperationalError):
-    """The connection was lost, and what it had begun was undone."""
+    """The connection was lost, and its transaction was rolled back."""
 
     sqlstate = "40000"
 
 
 def was_refused(error: psycopg.Error) -> bool:
-    """Whether the server answered with an error: then it undid the transaction, for certain."""
+    """Return whether the server answered with an error: then it has certainly rolled back."""
     return error.diag.severity_nonlocalized == "ERROR"
 
 
 class PostgresTransaction(Transaction):
-    """A transaction on one connection. Whoever made it ends it."""
+    """A transaction on one connection. Its owner ends it."""
 
     def __init__(self, link: PostgresConnection) -> None:
         self.link = link
@@ -151,21 +149,26 @@ class PostgresTransaction(Transaction):
         return self.link.run(_translated(sql), parameters) if parameters else self.link.run(sql)
 
     def rows(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return all rows of a query."""
         return cast(list[Row], self._run(sql, parameters).fetchall())
 
     def stream(self, sql: str) -> Iterator[Row]:
+        """Yield the rows of a query through a server-side cursor."""
         name = f"stream_{new_session_number()}"
         self.link.run(f"DECLARE {name} NO SCROLL CURSOR FOR {sql}")
         while rows := self.link.run(f"FETCH {ROWS_AT_ONCE} FROM {name}", binary=True).fetchall():
             yield from rows
 
     def run(self, sql: str, *parameters: Any) -> int:
+        """Run a statement and return the number of changed rows."""
         return cast(int, self._run(sql, parameters).rowcount)
 
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement once for each row of parameters."""
         self.link.connection.cursor().executemany(_translated(sql), rows)
 
     def append(self, body: bytes, key: bytes | None = None) -> int:
+        """Append an entry and return its number."""
         digest = digest_of(body)
         row = self.link.run(_APPEND, (key, body, digest), prepare=True).fetchone()
         assert row is not None
@@ -173,21 +176,24 @@ class PostgresTransaction(Transaction):
         return cast(int, row[0])
 
     def skip(self, last: int) -> None:
-        # Nobody draws a number meanwhile: the sequence must not be set back behind one.
+        """Leave the entry numbers up to `last` unused."""
+        # No other transaction draws a number now: the sequence must not be set back behind one.
         self.link.run("LOCK TABLE entries IN SHARE ROW EXCLUSIVE MODE")
         self.link.run(_SKIP, (last, last))
 
     def debit(self, posting: Posting) -> int:
+        """Debit the blocks, append the entry and return its number."""
         seq = post_charge(self.link, posting)
         self.marks.append(Mark(seq, posting.digest))
         return seq
 
     def lock(self, blocks: Sequence[int]) -> None:
+        """Lock blocks until the transaction ends."""
         self.link.run(_LOCK, (_array(blocks),))
 
 
-# Everything in the schema that can change what a statement does. Not how rows are stored, which whoever
-# runs the server may tune.
+# Everything in the schema that can change the effect of a statement. Not the storage of rows, which the
+# administrator of the server may tune.
 _ALL = """
 WITH ours AS (
     SELECT oid, relname, relkind, relpersistence, relrowsecurity, relforcerowsecurity, relhassubclass
@@ -220,13 +226,13 @@ _made: dict[tuple[int, tuple[str, ...]], Catalogue] = {}  # by the server's vers
 
 
 def describe_schema(link: PostgresConnection) -> Catalogue:
-    """Describe everything in the connection's first schema."""
+    """Return the definitions of everything in the connection's first schema."""
     rows = cast(list[tuple[str, str, str]], link.run(_ALL).fetchall())
     return {(table, part): definition for table, part, definition in rows}
 
 
 def describe_new_schema(link: PostgresConnection, statements: tuple[str, ...]) -> Catalogue:
-    """Describe what these statements make, in a transaction that its owner undoes."""
+    """Return the definitions that these statements make, in a transaction that the caller rolls back."""
     asked = link.connection.info.server_version, statements
     if asked not in _made:
         name = f"lapwing_empty_{new_session_number()}"
@@ -239,12 +245,12 @@ def describe_new_schema(link: PostgresConnection, statements: tuple[str, ...]) -
 T = TypeVar("T")
 
 TRIES = 5
-WAIT_AFTER_BREAK = 10.0  # seconds, for a server that comes back, to ask it what became of a commit
-HEAD_SECONDS = 60.0  # how often a process that does not seal tells its own anchors of the newest seal
-# Milliseconds for which a seal waits, and holds up others, for charges on their way. Who asks for a seal
-# waits longer at last: long enough that PostgreSQL calls off an automatic VACUUM of the entries.
+WAIT_AFTER_BREAK = 10.0  # seconds to wait for a restarted server, to learn the outcome of a commit
+HEAD_SECONDS = 60.0  # how often a process that does not lead writes the newest seal to its own anchors
+# Milliseconds for which a seal waits for running charges, while new ones wait for it. A seal that was asked
+# for waits longer at the end: long enough that PostgreSQL cancels an automatic VACUUM of the entries.
 PATIENCE_BESIDE, PATIENCE_ASKED = (200, 800), (200, 200, 800, 2500)
-# The server undid the transaction because of others: it can be tried again.
+# The server rolled the transaction back because of others: it can be tried again.
 _TRY_AGAIN = {"40000", "40001", "40P01", "55P03"}
 _UNKNOWN = "the ledger {} was lost while it wrote. What became of it is unknown, and counts as spent"
 
@@ -257,10 +263,10 @@ _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended('lapwing write ' || curr
 
 
 class PostgresStore(Store):
-    """One schema. Any number of threads and processes may use it.
+    """A ledger in one schema. Any number of threads and processes may use it.
 
-    What `write` is given to do may be done twice, if the server undid it for the sake of others.
-    `watch` is told each step of a commit, so that tests can crash there.
+    `write` may run its `work` twice if the server rolled it back because of other transactions. `watch` is
+    told each step of a commit, so that tests can crash there.
     """
 
     dialect = POSTGRES
@@ -270,31 +276,34 @@ class PostgresStore(Store):
         address = PostgresAddress.of(url)
         self.where = address.where
         self._watch = watch
-        self._links = PostgresConnections(address)
+        self._pool = PostgresConnections(address)
         self._anchored_at = time.monotonic()
         try:
             self._require_schema(address.schema, create=create)
-            self._keeper = SessionKeeper(self._links, self.where, self._tend)
+            self._keeper = SessionKeeper(
+                self._pool,
+                self.where,
+                self._work_of_every_second,
+                undone="is charged and marked, but not sealed",
+            )
         except BaseException:
-            self._links.close()
+            self._pool.close()
             raise
 
     def _require_schema(self, schema: str, *, create: bool) -> None:
-        link = self._links.take()
         try:
-            if create:
-                link.run(f"CREATE SCHEMA {schema}")
-            elif link.run("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
-                raise Unavailable(f"there is no ledger at {self.where}")
+            with self._pool.lent() as link:
+                if create:
+                    link.run(f"CREATE SCHEMA {schema}")
+                elif link.run("SELECT to_regnamespace(%s)", (schema,)).fetchone() == (None,):
+                    raise Unavailable(f"there is no ledger at {self.where}")
         except psycopg.errors.DuplicateSchema:
             raise BadParameter("ledger", f"{self.where} exists: a ledger is never replaced") from None
         except psycopg.Error as error:
             raise self._error(error) from None
-        finally:
-            self._links.give(link)
 
     def _error(self, error: psycopg.Error) -> LapwingError:
-        """What to raise after an error that changed nothing."""
+        """Return the error to raise after a database error that changed nothing."""
         if error.sqlstate == POSTGRES_DOES_NOT_FIT:
             return DoesNotFit()
         if error.sqlstate == "23505" and error.diag.constraint_name == "entries_by_key":
@@ -303,13 +312,15 @@ class PostgresStore(Store):
             f"the ledger {self.where} cannot be used: {server_message(error)}. Nothing was changed"
         )
 
-    # Who is there
+    # Sessions
 
     @property
     def session(self) -> int:
+        """The session number under which this process has the ledger open."""
         return self._keeper.session
 
     def is_alive(self, session: int) -> bool:
+        """Return whether the process with this session number still has the ledger open."""
         return session == self.session or self.read(
             lambda tx: cast(PostgresTransaction, tx).link.holder(session) is not None
         )
@@ -317,33 +328,35 @@ class PostgresStore(Store):
     # Charging
 
     def charge(self, posting: Posting) -> int:
-        seq = self._again(lambda: self._charge_once(posting))
-        self._watch("committed")
-        self.mark((Mark(seq, posting.digest),), None)
-        self._watch("marked")
+        """Post a charge durably and return the entry's number."""
+        seq = self._retried(lambda: self._charge_once(posting))
+        self._acknowledge((Mark(seq, posting.digest),))
         return seq
 
-    def _charge_once(self, posting: Posting) -> int:
-        link = self._links.take()
-        try:
-            return post_charge(link, posting)
-        except psycopg.Error as error:
-            if was_refused(error):
-                raise
-            if posting.key is None:
-                row = self._find_out(link, _BY_DIGEST, posting.digest)
-            else:
-                row = self._find_out(link, _BY_KEY, posting.digest, posting.key)
-            if row is None:
-                raise RolledBack from None
-            if row[0] is None:
-                raise KeyTaken from None
-            return cast(int, row[0])
-        finally:
-            self._links.give(link)
+    def _acknowledge(self, marks: Sequence[Mark]) -> None:
+        self._watch("committed")
+        self.mark(marks, None)
+        self._watch("marked")
 
-    def _again(self, work: Callable[[], T]) -> T:
-        """Do it until it was not undone for reasons that have nothing to do with it."""
+    def _charge_once(self, posting: Posting) -> int:
+        with self._pool.lent() as link:
+            try:
+                return post_charge(link, posting)
+            except psycopg.Error as error:
+                if was_refused(error):
+                    raise
+            if posting.key is None:
+                row = self._row_after_loss(link, _BY_DIGEST, posting.digest)
+            else:
+                row = self._row_after_loss(link, _BY_KEY, posting.digest, posting.key)
+            if row is None:
+                raise RolledBack
+            if row[0] is None:
+                raise KeyTaken
+            return cast(int, row[0])
+
+    def _retried(self, work: Callable[[], T]) -> T:
+        """Repeat `work` while the server rolls it back because of other transactions."""
         attempt = 0
         while True:
             attempt += 1
@@ -354,41 +367,40 @@ class PostgresStore(Store):
                     raise self._error(error) from None
                 time.sleep(0.01 * attempt)
 
-    def _find_out(self, lost: PostgresConnection, query: str, *parameters: Any) -> Row | None:
-        """The row that a lost connection left, once its backend is gone and can change nothing more."""
+    def _row_after_loss(self, lost: PostgresConnection, query: str, *parameters: Any) -> Row | None:
+        """Return the row that a lost connection left.
+
+        Wait until its backend has ended and can change nothing more.
+        """
         lost.close()
-        self._links.drop_idle()
+        self._pool.drop_idle()
         end = time.monotonic() + WAIT_AFTER_BREAK
         while time.monotonic() < end:
-            with suppress(Unavailable, psycopg.Error):
-                fresh = self._links.take()
-                try:
-                    backend = fresh.holder(lost.number)
-                    if backend is None:
-                        return fresh.run(query, parameters).fetchone()
-                    # It may wait for a lock, and not have noticed that nobody listens any more.
-                    fresh.run("SELECT pg_terminate_backend(%s)", (backend,))
-                finally:
-                    self._links.give(fresh)
+            with suppress(Unavailable, psycopg.Error), self._pool.lent() as fresh:
+                backend = fresh.holder(lost.number)
+                if backend is None:
+                    return fresh.run(query, parameters).fetchone()
+                # It may wait for a lock, and not have noticed that its client is gone.
+                fresh.run("SELECT pg_terminate_backend(%s)", (backend,))
             time.sleep(0.05)
         raise Unavailable(_UNKNOWN.format(self.where))
 
     # Writing and reading
 
     def _begin(self, *statements: str) -> PostgresConnection:
-        """A connection in a transaction. One that was lost while idle is replaced: it had begun nothing."""
+        """Return a connection in a transaction. A connection that was lost while idle is replaced."""
         for _ in range(2):
-            link = self._links.take()
+            link = self._pool.take()
             try:
                 for statement in statements:
                     link.run(statement)
             except psycopg.Error as error:
-                self._links.give(link)
+                self._pool.give(link)
                 if was_refused(error):
                     raise
-                self._links.drop_idle()
+                self._pool.drop_idle()
             except BaseException:
-                self._links.give(link)
+                self._pool.give(link)
                 raise
             else:
                 return link
@@ -396,27 +408,32 @@ class PostgresStore(Store):
             f"the ledger {self.where} cannot be used: the connection was lost. Nothing was changed"
         )
 
+    @contextmanager
+    def _begun(self, *statements: str) -> Iterator[PostgresConnection]:
+        """Begin a transaction, and roll it back at the end of the block unless it was committed."""
+        link = self._begin(*statements)
+        try:
+            yield link
+        finally:
+            self._pool.give(link)
+
     def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
+        """Run `work` in a durable transaction."""
         statements = (_WRITE, _ALONE) if alone else (_WRITE,)
-        result, marks = self._again(lambda: self._write_once(work, statements))
+        result, marks = self._retried(lambda: self._write_once(work, statements))
         if marks:
-            self._watch("committed")
-            self.mark(marks, None)
-            self._watch("marked")
+            self._acknowledge(marks)
         return result
 
     def _write_once(
         self, work: Callable[[Transaction], T], statements: tuple[str, ...]
     ) -> tuple[T, Sequence[Mark]]:
-        link = self._begin(*statements)
-        tx = PostgresTransaction(link)
-        try:
+        with self._begun(*statements) as link:
+            tx = PostgresTransaction(link)
             result = work(tx)
             if tx.marks:
                 self._watch("written")
             self._commit(tx)
-        finally:
-            self._links.give(link)
         return result, tx.marks
 
     def _commit(self, tx: PostgresTransaction) -> None:
@@ -428,30 +445,27 @@ class PostgresStore(Store):
             if not tx.marks:
                 raise Unavailable(_UNKNOWN.format(self.where)) from None
             last = tx.marks[-1]
-            ended = "COMMIT" if self._find_out(tx.link, _BY_NUMBER, last.seq, last.digest) else None
-        if ended != "COMMIT":  # or the work went on after an error, and the server undid all of it
-            raise Unavailable(f"the ledger {self.where} undid what was begun. Nothing was changed")
+            ended = "COMMIT" if self._row_after_loss(tx.link, _BY_NUMBER, last.seq, last.digest) else None
+        if ended != "COMMIT":  # the work continued after an error, and the server rolled it back
+            raise Unavailable(f"the ledger {self.where} rolled the transaction back. Nothing was changed")
 
     def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot of the ledger."""
         try:
-            link = self._begin(_READ)
-            try:
+            with self._begun(_READ) as link:
                 return work(PostgresTransaction(link))
-            finally:
-                self._links.give(link)  # which ends the transaction
         except psycopg.Error as error:
             raise self._error(error) from None
 
     def catalogue(self, tx: Transaction) -> Catalogue:
+        """Return the definitions of everything in the ledger's schema."""
         return describe_schema(cast(PostgresTransaction, tx).link)
 
     def catalogue_as_made(self) -> Catalogue | None:
+        """Return the definitions of a new empty ledger; None if the user may not create a schema."""
         try:
-            link = self._begin(_WRITE)
-            try:
+            with self._begun(_WRITE) as link:
                 return describe_new_schema(link, self.statements)
-            finally:
-                self._links.give(link)  # which undoes it
         except psycopg.errors.InsufficientPrivilege:
             return None
         except psycopg.Error as error:
@@ -460,6 +474,7 @@ class PostgresStore(Store):
     # Sealing
 
     def seal(self) -> Seal | None:
+        """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
         return self._seal(PATIENCE_ASKED, stated=True)
 
     def _seal(self, patience: Sequence[int], *, stated: bool = False) -> Seal | None:
@@ -489,8 +504,8 @@ class PostgresStore(Store):
         self.anchor(seal)
         self._anchored_at = time.monotonic()
 
-    def _tend(self, leads: bool) -> None:
-        """What the keeper has done every second."""
+    def _work_of_every_second(self, leads: bool) -> None:
+        """Do the work of every second: seal if this process leads, and update its own anchors."""
         if self.signing is None:
             return
         if leads:
@@ -499,7 +514,8 @@ class PostgresStore(Store):
             self._anchor(self.read(last_seal))
 
     def close(self) -> None:
-        if not self._links.is_here or self._keeper.has_stopped:
+        """Seal the entries and close all connections."""
+        if not self._pool.is_here or self._keeper.has_stopped:
             return
         self._keeper.stop()
         try:
@@ -507,6 +523,6 @@ class PostgresStore(Store):
                 self.seal()
         finally:
             self._keeper.close()
-            self._links.close()
+            self._pool.close()
             for anchor in (*self.anchors, *self.witnesses):
                 anchor.close()

@@ -1,6 +1,6 @@
-"""A ledger as the source of statements and proofs: one moment of it, up to its last seal.
+"""Publishing statements and proofs from an open ledger: one snapshot of it, up to its last seal.
 
-What came after the seal is left out, names included: a statement names only what stands in its entries.
+Entries after the seal are left out, and so are their names: a statement names only what is in its entries.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,19 +23,19 @@ from lapwing.ledger.store import SEAL_COLUMNS, Transaction, last_seal, seal_of
 
 Watch = Callable[[int, int], None]
 TOLD_EVERY = 1 << 12
-# By whom something was charged stands in most entries; only few of the others name anything.
+# Most entries name a principal. Of the other kinds, only a few name anything.
 _BY = re.compile(rb'\{"kind":"(?:charge|reserve)","at":"[^"]*","by":"([0-9a-f]{32})"')
 _NAMING = re.compile(rb'\{"kind":"(?:account|blocks|data)"')
 
 
 def _nobody_watches(_: int, __: int) -> None:
-    """Progress bars watch: they are told how many entries were read, and of how many."""
+    """Do nothing. Progress bars are told how many entries were read, and of how many."""
 
 
 def export_statement(
     ledger: Ledger, path: str | Path, *, names: bool = False, watch: Watch = _nobody_watches
 ) -> int:
-    """Write a statement to a new file; the number of its entries. With `names`, ids are explained in it."""
+    """Write a statement to a new file. Return the number of its entries. `names` adds the labels of ids."""
     ledger.store.seal()
 
     target = Path(path)
@@ -44,30 +43,26 @@ def export_statement(
         raise BadParameter("statement", f"{target} exists: nothing is written over")
 
     def work(tx: Transaction) -> int:
-        source = _Moment(ledger, tx, watch)
+        source = _Snapshot(ledger, tx, watch)
         try:
             write_statement(target, source, names=names)
         except FileExistsError:
             raise BadParameter("statement", f"{target} exists: nothing is written over") from None
-        except BaseException as error:
-            with suppress(OSError):
-                target.unlink()  # half a statement says nothing
-            if isinstance(error, OSError):
-                raise BadParameter("statement", f"{target} cannot be written ({error.strerror})") from None
-            raise
+        except OSError as error:
+            raise BadParameter("statement", f"{target} cannot be written ({error.strerror})") from None
         return source.size
 
     return ledger.store.read(work)
 
 
 def prove_entry(ledger: Ledger, position: int) -> dict[str, Any]:
-    """A proof that the entry of this number is in the ledger."""
+    """Return a proof that the entry of this number is in the ledger."""
     ledger.store.seal()
-    return ledger.store.read(lambda tx: prove_from(_Moment(ledger, tx, _nobody_watches), position))
+    return ledger.store.read(lambda tx: prove_from(_Snapshot(ledger, tx, _nobody_watches), position))
 
 
-class _Moment:
-    """A sealed moment of a ledger, within a transaction."""
+class _Snapshot:
+    """A sealed snapshot of a ledger, within a transaction."""
 
     def __init__(self, ledger: Ledger, tx: Transaction, watch: Watch) -> None:
         seal = last_seal(tx)
@@ -121,7 +116,7 @@ class _Moment:
             yield seal_of(row).head
 
     def names(self) -> Iterator[CommittedName]:
-        """After `entries` was read to its end: principals who never charged anything stand in none."""
+        """Yield names after `entries` was read to its end. Principals without a charge are in no entry."""
         principals = self._tx.stream("SELECT label, salt, name FROM principals ORDER BY name")
         yield from _names(row for row in principals if row[2] in self._principals)
         for sql in (

@@ -1,24 +1,18 @@
-"""Anchors: marks and heads kept outside the database, so that an old or edited copy of it is noticed.
+"""Anchors on a web server or in a second database, and `anchor_at`, which makes an anchor from its address.
 
-A database that is restored from a backup is consistent in itself: only something outside can tell that it
-knew more once. Such a place is a file, a web address, or another database.
+`UrlAnchor`: GET returns the newest head and the marks after it, PUT replaces them. Several writers need a
+server with strong ETags that honours If-Match (most object stores and WebDAV servers do). Without them the
+last writer wins, and marks of the others can be lost.
 
-An anchor on a web server: GET gives the newest head and the marks after it, PUT replaces them.
-
-Several writers need a server that gives strong ETags and heeds If-Match (most object stores and WebDAV
-servers do). Without them the last writer wins, and marks of the others can go.
-
-An anchor in a second database, SQLite or PostgreSQL, in a table that only grows.
-
-It should belong to somebody else than the ledger's own database. Each ledger needs one of its own: in
-PostgreSQL a schema, in SQLite a file.
+`DatabaseAnchor`: a table that only grows, in SQLite or PostgreSQL. The database should belong to somebody
+else than the ledger's own database. Each ledger needs an anchor of its own: in PostgreSQL a schema, in
+SQLite a file.
 """
 
 from __future__ import annotations
 
 import base64
 import os
-import re
 import sqlite3
 import time
 from abc import abstractmethod
@@ -41,8 +35,9 @@ from urllib.request import (
     Request,
 )
 
-from lapwing.errors import BadParameter, MissingExtra, Unavailable
+from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.anchors import Anchor, FileAnchor, Head, Mark, newest, parse_line, parse_lines, text_of
+from lapwing.storage.private_file import is_locked
 
 URL_TIMEOUT = 10.0
 URL_TRIES = 10
@@ -55,14 +50,14 @@ _NOT_THERE = (404, 410)
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the server had."""
+    """The content of the server, and the header under which it may be replaced."""
 
     lines: tuple[Mark | Head, ...]
     condition: dict[str, str]  # the header under which it may be replaced
 
 
 class UrlAnchor(Anchor):
-    """Text under a http or https address. Each write is a round trip or two, and keeps no connection."""
+    """An anchor under an http or https address. Each write takes one or two round trips."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -86,16 +81,16 @@ class UrlAnchor(Anchor):
             self._opener.add_handler(handler)
 
     def exists(self) -> bool:
-        """Whether the server has something there."""
+        """Return whether the server has content there."""
         return self._get() is not None
 
     def read(self) -> tuple[Mark | Head, ...]:
-        """What the server has."""
+        """Return the lines that the server has."""
         found = self._get()
         return found.lines if found else ()
 
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
-        """Read, add, and replace if nobody else wrote meanwhile; otherwise begin again."""
+        """Read, add lines, and replace the content if nobody else wrote meanwhile; otherwise try again."""
         fresh: list[Mark | Head] = [*marks, *([head] if head else [])]
         if not fresh:
             return
@@ -111,10 +106,10 @@ class UrlAnchor(Anchor):
         )
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: no connection stays open."""
 
     def _prove(self, fresh: Sequence[Mark | Head]) -> None:
-        """Once, see that what was taken is there: some servers say yes to everything and keep nothing."""
+        """Check once that written lines can be read: some servers accept everything and keep nothing."""
         if not self._proven:
             kept = newest(self.read())
             if newest((*kept, *fresh)) != kept:
@@ -133,7 +128,7 @@ class UrlAnchor(Anchor):
         return _Found(lines, {"If-Match": etag} if etag.startswith('"') else {})
 
     def _put(self, content: bytes, condition: dict[str, str]) -> bool:
-        """Whether it was taken; not if somebody else was faster."""
+        """Replace the content. Return False if somebody else replaced it first."""
         status, _, _ = self._ask(
             "PUT", content, {"Content-Type": "text/plain; charset=us-ascii", **condition}
         )
@@ -146,7 +141,7 @@ class UrlAnchor(Anchor):
     def _ask(
         self, method: str, content: bytes | None = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Message, bytes]:
-        # No answer out of a cache: it could be older than what was written.
+        # A cached answer could be older than the last write.
         sent = {"Cache-Control": "no-cache", **self._headers, **(headers or {})}
         request = Request(self._url, content, sent, method=method)  # noqa: S310 (http and https only, see above)
         try:
@@ -158,16 +153,15 @@ class UrlAnchor(Anchor):
             with response:
                 body = self._whole(response) if method == "GET" else b""
                 return response.status, response.headers, body
-        except (
-            OSError,
-            HTTPException,
-            ValueError,
-        ) as error:  # ValueError: it was led to a malformed address
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: a malformed redirect
             reason = getattr(error, "reason", None) or error or type(error).__name__
             raise Unavailable(f"the anchor {self.where} could not be reached: {reason}") from error
 
     def _whole(self, response: Any) -> bytes:
-        """The body. One that was cut off on the way would make us overwrite the rest of it."""
+        """Return the body of a response.
+
+        Raises Unavailable if it was cut off: a write would lose the rest.
+        """
         if response.length is None and not response.chunked:
             raise Unavailable(f"the anchor {self.where} does not say how long its answer is")
         content: bytes = response.read(_LARGEST_ANSWER)
@@ -186,10 +180,7 @@ def _authorization(parts: SplitResult) -> dict[str, str]:
 DATABASE_TIMEOUT = 10
 Result = TypeVar("Result")
 
-_NAME = re.compile("[a-z0-9_]{1,40}")
-_PORTS = re.compile("[0-9,]*")
-
-# `seq` is the number of a mark and the last number of a head. It only finds lines; what counts is the line.
+# `seq` is the number of a mark, or the last number of a head. It is an index: only the line counts.
 _READ = """
 SELECT line FROM lapwing_anchor WHERE seq >=
     (SELECT coalesce(max(seq), 0) FROM lapwing_anchor WHERE substr(line, 1, 1) = 'h') ORDER BY id"""
@@ -204,9 +195,12 @@ _of_the_parent: list[Any] = []
 
 
 class DatabaseAnchor(Anchor):
-    """Lines in a table of a database that speaks the DB-API. Subclasses say how it is reached and made."""
+    """An anchor in a table of a DB-API database.
 
-    begin: tuple[str, ...] = ()  # what opens a transaction that writes
+    Subclasses say how to connect and how to make the table.
+    """
+
+    begin: tuple[str, ...] = ()  # statements that begin a transaction for writing
     exists_query: str
     insert: str
     tables: tuple[str, ...]
@@ -219,19 +213,19 @@ class DatabaseAnchor(Anchor):
 
     @abstractmethod
     def _connect(self) -> Any:
-        """A new connection on which nothing is committed by itself."""
+        """Return a new connection without automatic commits."""
 
     def exists(self) -> bool:
-        """Whether the table is there."""
+        """Return whether the table exists."""
         return self._transaction("read", self._has_table)
 
     def read(self) -> tuple[Mark | Head, ...]:
-        """The newest head, and the marks from it on."""
+        """Return the newest head and the marks from it on."""
         lines = self._transaction("read", self._lines)
         return tuple([parse_line(line, self.where, place) for place, line in enumerate(lines, 1)])
 
     def write(self, marks: Sequence[Mark], head: Head | None = None) -> None:
-        """Append in one transaction, which is on disk when this returns."""
+        """Append lines in one transaction, which is durable when this returns."""
         rows = [(mark.seq, mark.line) for mark in marks]
         if head is not None:
             rows.append((head.last, head.line))
@@ -249,12 +243,12 @@ class DatabaseAnchor(Anchor):
             self._made = True
 
     def close(self) -> None:
-        """Close the connection; a later call opens another."""
+        """Close the connection. A later call opens another one."""
         with self._inside:
             self._drop()
 
-    def start_afresh(self) -> None:
-        """Closing the connection would end the parent's."""
+    def detach_in_child(self) -> None:
+        """Keep the parent's connection unused: closing it would end the parent's session."""
         _of_the_parent.append(self._connection)
         self._connection = None
 
@@ -272,9 +266,10 @@ class DatabaseAnchor(Anchor):
         return bool(cursor.fetchone()[0])
 
     def _transaction(self, done: str, action: Callable[[Any], Result]) -> Result:
-        """Do it all and commit, or raise. An idle connection may have died, so a second try has a new one.
+        """Run `action` and commit, or raise.
 
-        Should the first have been committed all the same, lines stand there twice, which means the same.
+        An idle connection may have died, so a second try uses a new one. If the first try was committed
+        after all, lines are stored twice, which has the same meaning.
         """
         with self._inside:
             tries = 1 if self._connection is None else 2
@@ -307,7 +302,7 @@ class DatabaseAnchor(Anchor):
 
 
 class SqliteAnchor(DatabaseAnchor):
-    """Lines in an SQLite file."""
+    """An anchor in an SQLite file."""
 
     begin = ("BEGIN IMMEDIATE",)
     exists_query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'lapwing_anchor'"
@@ -328,27 +323,26 @@ class SqliteAnchor(DatabaseAnchor):
         super().__init__(self._path)
 
     def exists(self) -> bool:
-        """Whether the file is there, with the table in it."""
+        """Return whether the file exists and contains the table."""
         return os.path.exists(self._path) and super().exists()
 
     def read(self) -> tuple[Mark | Head, ...]:
-        """The newest head, and the marks from it on. Reading makes no file."""
+        """Return the newest head and the marks from it on, without creating the file."""
         return super().read() if self._made or os.path.exists(self._path) else ()
 
     def _attempt(self, action: Callable[[Any], Result]) -> Result:
-        """Wait for other processes in short steps: SQLite's own grow long, and can miss every gap."""
+        """Wait for other processes in short steps. SQLite's own steps grow long and can miss every gap."""
         until = time.monotonic() + DATABASE_TIMEOUT
         while True:
             try:
                 return super()._attempt(action)
             except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-                if not busy or time.monotonic() > until:
+                if not is_locked(error) or time.monotonic() > until:
                     raise
             time.sleep(0.001)
 
     def _connect(self) -> sqlite3.Connection:
-        # A file that was there and is gone must not come back empty.
+        # A file that was removed must not come back empty.
         mode = "rw" if self._made else "rwc"
         connection = sqlite3.connect(
             f"{Path(self._path).as_uri()}?mode={mode}", timeout=0, uri=True, check_same_thread=False
@@ -362,7 +356,7 @@ class SqliteAnchor(DatabaseAnchor):
 
 
 class PostgresAnchor(DatabaseAnchor):
-    """Lines in a PostgreSQL database. `#name` at the end of the address keeps several ledgers apart."""
+    """An anchor in a PostgreSQL database. `#name` at the end of the address keeps several ledgers apart."""
 
     exists_query = "SELECT to_regclass('lapwing_anchor') IS NOT NULL"
     insert = "INSERT INTO lapwing_anchor (seq, line) VALUES (%s, %s)"
@@ -378,31 +372,19 @@ class PostgresAnchor(DatabaseAnchor):
     )
 
     def __init__(self, url: str) -> None:
-        try:
-            import psycopg.conninfo  # noqa: PLC0415 (an extra)
-        except ImportError:
-            raise MissingExtra("postgres", "an anchor in PostgreSQL") from None
+        from lapwing.storage.postgres import parse_postgres_url, psycopg
+
         self._psycopg = psycopg
         self.errors = (psycopg.Error,)
-        self._address, mark, name = url.partition("#")
-        if mark and not _NAME.fullmatch(name):
-            raise BadParameter("url", "the name after # must be 1 to 40 of a-z, 0-9 and _")
-        try:
-            found = psycopg.conninfo.conninfo_to_dict(self._address)
-        except psycopg.Error:  # its message may quote a piece of the password
-            found = {"host": "@"}
-        host, port, database = (str(found.get(key) or "") for key in ("host", "port", "dbname"))
-        # A password with @ / or : that is not encoded lands in another field, and from there in messages.
-        if "@" in host or not _PORTS.fullmatch(port) or set("@/") & set(database):
-            raise BadParameter("url", "must be a postgresql address, with % codes for what is odd in it")
-        super().__init__(f"postgresql://{'' if '/' in host else host}/{database}{mark}{name}")
+        self._parameters, where, name = parse_postgres_url(url, "url")
+        super().__init__(f"{where}#{name}" if name else where)
         self._schema = f"lapwing_anchor_{name}" if name else "lapwing_anchor"
-        # Two processes may both find nothing: the lock lets one of them make it.
+        # Two processes may both find no table. The lock lets one of them make it.
         lock = "SELECT pg_advisory_xact_lock(hashtextextended('lapwing anchor', 0))"
         self.tables = (lock, f"CREATE SCHEMA IF NOT EXISTS {self._schema}", *type(self).tables)
 
     def _connect(self) -> Any:
-        connection = self._psycopg.connect(self._address, connect_timeout=DATABASE_TIMEOUT)
+        connection = self._psycopg.connect(**{**self._parameters, "connect_timeout": DATABASE_TIMEOUT})
         try:
             connection.execute("SET synchronous_commit = on")
             connection.execute(f"SET statement_timeout = '{DATABASE_TIMEOUT}s'")
@@ -414,29 +396,13 @@ class PostgresAnchor(DatabaseAnchor):
         return connection
 
 
-__all__ = [
-    "Anchor",
-    "DatabaseAnchor",
-    "FileAnchor",
-    "Head",
-    "Mark",
-    "PostgresAnchor",
-    "SqliteAnchor",
-    "UrlAnchor",
-    "anchor_at",
-    "newest",
-    "parse_line",
-    "parse_lines",
-    "witness_directory",
-]
-
 _SQLITE = "sqlite:///"
 
 
 def anchor_at(where: str | Path) -> Anchor:
-    """The anchor at a place: http(s)://…, postgresql://…, sqlite:///path, or the path of a file.
+    """Return the anchor at an address: http(s)://…, postgresql://…, sqlite:///path, or the path of a file.
 
-    After sqlite:/// a path is relative, and absolute with a fourth slash.
+    After sqlite:/// a path is relative; with a fourth slash it is absolute.
     """
     if isinstance(where, Path):
         return FileAnchor(where)
@@ -453,9 +419,10 @@ def anchor_at(where: str | Path) -> Anchor:
 
 
 def witness_directory() -> Path | None:
-    """Where this user's machine keeps second anchors, or None if there is no such place.
+    """Return the folder in which this user's machine keeps second anchors, or None if there is none.
 
-    $LAPWING_STATE, else $XDG_STATE_HOME/lapwing, else ~/.local/state/lapwing. It is made if need be.
+    It is $LAPWING_STATE, else $XDG_STATE_HOME/lapwing, else ~/.local/state/lapwing. It is created if
+    needed.
     """
     own, state = os.environ.get("LAPWING_STATE"), os.environ.get("XDG_STATE_HOME", "")
     try:

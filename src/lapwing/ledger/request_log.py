@@ -1,11 +1,8 @@
-"""What was asked: one line for every charge and reservation, with who, when, the price and what came of it.
+"""The log for people to read: lines of entries and requests, with names instead of ids and prices in words.
 
-A request's words lie in its stored answer, or in what was kept of a request without one, if whoever made
-it put them there: they are read by those who know how. Public entries hold none of them.
-
-The history for people to read: one line an entry, with names instead of ids and prices in words.
-
-Prices in words: an ε and a δ where there are such, otherwise what kind of bound it is.
+A price is an ε and a δ if it has them; otherwise the kind of its bound is named. The words of a request are
+in its stored answer, or beside a request without an answer, if the requesting code put them there; a
+function of that code reads them. Public entries hold none of these words.
 """
 
 from __future__ import annotations
@@ -39,24 +36,12 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_status import is_running
 from lapwing.ledger.store import Row, Transaction
 
-NAMED = 3  # so many parts of a sum are named, the others counted
-
-
-def price_in_words(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> str:
-    """The price of a described loss that was charged at these costs to an account of this ε. Rounded up."""
-    text = text_of(loss)
-    if '"FixedRun"' not in text:
-        return _of_text(text)
-    # Such a run is dear to price again; its costs say ε and δ, unless they only say "too much".
-    if costs[EPSILON] > epsilon * EPSILON_UNIT:
-        return "a fixed run, by its Rényi bound"
-    pair = (Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT))
-    return f"{pair_text(*pair)} as one run"
+NAMED = 3  # parts of a sum that are named; the others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class PriceInWords:
-    """A price in words, and the numbers in it that can be added up: ε with δ, or ρ."""
+    """A price in words, and the numbers in it that can be added: ε with δ, or ρ."""
 
     words: str
     epsilon: Fraction | None = None
@@ -65,32 +50,34 @@ class PriceInWords:
 
 
 def price_of(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> PriceInWords:
-    """The price of a described loss, as `price_in_words` says it."""
-    words, text = price_in_words(loss, costs, epsilon), text_of(loss)
+    """Return the price of a described loss, rounded up, in words and numbers.
+
+    `costs` are the charged costs, in an account of this ε.
+    """
+    text = text_of(loss)
     if '"FixedRun"' not in text:
-        return replace(_numbers_of(text), words=words)
+        return _price_of_text(text)
+    # Such a run is slow to price again. Its costs say ε and δ, unless they only say "too much".
     if costs[EPSILON] > epsilon * EPSILON_UNIT:
-        return PriceInWords(words)
-    return PriceInWords(words, Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT))
+        return PriceInWords("a fixed run, by its Rényi bound")
+    pair = Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT)
+    return PriceInWords(f"{pair_text(*pair)} as one run", *pair)
+
+
+def price_in_words(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> str:
+    """Return the price of a described loss in words (see `price_of`)."""
+    return price_of(loss, costs, epsilon).words
 
 
 @lru_cache(maxsize=4096)
-def _numbers_of(text: str) -> PriceInWords:
+def _price_of_text(text: str) -> PriceInWords:
     try:
         loss = from_description(json.loads(text))
     except BadParameter:
-        return PriceInWords("")
+        return PriceInWords("of a kind unknown here")
     if loss.pure is not None:
-        return PriceInWords("", loss.pure, loss.delta0)
-    return PriceInWords("", rho=_rho(loss), delta=loss.delta0)
-
-
-@lru_cache(maxsize=4096)
-def _of_text(text: str) -> str:
-    try:
-        return _of(from_description(json.loads(text)))
-    except BadParameter:
-        return "of a kind unknown here"
+        return PriceInWords(_of(loss), loss.pure, loss.delta0)
+    return PriceInWords(_of(loss), rho=_rho(loss), delta=loss.delta0)
 
 
 def _of(loss: Loss) -> str:
@@ -133,12 +120,12 @@ def _rho(loss: Loss) -> Fraction | None:
 
 
 def short_up(value: Fraction) -> str:
-    """Six digits, rounded up: for what was spent or promised."""
+    """Return a value with six digits, rounded up: for spent or promised amounts."""
     return _short(value, ROUND_CEILING, 6)
 
 
 def short_down(value: Fraction) -> str:
-    """Four digits, rounded down: for what is left."""
+    """Return a value with four digits, rounded down: for remaining amounts."""
     return _short(value, ROUND_FLOOR, 4)
 
 
@@ -152,22 +139,24 @@ def _short(value: Fraction, rounding: str, digits: int) -> str:
 
 
 def pair_text(epsilon: Fraction, delta: Fraction) -> str:
-    """ε, and δ if there is one, rounded up."""
+    """Return ε, and δ if it is not 0, rounded up."""
     return f"ε {short_up(epsilon)}" + (f", δ {short_up(delta)}" if delta else "")
 
 
-SHOWN = 3  # so many blocks are named, the others counted
+SHOWN = 3  # blocks that are named; the others are counted
 MOST_LINES = 10_000_000
 ALL, OTHERS = "everyone", "everybody else"
 _KIND_AT = 10  # every body begins {"kind":"
-# The kinds of exceptions, most of them signed by the curator, as far as they tell each other apart.
+# The first letters of the kinds that can be exceptions, most of them signed by the curator.
 _SIGNED = (b"acco", b"data", b"vers", b"reco", b"chec", b"poli")
 Record = dict[str, Any]
+# Kinds of entries that are read as another kind is.
+_SAME_FORM = {"reserve": "charge", "version": "data", "policy": "check"}
 
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One entry."""
+    """One entry of the log."""
 
     number: int
     time: str
@@ -181,7 +170,7 @@ class LogLine:
 
 
 def log_lines(ledger: Ledger, *, last: int) -> tuple[LogLine, ...]:
-    """The newest lines, oldest first. All are of one moment; only what they show is kept in memory."""
+    """Return the newest lines, oldest first, of one snapshot."""
     if whole(last, "last", at_least=1) > MOST_LINES:
         raise BadParameter("last", f"must be at most {MOST_LINES:,}")
     sql = f"SELECT seq, body FROM entries ORDER BY seq DESC LIMIT {int(last)}"  # noqa: S608
@@ -190,8 +179,10 @@ def log_lines(ledger: Ledger, *, last: int) -> tuple[LogLine, ...]:
 
 
 def signed_exceptions(tx: Transaction) -> tuple[LogLine, ...]:
-    """Every exception that the curator signed: raised budgets, people who differ, recoveries, checks; and
-    each policy that was changed after a check."""
+    """Return the lines of all exceptions: raises, different people, recoveries, checks, changed policies.
+
+    The curator signed all of them except changes of a policy after a check.
+    """
     marks = ", ".join("?" * len(_SIGNED))
     rows = tx.rows(
         f"SELECT seq, body FROM entries WHERE substr(body, {_KIND_AT}, 4) IN ({marks}) ORDER BY seq",  # noqa: S608
@@ -206,14 +197,14 @@ def _is_exception(record: Record) -> bool:
 
 
 def block_name(label: str, slices: Slices) -> str:
-    """A block as people call it, where `*` says whom it stands for."""
+    """Return a block's name for people. `*` is named after the units that it stands for."""
     if label != EVERYONE:
         return label
     return ALL if slices is Slices.NONE else OTHERS
 
 
 class LogReader:
-    """Makes lines of entries. What ids and numbers stand for is looked up once."""
+    """A reader that turns entries into lines. It looks up each id and number once."""
 
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
@@ -226,20 +217,21 @@ class LogReader:
         self._blocks: dict[int, str] = {}
 
     def epsilon_of(self, account: int) -> Fraction:
-        """The ε of an account, for life."""
+        """Return the lifetime ε of an account."""
         return self._epsilons[account]
 
     def lines(self, rows: Iterable[Row]) -> Iterator[LogLine]:
-        """A line for each (number, body)."""
+        """Yield a line for each (number, body)."""
         for seq, body in rows:
             record = json.loads(bytes(body))
             kind = record["kind"]
-            yield _KINDS[kind](self, LogLine(seq, record["at"], kind), record)
+            read = getattr(self, f"_read_{_SAME_FORM.get(kind, kind)}")
+            yield read(LogLine(seq, record["at"], kind), record)
 
-    def genesis(self, line: LogLine, record: Record) -> LogLine:
+    def _read_genesis(self, line: LogLine, record: Record) -> LogLine:
         return replace(line, what=f"the ledger {record['ledger']} begins")
 
-    def account(self, line: LogLine, record: Record) -> LogLine:
+    def _read_account(self, line: LogLine, record: Record) -> LogLine:
         terms = pair_text(Fraction(record["epsilon"]), Fraction(record["delta"]))
         if record["raises"] is None:
             what = f"opened with {terms} for life, for one {record['unit']}"
@@ -247,14 +239,14 @@ class LogReader:
             what = f"raised by {terms}, signed by the curator"
         return replace(line, accounts=self._labels([record["account"]]), what=what)
 
-    def blocks(self, line: LogLine, record: Record) -> LogLine:
+    def _read_blocks(self, line: LogLine, record: Record) -> LogLine:
         first, count = record["first"], len(record["names"])
         named = self._named([[first, first + count - 1]])
         return replace(
             line, accounts=self._labels([record["account"]]), blocks=named, block_count=count, what="opened"
         )
 
-    def charge(self, line: LogLine, record: Record) -> LogLine:
+    def _read_charge(self, line: LogLine, record: Record) -> LogLine:
         debits = record["debits"]
         ranges = [pair for _, some, _ in debits for pair in some]
         named = [one for one in record["parameters"].items() if one != (KEPT_NAME, KEPT_VALUE)]
@@ -273,7 +265,7 @@ class LogReader:
             what=what,
         )
 
-    def step(self, line: LogLine, record: Record) -> LogLine:
+    def _read_step(self, line: LogLine, record: Record) -> LogLine:
         account, costs = record["costs"][0]
         loss = record["loss"]
         return replace(
@@ -283,17 +275,17 @@ class LogReader:
             what=f"step of reservation {record['reservation']}",
         )
 
-    def settle(self, line: LogLine, record: Record) -> LogLine:
+    def _read_settle(self, line: LogLine, record: Record) -> LogLine:
         rest = "is spent" if record["spent"] else "lapses"
         return replace(line, what=f"reservation {record['reservation']} ends; what is left of it {rest}")
 
-    def answer(self, line: LogLine, record: Record) -> LogLine:
+    def _read_answer(self, line: LogLine, record: Record) -> LogLine:
         return replace(line, what=f"answer to {record['charge']}, {record['size']:,} bytes")
 
-    def failed(self, line: LogLine, record: Record) -> LogLine:
+    def _read_failed(self, line: LogLine, record: Record) -> LogLine:
         return replace(line, what=f"no answer to {record['charge']} will come; the charge stays")
 
-    def data(self, line: LogLine, record: Record) -> LogLine:
+    def _read_data(self, line: LogLine, record: Record) -> LogLine:
         what = f'data "{self._data[record["data"]]}", version {record["version"]}'
         others = self._labels([number for number, _ in record["differ"]])
         if others:
@@ -301,19 +293,19 @@ class LogReader:
             what += f"; the curator signed that its people are not those of {named}"
         return replace(line, accounts=self._labels(record["accounts"]), what=what)
 
-    def recovered(self, line: LogLine, record: Record) -> LogLine:
+    def _read_recovered(self, line: LogLine, record: Record) -> LogLine:
         lost = record["lost"]
         gone = "the anchor was lost" if lost is None else f"entries up to {lost[0]} were lost"
         return replace(line, what=f"{gone}; the curator signed that all that was open counts as spent")
 
-    def check(self, line: LogLine, record: Record) -> LogLine:
+    def _read_check(self, line: LogLine, record: Record) -> LogLine:
         what = check_words(is_change=line.kind == "policy")
         return replace(line, accounts=self._labels([record["account"]]), what=what)
 
     # Looking up
 
     def _labels(self, numbers: Iterable[int]) -> tuple[str, ...]:
-        """Accounts by name; raised ones have the name of the first."""
+        """Return the names of accounts. A raise has the name of the first account."""
         return tuple(dict.fromkeys(self._accounts[number] for number in numbers))
 
     def _principal(self, name: str) -> str:
@@ -324,7 +316,7 @@ class LogReader:
         return self._principals[name]
 
     def _named(self, ranges: Ranges) -> tuple[str, ...]:
-        """The first few blocks by name."""
+        """Return the names of the first few blocks."""
         numbers: list[int] = []
         for first, last in ranges[:SHOWN]:
             numbers.extend(range(first, min(last, first + SHOWN) + 1))
@@ -337,24 +329,6 @@ class LogReader:
             )
             self._blocks.update((number, block_name(label, Slices(kind))) for number, label, kind in found)
         return tuple(self._blocks[number] for number in numbers)
-
-
-_KINDS: dict[str, Callable[[LogReader, LogLine, Record], LogLine]] = {
-    "genesis": LogReader.genesis,
-    "account": LogReader.account,
-    "blocks": LogReader.blocks,
-    "charge": LogReader.charge,
-    "reserve": LogReader.charge,
-    "step": LogReader.step,
-    "settle": LogReader.settle,
-    "answer": LogReader.answer,
-    "failed": LogReader.failed,
-    "data": LogReader.data,
-    "version": LogReader.data,
-    "recovered": LogReader.recovered,
-    "check": LogReader.check,
-    "policy": LogReader.check,
-}
 
 
 LONGEST_WORDS = 1 << 19  # bytes of an answer in which the words of its request are looked for
@@ -377,12 +351,12 @@ _ALL = (
 
 @dataclass(frozen=True, slots=True)
 class LoggedRequest:
-    """One request that was charged, or for which budget was held."""
+    """One request that was charged, or for which budget was reserved."""
 
     line: LogLine  # its entry: the number is the receipt
     state: str
     price: PriceInWords
-    question: str | None  # in the words of who asked; None: they are not stored
+    question: str | None  # as the analyst wrote it; None if it is not stored
 
     @property
     def what(self) -> str:
@@ -399,7 +373,16 @@ def each_request(
     account: str | None = None,
     watch: Watch = lambda _, __: None,
 ) -> None:
-    """Tell every request of one moment, oldest first; the `last` ones, or those charged to one account."""
+    """Call `tell` with every request of one snapshot, oldest first.
+
+    Args:
+        ledger: the open ledger.
+        tell: called with each request.
+        words_of: returns the words of a request from its stored bytes, or None.
+        last: only that many of the newest requests; None means all.
+        account: only requests charged to this account; None means all.
+        watch: told how many requests were read, and of how many.
+    """
     if last is not None and whole(last, "last", at_least=1) > MOST_LINES:
         raise BadParameter("last", f"must be at most {MOST_LINES:,}")
     limit = "" if last is None or account is not None else f"LIMIT {int(last)}"
@@ -440,7 +423,7 @@ def _requests(ledger: Ledger, tx: Transaction, first: int, words_of: WordsOf) ->
 
 @dataclass(frozen=True, slots=True)
 class PrincipalTotal:
-    """What one principal asked for, in all. Prices are only added up: accounts lost no more than that."""
+    """The sum of one principal's requests. The prices are added: accounts lost no more than that."""
 
     principal: str
     requests: int = 0
@@ -449,10 +432,10 @@ class PrincipalTotal:
     epsilon: Fraction = Fraction(0)
     delta: Fraction = Fraction(0)
     rho: Fraction = Fraction(0)
-    others: int = 0  # whose price is neither
+    others: int = 0  # requests with a price of another form
 
-    def with_one(self, one: LoggedRequest) -> PrincipalTotal:
-        """Add a request."""
+    def with_request(self, one: LoggedRequest) -> PrincipalTotal:
+        """Return the total with one more request."""
         price = one.price
         return replace(
             self,
@@ -467,17 +450,17 @@ class PrincipalTotal:
 
 
 class PrincipalTotals:
-    """Adds requests up by principal."""
+    """The sums of requests by principal."""
 
     def __init__(self) -> None:
         self._found: dict[str, PrincipalTotal] = {}
 
     def add(self, one: LoggedRequest) -> None:
-        """One request more."""
+        """Add a request."""
         name = one.line.principal
-        self._found[name] = self._found.get(name, PrincipalTotal(name)).with_one(one)
+        self._found[name] = self._found.get(name, PrincipalTotal(name)).with_request(one)
 
     @property
     def totals(self) -> list[PrincipalTotal]:
-        """By name."""
+        """All totals, sorted by principal."""
         return sorted(self._found.values(), key=lambda one: one.principal)

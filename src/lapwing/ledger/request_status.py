@@ -1,9 +1,8 @@
-"""What became of an earlier request of a principal, by its key alone. Nothing is charged or changed.
+"""The status of an earlier request, by its key alone, and a list of failed charges. Nothing is charged.
 
-Charges for which there will be no answer: their work failed or timed out, or their process is gone.
-
-Reading the whole history again for every question would take long. So what was found can be kept up to a
-seal, by whoever asks: it counts only as long as that seal stands in the ledger, and is found again if lost.
+A failed charge is one without an answer: its work failed or timed out, or its process ended. Reading the
+whole history for every request would take long. So the caller may keep the list up to a seal. A kept list
+counts only while that seal stands in the ledger; if it is lost, it is computed again.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from lapwing.ledger.store import Row, Transaction, is_as_sealed
 
 
 class RequestState(Enum):
-    """How far it came."""
+    """The state of a request."""
 
     ANSWERED = "answered"
-    ENDED = "ended"  # charged, and there will be no answer: it failed, or its process is gone
+    ENDED = "ended"  # charged without an answer: it failed, or its process ended
     OPEN = "open"  # charged, and under way
 
 
 @dataclass(frozen=True, slots=True)
 class RequestStatus:
-    """A request that was charged under a key. `answer` are its stored bytes."""
+    """A request that was charged under a key. `answer` is the stored answer; empty if there is none."""
 
     state: RequestState
     receipt: Receipt
@@ -39,14 +38,20 @@ class RequestStatus:
 
 
 def hashed_key(by: str, key: str) -> bytes:
-    """How a principal's key stands in the ledger. A shared key is nobody's: `by` is empty."""
+    """Return the hash that stands for a key in the ledger.
+
+    `by` is empty for a key shared by all principals.
+    """
     return sha256(f"{by}\n{key}".encode()).digest()
 
 
 def status_of_request(
     ledger: Ledger, *, principal: str, key: str, shared: bool = False
 ) -> RequestStatus | None:
-    """The request of this principal under this key, or None. If `shared`, of whoever came first."""
+    """Return the status of this principal's request under this key, or None if there is none.
+
+    If `shared`, it is the request of the first principal that used the key.
+    """
     by = "" if shared else ledger.principal(principal)
     return status_under_key(
         ledger, hashed_key(by, checked_label(key, "key")), None if shared else principal
@@ -54,9 +59,9 @@ def status_of_request(
 
 
 def status_under_key(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus | None:
-    """The request under a hashed key, checked against its entry and the digest of its answer.
+    """Return the status under a hashed key, after checking its entry and the digest of its answer.
 
-    Without a principal, the receipt names whoever was charged.
+    Without a principal, the receipt names the principal that was charged.
     """
     found = _look(ledger, hashed, principal)
     if found is None or found.state is not RequestState.OPEN or is_running(ledger, hashed, found.receipt):
@@ -68,7 +73,7 @@ def status_under_key(ledger: Ledger, hashed: bytes, principal: str | None) -> Re
 
 
 def is_running(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
-    """Whether some process is still at work on a request without an answer."""
+    """Return whether some process still works on a request without an answer."""
     session = int(receipt.record["session"])
     # In this process we know better than by its session: a charge of unknown outcome was never run.
     own = session == ledger.store.session
@@ -76,9 +81,9 @@ def is_running(ledger: Ledger, hashed: bytes, receipt: Receipt) -> bool:
 
 
 def _look(ledger: Ledger, hashed: bytes, principal: str | None) -> RequestStatus | None:
-    """As it stands in the database: open, if nothing came of it yet.
+    """Return the status as it stands in the database: OPEN if there is no outcome yet.
 
-    Opening does not look at older entries and answers, so whoever reads one does.
+    Opening a ledger does not check older entries and answers, so this function checks what it reads.
     """
     rows = ledger.store.read(partial(_rows, ledger, hashed))
     if not rows:
@@ -122,7 +127,7 @@ def _rows(ledger: Ledger, hashed: bytes, tx: Transaction) -> list[Row]:
 
 
 def has_ended(ledger: Ledger, position: int) -> bool:
-    """Whether a charge stands there for which there will be no answer."""
+    """Return whether the entry at this position is a charge that will have no answer."""
     rows = ledger.store.read(lambda tx: tx.rows("SELECT key FROM entries WHERE seq = ?", position))
     if not rows or rows[0][0] is None:
         return False
@@ -143,7 +148,7 @@ _NEVER = (1 << 62) - 1
 
 @dataclass(frozen=True, slots=True)
 class FailedCharge:
-    """A charge without an answer: by whom, and from which accounts (the first of their families)."""
+    """A charge without an answer: the principal's id, and the first accounts of the charged families."""
 
     position: int
     by: str
@@ -152,9 +157,9 @@ class FailedCharge:
 
 @dataclass(frozen=True, slots=True)
 class FailedCharges:
-    """All failed charges up to a seal, of which nothing is open any more.
+    """All failed charges up to a seal that covers no running request.
 
-    `undecided` are reservations up to it that ended without an answer and can be gone on with.
+    `undecided` are reservations up to the seal that have no answer and can be continued.
     """
 
     last: int = 0
@@ -169,7 +174,7 @@ class FailedCharges:
 
     @classmethod
     def from_json(cls, kept: Any) -> FailedCharges:
-        """Read what `to_json` gave. Raises ValueError, TypeError or IndexError if it is something else."""
+        """Read the result of `to_json`. Raises ValueError, TypeError or IndexError if it is malformed."""
         last, digest, failed, undecided = kept
         found = (
             FailedCharge(int(place), str(by), tuple(map(int, accounts))) for place, by, accounts in failed
@@ -178,7 +183,7 @@ class FailedCharges:
 
 
 def find_failed_charges(ledger: Ledger, kept: FailedCharges) -> tuple[list[FailedCharge], FailedCharges]:
-    """All failed charges there are now, and what may be kept of them."""
+    """Return all failed charges, and the list that may be kept for the next call."""
 
     def look(tx: Transaction) -> tuple[FailedCharges, list[tuple[Any, ...]]]:
         stands = kept.last and tx.rows(_SEALED, kept.last, bytes.fromhex(kept.digest))[0][0]

@@ -1,14 +1,14 @@
-"""The tables, once for both databases, and how an older ledger is brought up to date.
+"""The tables of a ledger in both databases, and the migrations that bring an older ledger up to date.
 
-What happened is in `entries`; the other tables hold what follows from it, so that a charge is decided
-without reading history. The database itself refuses to change or delete what is append-only, to lower
-what was spent, and to hold sums that no filter admits. Whoever gets round that (an editor, an older
-copy of the file) is found when the ledger is opened: every table is compared with the entries.
+The history is in `entries`. The other tables hold what follows from it, so that a charge is decided without
+reading the history. The database itself refuses to change or delete append-only rows, to lower what was
+spent, and to hold sums that no filter admits. An edit that gets round this (an editor, an older copy of the
+file) is found when the ledger is opened: every table is compared with the entries.
 
-A block has two rows: in `blocks` what it is, for ever; in `budgets` the numbers that a charge reads and
-writes, and nothing else, since the row's length is what a charge over many blocks pays for. Such a row
-keeps what is left of every cap, not what was spent: left = cap - spent, and -1 once the cap is exceeded,
-so the two say the same, and a charge needs no cap.
+A block has two rows. Its row in `blocks` never changes. Its row in `budgets` has only the numbers that a
+charge reads and writes, because a charge over many blocks pays for the length of the row. It keeps what is
+left of every cap, not what was spent: left = cap - spent, and -1 once the cap is exceeded. Both say the
+same, and a charge needs no cap.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ COSTS = range(WIDTH)
 ORDERS = range(FIRST_ORDER, WIDTH)
 # The states of a block: open; lost, so that nothing is admitted any more; moved to a raised account.
 OPEN, LOST, MOVED = 0, 1, 2
-# Nothing that is added stays above this: two of them still fit 64 bits.
+# No sum that something is added to exceeds this, so the result fits 64 bits.
 CEILING = 1 << 62
-# How the function `charge` in PostgreSQL says that a debit was not admitted.
+# The SQLSTATE of the PostgreSQL function `charge` for a debit that was not admitted.
 POSTGRES_DOES_NOT_FIT = "LW001"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreDialect:
-    """Where the two databases differ."""
+    """The SQL in which the two databases differ."""
 
     name: str
     bytes: str
@@ -42,26 +42,29 @@ class StoreDialect:
 
 
 def columns(prefix: str) -> str:
-    """`spent_0, spent_1, ...`"""
+    """Return the column names of all costs: `spent_0, spent_1, ...`."""
     return ", ".join(f"{prefix}_{k}" for k in COSTS)
 
 
 def holds(fits: Callable[[int], str]) -> str:
-    """The filter as a condition, from a condition for each cost (portfolio.Terms.after is its twin)."""
+    """Return the privacy filter as an SQL condition, given one condition for each cost.
+
+    It must decide as portfolio.Terms.after does.
+    """
     some_order = " OR ".join(fits(k) for k in ORDERS)
     return f"{fits(DELTA0)} AND (({fits(EPSILON)} AND {fits(DELTA)}) OR {some_order})"
 
 
 def _trigger(table: str, event: str) -> str:
-    """A name: `budgets_delete`, or `budgets_update_of_state` where the event names columns."""
+    """Return a name: `budgets_delete`, or `budgets_update_of_state` if the event names columns."""
     return "_".join([table, *event.lower().replace(",", "").split()[:3]])
 
 
 def left_after(cost: str, k: int) -> str:
-    """What a cost leaves, or -1 if it is more than was left: a filter that is exceeded stays so.
+    """Return SQL for what a cost leaves of its cap, or -1 if the cap is exceeded, which is final.
 
-    Not `max` or `greatest`: the databases name them differently, and SQLite computes this in half the
-    time.
+    It does not use `max` or `greatest`: the databases name them differently, and SQLite computes this in
+    half the time.
     """
     return f"CASE WHEN left_{k} < {cost} THEN -1 ELSE left_{k} - {cost} END"
 
@@ -106,7 +109,9 @@ def _numbers(prefix: str, dialect: StoreDialect) -> str:
 def _tables(d: StoreDialect) -> tuple[str, ...]:
     n, b = d.number, d.bytes
     admitted = holds(lambda k: f"left_{k} >= 0")
-    check = "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"  # there, a trigger checks
+    check = (
+        "" if d is POSTGRES else f", CHECK (state > {OPEN} OR ({admitted}))"
+    )  # a trigger checks it in PostgreSQL
     tables = {
         "entries": f"seq {d.serial}, key {b}, body {b} NOT NULL, digest {b} NOT NULL",
         "seals": f"number {n} PRIMARY KEY, last {n} NOT NULL, size {n} NOT NULL, root {b} NOT NULL, "
@@ -143,8 +148,8 @@ def _indexes() -> tuple[str, ...]:
     )
 
 
-# A name opens once in a family: its earlier block, if there is one, has moved to a raised account.
-# (Transactions do not see each other in PostgreSQL: there, who opens holds the lock on everyone's row.)
+# A name opens once in a family: an earlier block of that name has moved to a raised account. In PostgreSQL
+# transactions do not see each other, so opening a block holds the lock on the row of everyone.
 _OPENS_TWICE = (
     "EXISTS (SELECT 1 FROM blocks JOIN budgets USING (block) WHERE blocks.root = NEW.root "  # noqa: S608
     f"AND blocks.label = NEW.label AND blocks.block <> NEW.block AND state < {MOVED})"
@@ -153,7 +158,7 @@ _MORE_IS_LEFT = " OR ".join(f"NEW.left_{k} > OLD.left_{k}" for k in COSTS)
 
 
 def _postgres_keeps_names() -> tuple[str, ...]:
-    """WHEN takes no subquery there."""
+    """Return triggers that keep block names. In PostgreSQL, WHEN takes no subquery."""
     return (
         f"""CREATE FUNCTION keep_names() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
             IF {_OPENS_TWICE} THEN RAISE EXCEPTION 'a block opens once'; END IF;
@@ -165,7 +170,10 @@ def _postgres_keeps_names() -> tuple[str, ...]:
 
 
 def _postgres_keeps_sums() -> tuple[str, ...]:
-    """As CHECK and WHEN, the same conditions would be read and planned anew by every charge."""
+    """Return triggers that keep sums.
+
+    As CHECK and WHEN, every charge would read and plan the conditions again.
+    """
     admitted = f"NEW.state > {OPEN} OR ({holds(lambda k: f'NEW.left_{k} >= 0')})"
     return (
         f"""CREATE FUNCTION keep_sums() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -221,11 +229,12 @@ def _guards(d: StoreDialect) -> tuple[str, ...]:
 
 
 def _postgres_charge() -> tuple[str, ...]:
-    """The function that decides a charge on several blocks. Ranges come in rising order, with their debits.
+    """Return the SQL function that decides a charge on several blocks.
 
-    It gives the entry's number, or NULL if there is an entry with the key. Rows are locked in the order
-    of their numbers, and after the table of entries, so that charges never wait in a circle, with each
-    other or with a seal; the entry comes last, so that its number is drawn while they are locked.
+    Its ranges come in rising order, with their debits. It returns the entry's number, or NULL if there is
+    an entry with the key. It locks the table of entries and then the blocks in the order of their numbers,
+    so that charges never wait in a circle, with each other or with a seal. The entry comes last, so that
+    its number is drawn while the blocks are locked.
     """
 
     def cost(k: int) -> str:
@@ -271,7 +280,7 @@ def _first(d: StoreDialect) -> tuple[str, ...]:
 
 
 def _with_states(d: StoreDialect) -> tuple[str, ...]:
-    """The books up to one seal, signed, to open from: one row at most, which each one replaces."""
+    """Add the signed accountant state at one seal, from which a ledger is opened: at most one row."""
     return (
         f"CREATE TABLE states (number {d.number} PRIMARY KEY, books {d.bytes} NOT NULL, "
         f"state_signature {d.bytes} NOT NULL){d.strict}",
@@ -280,9 +289,9 @@ def _with_states(d: StoreDialect) -> tuple[str, ...]:
 
 
 def _with_requests(d: StoreDialect) -> tuple[str, ...]:
-    """What was asked, where whoever asks has it kept: what the request's digest in the entry is of.
+    """Add the stored requests: the bytes that the request digest of an entry is taken of.
 
-    Not exported: an analyst's words may name people.
+    They are not exported: an analyst's words may name people.
     """
     guards = [d.refuse("requests", event, "", "requests only grows") for event in ("UPDATE", "DELETE")]
     return (
@@ -292,7 +301,7 @@ def _with_requests(d: StoreDialect) -> tuple[str, ...]:
     )
 
 
-# One step per schema version, the first of which is FIRST: before the first release there was another.
+# One step for each schema version from FIRST on. An older version existed before the first release.
 FIRST = 2
 MIGRATIONS: tuple[Callable[[StoreDialect], tuple[str, ...]], ...] = (_first, _with_states, _with_requests)
 VERSION_TABLE = "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY)"

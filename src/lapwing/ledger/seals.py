@@ -1,17 +1,16 @@
-"""A Merkle tree that only grows: one root for the whole history, and short proofs that an entry is in it.
+"""Seals: signed roots of a Merkle tree over all entries so far, each naming the seal before.
 
-The form is that of RFC 6962 and RFC 9162, so that other people's tools can check it. A leaf is already a
-digest, sha256(0x00 + body); a node above is sha256(0x01 + left + right). The first byte keeps the two
+The Merkle tree only grows: it has one root for the whole history, and short proofs that an entry is in it.
+Its form is that of RFC 6962 and RFC 9162, so that other tools can check it. A leaf is already a digest,
+sha256(0x00 + body); a node above is sha256(0x01 + left + right). The first byte keeps leaves and nodes
 apart: no body can pass for a node.
-
-Seals: signed roots of the tree over all entries so far, each naming the one before.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from lapwing.core.exact import whole
@@ -28,10 +27,10 @@ _sha256 = hashlib.sha256
 
 
 class MerkleTree:
-    """The peaks of the tree: the roots of its full subtrees, largest first. The leaves are not kept.
+    """A growing Merkle tree, stored as the roots of its full subtrees (peaks), largest first.
 
-    There is one peak for each binary one of the size, so the tree of a million leaves is 20 digests at
-    most. Threads must not share one.
+    There is one peak for each binary one of the size, so the tree of a million leaves is at most 20
+    digests. Threads must not share a tree.
     """
 
     __slots__ = ("_peaks", "_size")
@@ -42,7 +41,7 @@ class MerkleTree:
 
     @classmethod
     def restore(cls, size: int, frontier: bytes) -> MerkleTree:
-        """The tree that had this size and frontier. Whether they are true, only its root can tell."""
+        """Return the tree of this size and frontier. Only its root can show whether they are true."""
         tree = cls()
         tree._size = whole(size, "size")
         if not isinstance(frontier, bytes) or len(frontier) != DIGEST_BYTES * tree._size.bit_count():
@@ -54,17 +53,17 @@ class MerkleTree:
 
     @property
     def size(self) -> int:
-        """How many leaves were added."""
+        """The number of leaves."""
         return self._size
 
     @property
     def frontier(self) -> bytes:
-        """The peaks in a row: all that is needed to go on with `restore`."""
+        """The concatenated peaks, from which `restore` continues."""
         return b"".join(self._peaks)
 
     @property
     def root(self) -> bytes:
-        """The digest of everything that was added, in its order."""
+        """The digest of all leaves in their order."""
         if not self._peaks:
             return EMPTY_ROOT
         *lefts, root = self._peaks
@@ -73,12 +72,12 @@ class MerkleTree:
         return root
 
     def add(self, leaf: bytes) -> None:
-        """One more leaf at the end."""
+        """Append one leaf."""
         _require_digests([leaf])
         self._add(leaf, 0)
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """More leaves at the end. If one of them is no digest, those from its batch on are not added."""
+        """Append leaves. If one is no digest, the leaves from its batch on are not added."""
         waiting = iter(leaves)
         # Batches begin at multiples of their length, so each full one is a subtree of its own.
         while batch := list(islice(waiting, _AT_ONCE - self._size % _AT_ONCE)):
@@ -98,7 +97,7 @@ class MerkleTree:
                     self._add(leaf, 0)
 
     def _add(self, peak: bytes, height: int) -> None:
-        """A full subtree of 2^height leaves at the end; the size is a multiple of that."""
+        """Append a full subtree of 2^height leaves. The size is a multiple of 2^height."""
         before = self._size >> height
         while before & 1:
             peak = _node(self._peaks.pop(), peak)
@@ -108,7 +107,7 @@ class MerkleTree:
 
 
 def inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tuple[bytes, ...]:
-    """What proves that leaf `index` is in the tree of the first `size` leaves, from the leaf upwards.
+    """Return the proof, from the leaf upwards, that leaf `index` is among the first `size` leaves.
 
     The leaves are read once and not kept.
     """
@@ -130,10 +129,10 @@ def inclusion_proof(leaves: Iterable[bytes], index: int, size: int) -> tuple[byt
 
 
 def check_inclusion(leaf: bytes, index: int, size: int, proof: Iterable[bytes], root: bytes) -> bool:
-    """Whether the proof shows that `leaf` is number `index` of the `size` leaves under `root`.
+    """Return whether the proof shows that `leaf` is number `index` of the `size` leaves under `root`.
 
-    The way of RFC 9162, 2.1.3.2. Nothing malformed is believed, and nothing raises. Size and root must come
-    from one signed seal: a proof can fit several sizes, if the path to its leaf is the same in them.
+    This is the algorithm of RFC 9162, 2.1.3.2. Malformed input returns False. Size and root must come from
+    one signed seal: a proof fits several sizes if the path to its leaf is the same in them.
     """
     steps = tuple(proof)
     if not all(
@@ -161,7 +160,7 @@ def _node(left: bytes, right: bytes) -> bytes:
 
 
 def _beside(index: int, size: int) -> Iterator[tuple[int, int]]:
-    """The (start, length) of each subtree beside the path to a leaf, from the root downwards."""
+    """Yield (start, length) of each subtree beside the path to a leaf, from the root downwards."""
     start = 0
     while size > 1:
         left = 1 << (size - 1).bit_length() - 1  # the largest power of two below the size
@@ -181,17 +180,16 @@ def _require_digests(leaves: list[bytes]) -> None:
 NOTHING_BEFORE = bytes(32)
 
 
-def digest_of_seal(
-    ledger_id: bytes, *, number: int, last: int, size: int, root: bytes, previous: bytes
-) -> bytes:
-    """What is signed: the whole history up to `last`, and the seal before."""
-    numbers = b"".join(value.to_bytes(8, "big") for value in (number, last, size))
-    return hashlib.sha256(b"lapwing seal\x00" + ledger_id + numbers + root + previous).digest()
+def digest_of_seal(ledger_id: bytes, sealed: Seal | Head) -> bytes:
+    """Return the digest that a seal signs. It covers all entries up to `last` and the seal before."""
+    numbers = b"".join(value.to_bytes(8, "big") for value in (sealed.number, sealed.last, sealed.size))
+    content = ledger_id + numbers + sealed.root + sealed.previous
+    return hashlib.sha256(b"lapwing seal\x00" + content).digest()
 
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """All entries up to number `last` are the leaves of a tree of `size` leaves with this root."""
+    """A signed record that all entries up to number `last` are the `size` leaves under this root."""
 
     number: int
     last: int
@@ -206,32 +204,21 @@ class Seal:
     def after(
         cls, before: Seal | None, leaves: Sequence[tuple[int, bytes]], ledger_id: bytes, signing: SigningKey
     ) -> Seal:
-        """The seal that adds (number, digest) leaves to those of the seal before."""
+        """Return the seal that adds (number, digest) leaves to those of the seal before."""
         tree = MerkleTree.restore(before.size, before.frontier) if before else MerkleTree()
         tree.extend([digest for _, digest in leaves])
         number = before.number + 1 if before else 1
         previous = before.digest if before else NOTHING_BEFORE
-        last = leaves[-1][0]
-        digest = digest_of_seal(
-            ledger_id, number=number, last=last, size=tree.size, root=tree.root, previous=previous
-        )
-        return cls(
-            number, last, tree.size, tree.root, tree.frontier, previous, digest, signing.sign(digest)
-        )
+        unsigned = cls(number, leaves[-1][0], tree.size, tree.root, tree.frontier, previous, b"", b"")
+        digest = digest_of_seal(ledger_id, unsigned)
+        return replace(unsigned, digest=digest, signature=signing.sign(digest))
 
     @property
     def head(self) -> Head:
-        """What anchors keep of it."""
+        """The part of the seal that anchors keep."""
         return Head(self.number, self.last, self.size, self.root, self.previous, self.signature)
 
     def is_signed_by(self, public: bytes, ledger_id: bytes) -> bool:
-        """Whether digest and signature belong to its content."""
-        digest = digest_of_seal(
-            ledger_id,
-            number=self.number,
-            last=self.last,
-            size=self.size,
-            root=self.root,
-            previous=self.previous,
-        )
+        """Return whether digest and signature belong to the content."""
+        digest = digest_of_seal(ledger_id, self)
         return digest == self.digest and good_signature(public, digest, self.signature)

@@ -1,7 +1,4 @@
-"""What a release would cost, and whom: values that planners make and the gate spends.
-
-Why a charge does not fit: what was asked, what is left, what would pass.
-"""
+"""The price of a planned release, fixed before data is read; and why a release is refused."""
 
 from __future__ import annotations
 
@@ -32,10 +29,10 @@ PARAMETERS_AT_MOST = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Blocks of one account, by name. An account without slices has none to name.
+    """Blocks of one account, by name. An account without slices has no blocks to name.
 
-    `everyone` charges all blocks, and those that will be opened later: for data whose units are not
-    sliced by the account's rule.
+    `everyone` charges all blocks, and those that are opened later. It is for data whose units are not
+    divided by the account's rule.
     """
 
     account: str
@@ -51,7 +48,7 @@ class Target:
             raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
             raise BadParameter("blocks", "everyone is charged in all blocks: name none")
-        if EVERYONE in self.blocks:  # who is in no block may be in one by the time that data is read
+        if EVERYONE in self.blocks:  # its units may be in a block by the time the data is read
             raise BadParameter("blocks", '"*" is charged with everyone, not by itself')
         if len(set(self.blocks)) < len(self.blocks):
             raise BadParameter("blocks", "must name each block once")
@@ -59,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What a release would cost, and whom: fixed before data is read."""
+    """The price of a release and the accounts that pay it, fixed before data is read."""
 
     targets: Sequence[Target]
     loss: Loss
@@ -71,8 +68,8 @@ class Spending:
     keeps_request: bool = field(
         default=False, compare=False
     )  # whether it can be read again beside its entry
-    asked: bytes = field(init=False, repr=False, compare=False)  # what the digest is of
-    digest: str = field(init=False)  # the same for the same request only: what, of whom, at which price
+    asked: bytes = field(init=False, repr=False, compare=False)  # the bytes that `digest` is taken of
+    digest: str = field(init=False)  # of targets, unit, relation, price and request
     public: str = field(init=False, repr=False)  # how it stands in an entry
     everyone: bool = field(init=False, repr=False)  # whether some target is everyone
     _prices: dict[int, tuple[Account, Costs]] = field(
@@ -85,7 +82,7 @@ class Spending:
         if not isinstance(self.loss, Loss):
             raise BadParameter("loss", "must be a loss")
         if self.relation is not Relation.ADD_REMOVE and only_add_remove(self.loss):
-            raise BadParameter("loss", "holds only where neighbours add or remove a unit")
+            raise BadParameter("loss", "holds only if neighbours add or remove a unit")
         if not isinstance(self.request, bytes) or len(self.request) > REQUEST_AT_MOST:
             raise BadParameter("request", "must be at most 1 MiB of bytes")
         parameters = self._parameters()
@@ -100,7 +97,7 @@ class Spending:
         object.__setattr__(self, "digest", digest)
 
     def _parameters(self) -> str:
-        """As they stand in an entry."""
+        """Return the parameters as they stand in an entry."""
         if not isinstance(self.parameters, Mapping):
             raise BadParameter("parameters", "must be texts and whole numbers by name")
         for name, value in self.parameters.items():
@@ -109,7 +106,7 @@ class Spending:
         try:
             by_name = {"".join(name): value for name, value in self.parameters.items()}  # plain texts
             if by_name.get(KEPT_NAME) == KEPT_VALUE:
-                raise BadParameter("parameters", "say by themselves whether the request is kept")
+                raise BadParameter("parameters", "must not say that the request is kept: Lapwing adds that")
             parameters = text_of(by_name)
         except ValueError:  # more digits than Python writes
             raise BadParameter("parameters", "must be at most 16 KiB") from None
@@ -122,7 +119,7 @@ class Spending:
         return parameters
 
     def costs(self, account: Account) -> Costs:
-        """Its price in an account. What was priced to plan it is not priced again to charge it."""
+        """Return the price in an account. It is computed once for planning and charging."""
         known = self._prices.get(account.number)
         if known is None or known[0] is not account:
             known = self._prices[account.number] = account, account.costs(self.loss)
@@ -140,7 +137,7 @@ class Spending:
 
 @lru_cache(maxsize=4096)
 def only_add_remove(loss: Loss) -> bool:
-    """Whether the loss is smaller than it would be where a unit is replaced."""
+    """Return whether the loss holds only if neighbours add or remove a unit."""
     return any(isinstance(part, ParallelComposition | SampledGaussian) for part in losses_within(loss))
 
 
@@ -152,25 +149,27 @@ def _described(loss: Loss) -> str:
 def refusal(
     ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
 ) -> OverBudget | None:
-    """The refusal, or None if the charge would fit by now: blocks moved, or a reservation lapsed.
+    """Return the refusal of a charge; None if it would fit by now.
 
-    `costs` are what the loss costs in an account: more where its steps are rounded up one by one.
+    Blocks may have moved, or a reservation lapsed.
+
+    `costs` returns what the loss costs in an account; it is more if the steps are rounded up one by one.
     """
-    rooms: list[_Room] = []
-    chosen: list[_Room] = []  # those of whose blocks others could be named
+    groups: list[_AccountBlocks] = []
+    chosen: list[_AccountBlocks] = []  # of targets that name blocks
     for target in targets:
         root = ledger.account(target.account)
         ledger.forget_blocks(root)
-        mine = _rooms(ledger.look_at(root, target.blocks))
-        rooms.extend(mine)
+        mine = _by_account(ledger.look_at(root, target.blocks))
+        groups.extend(mine)
         if target.blocks:
             chosen.extend(mine)
-    if all(room.fits(costs(room.account)).all() for room in rooms):
+    if all(group.fits(costs(group.account)).all() for group in groups):
         return None
-    largest = _largest(lambda epsilon: all(room.fits_pure(epsilon).all() for room in rooms))
+    largest = _largest(lambda epsilon: all(group.fits_pure(epsilon).all() for group in groups))
     # Of those that do not fit, one that would be the first to refuse a smaller request.
     account, block = min(
-        (found for room in rooms if (found := room.first_refusing(costs(room.account), largest))),
+        (found for group in groups if (found := group.first_refusing(costs(group.account), largest))),
         key=lambda found: found[0],
     )[1:]
     asked = tuple(map(max, account.terms.price(loss).costs, costs(account)))
@@ -179,14 +178,14 @@ def refusal(
     if not block.is_open:
         lost = "It was closed when a lost ledger was recovered."
         return OverBudget(error.asked, "nothing", lost, where=where)
-    fixed = [room for room in rooms if room not in chosen]
+    fixed = [group for group in groups if group not in chosen]
     what_now = error.what_now + _fewer_blocks(fixed, chosen, largest)
     return OverBudget(error.asked, error.left, what_now, where=where)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Room:
-    """Blocks of one account, and what is taken of each: many are asked at once."""
+class _AccountBlocks:
+    """Blocks of one account with what is taken of each, as arrays."""
 
     account: Account
     blocks: list[Block]
@@ -194,7 +193,7 @@ class _Room:
     is_open: NDArray[np.bool_]
 
     def fits(self, costs: Costs) -> NDArray[np.bool_]:
-        """Whether each block admits the costs (portfolio.Terms.after is its twin)."""
+        """Return whether each block admits the costs. It must decide as portfolio.Terms.after does."""
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
         one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(
@@ -203,11 +202,14 @@ class _Room:
         return self.is_open & within[:, DELTA0] & one
 
     def fits_pure(self, units: int) -> NDArray[np.bool_]:
-        """Whether each block admits a pure ε of so many units."""
+        """Return whether each block admits a pure ε, given in ledger units."""
         return self.fits(self.account.costs(Pure(Fraction(units, EPSILON_UNIT))))
 
     def first_refusing(self, costs: Costs, largest: int) -> tuple[int, Account, Block] | None:
-        """A block that does not fit, and whether it would refuse just above what fits everywhere."""
+        """Return a block that does not fit, preferring one that also refuses the next larger pure ε.
+
+        The first value is 0 if it refuses that ε, otherwise 1. None means that all blocks fit.
+        """
         refused = ~self.fits(costs)
         if not refused.any():
             return None
@@ -216,12 +218,12 @@ class _Room:
         return int(not tight.any()), self.account, self.blocks[chosen]
 
 
-def _rooms(found: Sequence[tuple[Account, Block]]) -> list[_Room]:
+def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
     by_account: dict[int, tuple[Account, list[Block]]] = {}
     for account, block in found:
         by_account.setdefault(account.number, (account, []))[1].append(block)
     return [
-        _Room(
+        _AccountBlocks(
             account,
             blocks,
             np.array([block.taken(account.terms) for block in blocks], np.int64),
@@ -232,7 +234,7 @@ def _rooms(found: Sequence[tuple[Account, Block]]) -> list[_Room]:
 
 
 def _largest(fits: Callable[[int], bool]) -> int:
-    """The greatest whole number that fits, where all smaller ones fit too; 0 if none does."""
+    """Return the largest whole number that fits, if all smaller ones fit too; 0 if none does."""
     low, high = 0, 1
     while fits(high):
         low, high = high, 2 * high
@@ -242,23 +244,23 @@ def _largest(fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _fewer_blocks(fixed: list[_Room], chosen: list[_Room], largest: int) -> str:
-    """A block that alone would admit more, in every account, if one is named.
+def _fewer_blocks(fixed: list[_AccountBlocks], chosen: list[_AccountBlocks], largest: int) -> str:
+    """Return the advice to name one block that alone would admit more in every account, or nothing.
 
-    Not a block of everyone, which cannot be named; and not where an account without named blocks (a
-    quota, or data that is sliced otherwise) admits no more: `fixed` must admit it as they are.
+    A block of everyone cannot be named. And `fixed`, the blocks of accounts without named blocks (a quota,
+    or data with another rule), must admit more as they are.
     """
-    labels = sorted({block.label for room in chosen for block in room.blocks})
+    labels = sorted({block.label for group in chosen for block in group.blocks})
     if len(labels) < 2:
         return ""
     places = {label: place for place, label in enumerate(labels)}
-    rows = [np.array([places[block.label] for block in room.blocks]) for room in chosen]
+    rows = [np.array([places[block.label] for block in group.blocks]) for group in chosen]
 
     def alone(epsilon: int) -> NDArray[np.bool_]:
-        """Tell whether each label admits a pure ε in all accounts that have it."""
-        admits = np.full(len(labels), all(room.fits_pure(epsilon).all() for room in fixed))
-        for room, mine in zip(chosen, rows, strict=True):
-            np.logical_and.at(admits, mine, room.fits_pure(epsilon))
+        """Return whether each label admits a pure ε in all accounts that have it."""
+        admits = np.full(len(labels), all(group.fits_pure(epsilon).all() for group in fixed))
+        for group, mine in zip(chosen, rows, strict=True):
+            np.logical_and.at(admits, mine, group.fits_pure(epsilon))
         return admits
 
     most = _largest(lambda epsilon: bool(alone(epsilon).any()))

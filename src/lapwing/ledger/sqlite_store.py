@@ -1,6 +1,6 @@
-"""A ledger in one SQLite file: write-ahead log, synced at every commit.
+"""A ledger in one SQLite file: write-ahead log, synced to disk at every commit.
 
-Threads share commits (group_commit), processes take turns (lock_file).
+Threads share commits (storage.group_commit), and processes take turns (storage.lock_file).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -37,6 +37,7 @@ from lapwing.ledger.store import (
 )
 from lapwing.storage.group_commit import GroupCommit, PendingCommit
 from lapwing.storage.lock_file import LockFile, SinglePath
+from lapwing.storage.private_file import new_private_file, sqlite_errors
 
 T = TypeVar("T")
 _new = tuple.__new__  # of named tuples, without a call of Python
@@ -46,7 +47,10 @@ CACHE_KIB = 16_384
 
 
 def _debit_sql(which: str) -> str:
-    """Parameters: the costs (1 to 8), the account (9; by +, not by its index), and which blocks."""
+    """Return the UPDATE of a debit. Parameters: the costs (1 to 8), the account (9), and the blocks.
+
+    The account is compared as `+account`, so that SQLite does not use its index.
+    """
     sums = ", ".join(f"left_{k} = {left_after(f'?{k + 1}', k)}" for k in COSTS)
     fits = holds(lambda k: f"left_{k} - held_{k} >= ?{k + 1}")
     return f"UPDATE budgets SET {sums} WHERE {which} AND +account = ?9 AND state = {OPEN} AND {fits}"  # noqa: S608
@@ -60,7 +64,7 @@ _APPEND = "INSERT INTO entries (seq, key, body, digest) VALUES (?, ?, ?, ?)"  # 
 
 
 def _post(run: Callable[..., Any], posting: Posting, seq: int | None = None) -> int:
-    """Debit and append: the number of rows that the filter lets through decides."""
+    """Debit the blocks and append the entry. The number of rows that pass the filter decides."""
     body, digest, key, debits = posting
     for account, ranges, costs in debits:
         blocks: tuple[Any, ...]
@@ -142,10 +146,10 @@ class _Transaction(Transaction):
 
 
 class _Inherited:
-    """Files that were open when this process was forked off.
+    """A record of the files that were open when this process was forked off.
 
-    SQLite remembers its locks in memory. A child that opened such a file would believe to hold its
-    parent's locks, which it does not.
+    SQLite keeps its locks in memory. A child that opened such a file would believe that it holds its
+    parent's locks.
     """
 
     def __init__(self) -> None:
@@ -162,7 +166,7 @@ _INHERITED = _Inherited()
 
 
 class SqliteStore(Store):
-    """One file. `watch` is told each step of a commit, so that tests can crash there."""
+    """A ledger in one SQLite file. `watch` is told each step of a commit, so that tests can crash there."""
 
     dialect = SQLITE
     session = 0  # until the lock file is open
@@ -186,9 +190,10 @@ class SqliteStore(Store):
         self._of_thread = threading.local()
         self._readers: list[sqlite3.Connection] = []
         with self._translated(), ExitStack() as undone:
-            if create:  # stored answers and hashes of people are nobody else's business
-                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            self._lock = LockFile(Path(f"{self.path}.lock"))  # the same by whatever symbolic link
+            if create:  # stored answers and hashes of unit ids are private
+                with new_private_file(path):
+                    pass
+            self._lock = LockFile(Path(f"{self.path}.lock"))  # one lock file for all symbolic links
             undone.callback(self._lock.close)
             self._one_path = SinglePath(self.path, self._lock)
             undone.callback(self._one_path.close)
@@ -211,44 +216,43 @@ class SqliteStore(Store):
             connection.execute(f"PRAGMA {pragma}")
         return connection
 
-    def _unavailable(self, error: BaseException) -> BaseException:
-        """What callers see of an error of the database: no statement and no parameter."""
-        if isinstance(error, sqlite3.Error):
-            return Unavailable(f"the ledger {self.where} cannot be used: {error}")
-        if isinstance(error, OSError):
-            return Unavailable(f"the ledger {self.where} cannot be used: {error.strerror}")
-        return error
+    def _translated(self) -> AbstractContextManager[None]:
+        return sqlite_errors(f"the ledger {self.where}")
 
-    @contextmanager
-    def _translated(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, OSError) as error:
-            raise self._unavailable(error) from None
-
-    def attend(
+    def start_sealing(
         self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
     ) -> None:
-        super().attend(ledger_id, signing, anchor, witnesses)
+        """Attend as every store does.
+
+        Marks are written in this store's turn, so file anchors need no lock.
+        """
+        super().start_sealing(ledger_id, signing, anchor, witnesses)
         for one in (anchor, *witnesses):
             if isinstance(one, FileAnchor):
                 one.is_guarded = True  # marks are written in this store's turn
 
     def is_alive(self, session: int) -> bool:
+        """Return whether the process with this session number still has the ledger open."""
         return self._lock.is_alive(session)
 
     # Writing
 
     def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
+        """Run `work` in a durable transaction, which threads may share.
+
+        There is one writer at a time anyway.
+        """
         return cast(T, self._commits.do(work))
 
     def charge(self, posting: Posting) -> int:
-        seq: int = self._commits.do(posting)
-        return seq
+        """Post a charge durably and return the entry's number."""
+        return cast(int, self._commits.do(posting))
 
     def _commit(self, group: list[PendingCommit]) -> None:
-        """Commit the work of all that wait, while nobody else writes. One function: after waiting for the
-        disk, calls cost."""
+        """Commit the work of all waiting threads while nobody else writes.
+
+        It is one function, because calls cost time after the wait for the disk.
+        """
         writer, run, work = self._writer, self._writer.execute, group[0].work
         try:
             with self._turn:
@@ -268,7 +272,7 @@ class SqliteStore(Store):
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
                         seal = next_seal(_Transaction(writer), self, stated=False) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
-                        keep = self.ready(marks, seal.head if seal else None) if marks else None
+                        keep = self.prepare(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
                     except BaseException:
                         if writer.in_transaction:
@@ -280,20 +284,21 @@ class SqliteStore(Store):
                     watch("marked")
                 finally:
                     self._lock.end_turn()
-        except (sqlite3.Error, OSError) as error:
-            raise self._unavailable(error) from None
+        except (sqlite3.Error, OSError):
+            with self._translated():  # here, and not around everything: each charge would pay for it
+                raise
 
     def _do_all(self, group: list[PendingCommit]) -> list[Mark]:
         tx = _Transaction(self._writer)
         if len(group) == 1:
-            group[0].result = group[0].work(tx)  # whatever it raises undoes the whole transaction
+            group[0].result = group[0].work(tx)  # an error rolls back the whole transaction
         else:
             for waiting in group:
                 self._try(waiting, tx)
         return tx.marks
 
     def _try(self, waiting: PendingCommit, tx: _Transaction) -> None:
-        """Run one piece of work; if it raises, the others of its group still commit."""
+        """Run one piece of work. If it raises, the others of its group still commit."""
         run, work, before = self._writer.execute, waiting.work, len(tx.marks)
         run("SAVEPOINT work")
         try:
@@ -310,6 +315,7 @@ class SqliteStore(Store):
         run("RELEASE work")
 
     def seal(self) -> Seal | None:
+        """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
         seal = self.write(lambda tx: next_seal(tx, self, stated=True))
         with self._turn:
             self._lock.take_turn()
@@ -322,6 +328,7 @@ class SqliteStore(Store):
     # Reading
 
     def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot of the ledger."""
         with self._translated():
             reader: sqlite3.Connection | None = getattr(self._of_thread, "reader", None)
             if reader is None:
@@ -335,12 +342,15 @@ class SqliteStore(Store):
                     reader.execute("COMMIT")
 
     def catalogue(self, tx: Transaction) -> Catalogue:
+        """Return the definitions of tables, indexes and triggers."""
         return _catalogue(tx.rows(_MASTER))
 
     def catalogue_as_made(self) -> Catalogue:
+        """Return the definitions of a new empty ledger."""
         return _made_by(self.statements)
 
     def close(self) -> None:
+        """Seal the entries and close the file."""
         if self._is_closed:
             return
         if self.signing is not None:

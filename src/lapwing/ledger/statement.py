@@ -1,26 +1,23 @@
-"""Statements: a whole ledger in one file, which a third party checks with nothing else.
+"""Statements and proofs, which a third party checks without the ledger.
 
-Every line is JSON. In this order:
+A statement is a whole ledger in one file. Every line is JSON, in this order:
 
     {"lapwing":"statement","version":1,"ledger":…,"key":…,"curator":…}
     [17,{…}]                        entry 17: from the comma to the last bracket, the bytes of its body
     {"seal":[number,last,size,root,previous,signature]}          after the entry `last`
-    {"name":id,"salt":…,"label":…}  if wanted: whom or what an id stands for
+    {"name":id,"salt":…,"label":…}  if wanted: the label that an id stands for
     {"end":digest,"signature":…}    the digest of all lines before, signed by the ledger
 
-Claim    a statement that passes is, to the byte, one that the ledger signed; it ends at a seal, so it
-         can be compared with what anchors keep; and its history passes the independent accountant.
+A proof shows the holder of a receipt that one entry is in a sealed ledger, without the other entries.
+
+Claim    a statement that passes is, to the byte, one that the ledger signed. It ends at a seal, so it can
+         be compared with the lines of anchors. Its history passes the independent accountant.
 Test     tests/ledger/test_statement.py
-
-Names in statements: each is what its id was made from, and nobody got two budgets under one name.
-
-Proofs that one entry is in a sealed ledger, for whoever holds its receipt, without the other entries.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
@@ -44,10 +41,14 @@ from lapwing.ledger.seals import (
     digest_of_seal,
     inclusion_proof,
 )
+from lapwing.storage.private_file import new_private_file
 
 
 class StatementLabels:
-    """Checks each name as it comes, and all together at the end, in 32 bytes a name."""
+    """A check of the names in a statement: each when it is read, all together at the end.
+
+    It needs 32 bytes for each name.
+    """
 
     def __init__(self, replay: Replay, findings: Findings) -> None:
         self._replay, self._findings = replay, findings
@@ -55,7 +56,7 @@ class StatementLabels:
         self.count = 0
 
     def add(self, name: Any, salt: Any, label: Any) -> None:
-        """One name."""
+        """Check one name."""
         if not is_hex(name, 32) or not is_hex(salt, 2 * SALT_BYTES) or not isinstance(label, str):
             raise MalformedEntry("is not a name")
         try:
@@ -69,7 +70,10 @@ class StatementLabels:
         self._labels += sha256(label.encode()).digest()[:16]
 
     def finish(self) -> None:
-        """All ids stand in entries and have one name; no two blocks of a family have the same."""
+        """Check all names together.
+
+        Every id must stand in an entry and have one name, which its family has once.
+        """
         if not self.count:
             return
         ids, labels = _texts(self._ids), _texts(self._labels)
@@ -98,7 +102,7 @@ class StatementLabels:
 
 
 def _texts(digests: bytearray) -> np.ndarray[tuple[int], np.dtype[np.bytes_]]:
-    """Digests of 16 bytes. NumPy leaves out zeros at the end; those of equal length differ all the same."""
+    """Return digests of 16 bytes as an array. NumPy drops zeros at the end, which keeps them distinct."""
     return np.frombuffer(bytes(digests), "S16")
 
 
@@ -109,24 +113,28 @@ _ENTRY = re.compile(rb"\[(0|[1-9][0-9]{0,17}),(\{.*\})\]\n")
 
 
 class StatementSource(Protocol):
-    """What a statement is made from: one moment of a ledger, best just after it was sealed."""
+    """The source of a statement: one snapshot of a ledger, best just after a seal."""
 
     @property
-    def ledger_id(self) -> bytes: ...
+    def ledger_id(self) -> bytes:
+        """The id of the ledger."""
+
     @property
     def key(self) -> bytes:
         """The ledger's public key."""
 
     @property
-    def curator_key(self) -> bytes: ...
+    def curator_key(self) -> bytes:
+        """The curator's public key."""
+
     def entries(self) -> Iterable[RawEntry]:
-        """(number, body, digest) in order."""
+        """Yield (number, body, digest) in order."""
 
     def heads(self) -> Iterable[Head]:
-        """All seals in order. Entries after the last one are not stated."""
+        """Yield the heads of all seals in order. Entries after the last one are left out."""
 
     def names(self) -> Iterable[CommittedName]:
-        """What stands in entries under an id; the block of everyone has none."""
+        """Yield the names whose ids stand in entries; the block of everyone has none."""
 
     def sign_statement(self, message: bytes) -> bytes:
         """Sign with the ledger's key."""
@@ -136,16 +144,14 @@ class StatementSource(Protocol):
 
 
 def write_statement(path: str | Path, source: StatementSource, *, names: bool) -> None:
-    """Write a statement to a new file, up to the last seal. `names`: say what ids stand for."""
-    with open(path, "xb") as file:
+    """Write a statement to a new file, up to the last seal. `names` adds the labels of ids."""
+    with new_private_file(path, mode=0o666) as file:
         digest = hashlib.sha256()
         for line in _lines(source, names=names):
             digest.update(line)
             file.write(line)
         signature = source.sign_statement(_end_message(source.ledger_id, digest.digest()))
         file.write(_line({"end": digest.hexdigest(), "signature": signature.hex()}))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _lines(source: StatementSource, *, names: bool) -> Iterator[bytes]:
@@ -190,15 +196,20 @@ def _end_message(ledger_id: bytes, digest: bytes) -> bytes:
 def verify_statement(path: str | Path, *, key: bytes | None) -> StatementReport:
     """Check a statement: every byte, signature, sum, price and cap.
 
-    `key` is the ledger's public key, from somewhere else: without it, a history that somebody made up
-    and signed with a key of their own is as good as any.
+    Args:
+        path: the file of the statement.
+        key: the ledger's public key, from another source. Without it, anybody could invent a history and
+            sign it with a key of their own.
+
+    Returns:
+        A report with the findings, and the guarantee that the history gives.
     """
     with open(path, "rb") as file:
         return _Reader(key).read(file)
 
 
 class _Reader:
-    """Reads lines in order. Besides the accountant it keeps no more than the logarithm of their number."""
+    """A reader of the lines in order. Apart from the accountant, its memory grows with their logarithm."""
 
     def __init__(self, key: bytes | None) -> None:
         self.findings = Findings()
@@ -259,7 +270,7 @@ class _Reader:
         self.batch.clear()
 
     def _other(self, number: int, line: bytes, digest: bytes) -> bool:
-        """A seal, a name or the end, at which it says True."""
+        """Read a seal, a name or the end. Return whether it is the end."""
         record = _record(line)
         self._feed()
         if set(record) == {"seal"}:
@@ -279,7 +290,7 @@ class _Reader:
         if self.labels.count:
             raise MalformedEntry("is a seal after names")
         before = self.head.number if self.head else 0
-        signed = seal_digest(self.ledger_id, head)
+        signed = digest_of_seal(self.ledger_id, head)
         problems = {
             "does not follow the seal before it": head.number == before + 1
             and head.previous == self.previous,
@@ -335,12 +346,12 @@ def _record(line: bytes) -> dict[str, Any]:
 
 
 def seal_fields(head: Head) -> list[int | str]:
-    """A head as it stands in statements and proofs."""
+    """Return a head as it stands in statements and proofs."""
     return [head.number, head.last, head.size, head.root.hex(), head.previous.hex(), head.signature.hex()]
 
 
 def head_of(fields: Any) -> Head:
-    """A head from the fields of a seal."""
+    """Return the head of the fields of a seal."""
     if not isinstance(fields, list) or len(fields) != 6:
         raise MalformedEntry("is not a seal")
     number, last, size, root, previous, signature = fields
@@ -351,25 +362,13 @@ def head_of(fields: Any) -> Head:
     return Head(number, last, size, bytes.fromhex(root), bytes.fromhex(previous), bytes.fromhex(signature))
 
 
-def seal_digest(ledger_id: bytes, head: Head) -> bytes:
-    """What the signature of a seal is about."""
-    return digest_of_seal(
-        ledger_id,
-        number=head.number,
-        last=head.last,
-        size=head.size,
-        root=head.root,
-        previous=head.previous,
-    )
-
-
 PROOF_VERSION = 1
 _PROOF = b"lapwing proof\x00"
 _FIELDS = ("lapwing", "version", "ledger", "key", "entry", "index", "body", "path", "seal", "signature")
 
 
 def make_proof(source: StatementSource, seq: int) -> dict[str, Any]:
-    """A proof that entry `seq` is in the ledger, up to its last seal."""
+    """Return a proof that entry `seq` is in the ledger, up to its last seal."""
     place = body = None
     for index, (number, content, _) in enumerate(source.entries()):
         if number == seq:
@@ -396,13 +395,16 @@ def make_proof(source: StatementSource, seq: int) -> dict[str, Any]:
 
 
 def _message(proof: dict[str, Any]) -> bytes:
-    """All of the proof but its signature: the number of the entry is in no digest."""
+    """Return the signed message: all of the proof but its signature.
+
+    No digest covers the entry's number.
+    """
     said = {name: proof[name] for name in _FIELDS[:-1]}
     return _PROOF + hashlib.sha256(encode(said)).digest()
 
 
 def verify_proof(proof: dict[str, Any], *, key: bytes | None) -> StatementReport:
-    """Check a proof. `key` is the ledger's public key, from somewhere else (as for statements)."""
+    """Check a proof. `key` is the ledger's public key, from another source (as for statements)."""
     findings = Findings()
     head = None
     try:
@@ -422,7 +424,9 @@ def verify_proof(proof: dict[str, Any], *, key: bytes | None) -> StatementReport
         "the proof has a wrong signature": good_signature(
             own, _message(proof), bytes.fromhex(proof["signature"])
         ),
-        "the seal has a wrong signature": good_signature(own, seal_digest(ledger_id, head), head.signature),
+        "the seal has a wrong signature": good_signature(
+            own, digest_of_seal(ledger_id, head), head.signature
+        ),
         "the entry is not in the sealed tree": check_inclusion(
             digest_of(body), proof["index"], head.size, path, head.root
         ),

@@ -1,17 +1,16 @@
-"""What the ledger asks of a database: durable transactions, one at a time where it matters.
+"""The interface to the database of a ledger: durable transactions, seals and signed states.
 
-A store gives no meaning to what it keeps. It promises that a returned write is on disk and marked in
-every anchor, that a write which raised changed nothing or is of unknown outcome (`Unavailable`), and
-that entries come back in the order of history.
+A store gives no meaning to what it keeps. When a write returns, it is on disk and marked in every anchor.
+When a write raises, it changed nothing, or its outcome is unknown (`Unavailable`). Entries come back in the
+order of the history.
 
-Transactions, as both databases have them: statements, entries, debits and seals.
-
-Signed states: the books up to a seal, so that opening need not begin at the first entry.
+A signed state is the state of the accountant at a seal, so that opening a ledger need not begin at the
+first entry.
 
 Claim    opening from a state accepts the same tables, and the same entries after it, as a replay of all of
          history, if the entries up to its seal are those that were sealed.
-Because  a state is written only from the one before (or from a replay of everything, or from nothing) and
-         the entries since, which must have the root that its seal signs; it is never taken from the
+Because  a state is made only from the state before (or from a replay of everything, or from nothing) and
+         the entries since, which must have the root that its seal signs. It is never taken from the
          tables. It is signed together with the digest of that seal.
 Test     tests/ledger/test_states.py, tests/faults/test_ledger_tampering.py
 """
@@ -38,7 +37,7 @@ SEAL_COLUMNS = "number, last, size, root, frontier, previous, digest, signature"
 
 
 class Debit(NamedTuple):
-    """The same costs on blocks of one account, each cost at most its cap + 1."""
+    """The same costs on blocks of one account. Each cost is at most its cap + 1."""
 
     account: int
     ranges: Ranges
@@ -46,7 +45,7 @@ class Debit(NamedTuple):
 
 
 class Posting(NamedTuple):
-    """A charge, ready to be written: all its debits and its entry, or nothing."""
+    """A charge that is ready to be written: all its debits and its entry."""
 
     body: bytes
     digest: bytes
@@ -55,62 +54,62 @@ class Posting(NamedTuple):
 
     @classmethod
     def of(cls, body: bytes, key: bytes | None, debits: tuple[Debit, ...]) -> Posting:
-        """A posting with its digest."""
+        """Return a posting with its digest."""
         return cls(body, digest_of(body), key, debits)
 
 
 class DoesNotFit(LapwingError):
-    """Some debit was not admitted, or its block is closed. Internal: callers see `OverBudget`."""
+    """A debit was not admitted, or its block is closed. Internal: callers see `OverBudget`."""
 
 
 class KeyTaken(LapwingError):
-    """There is an entry with this key. Internal: callers see its answer, or why there is none."""
+    """An entry with this key exists. Internal: callers see its answer, or why there is none."""
 
 
 class Transaction(ABC):
-    """Statements that become durable together. Parameters are written `?`."""
+    """A set of statements that become durable together. Parameters are written `?`."""
 
     @abstractmethod
     def rows(self, sql: str, *parameters: Any) -> list[Row]:
-        """All rows of a query."""
+        """Return all rows of a query."""
 
     @abstractmethod
     def stream(self, sql: str) -> Iterator[Row]:
-        """The rows of a query, few at a time."""
+        """Yield the rows of a query without keeping all of them in memory."""
 
     @abstractmethod
     def run(self, sql: str, *parameters: Any) -> int:
-        """Run a statement; the number of rows that it changed."""
+        """Run a statement and return the number of changed rows."""
 
     @abstractmethod
     def run_many(self, sql: str, rows: Sequence[Row]) -> None:
-        """Run a statement once per row."""
+        """Run a statement once for each row of parameters."""
 
     @abstractmethod
     def append(self, body: bytes, key: bytes | None = None) -> int:
-        """Append an entry; its number."""
+        """Append an entry and return its number."""
 
     @abstractmethod
     def skip(self, last: int) -> None:
-        """Leave the numbers up to `last` unused: an anchor knows them as entries that are lost."""
+        """Leave the entry numbers up to `last` unused: an anchor knows them as lost entries."""
 
     @abstractmethod
     def debit(self, posting: Posting) -> int:
-        """Debit and append; the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
+        """Debit the blocks, append the entry and return its number. Raises `DoesNotFit` or `KeyTaken`."""
 
     @abstractmethod
     def lock(self, blocks: Sequence[int]) -> None:
-        """Nobody else changes these blocks until the end."""
+        """Lock blocks, so that nobody else changes them until the transaction ends."""
 
 
 def last_seal(tx: Transaction) -> Seal | None:
-    """The newest seal."""
+    """Return the newest seal, or None."""
     rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals ORDER BY number DESC LIMIT 1")  # noqa: S608
     return seal_of(rows[0]) if rows else None
 
 
 def seal_of(row: Row) -> Seal:
-    """A seal from its row."""
+    """Return the seal of a database row."""
     number, last, size, root, frontier, previous, digest, signature = row
     return Seal(
         number, last, size, bytes(root), bytes(frontier), bytes(previous), bytes(digest), bytes(signature)
@@ -119,7 +118,10 @@ def seal_of(row: Row) -> Seal:
 
 @dataclass(slots=True)
 class SignedState:
-    """The books after the leaves of a tree, and the seal that signed its root, if they come from one."""
+    """The state of the accountant after the leaves of a tree.
+
+    `seal` is the seal that signed the root of the tree; None if the state was replayed from the entries.
+    """
 
     replay: Replay = field(default_factory=Replay)
     tree: MerkleTree = field(default_factory=MerkleTree)
@@ -131,9 +133,9 @@ def _message(seal: Seal, books: bytes) -> bytes:
 
 
 def read_state(tx: Transaction, public: bytes) -> SignedState | None:
-    """The newest signed state, or None if there is none of this form.
+    """Return the newest signed state, or None if there is none in the current format.
 
-    Raises `Tampered` if it is not what was signed.
+    Raises Tampered if it is not what was signed.
     """
     rows = tx.rows(
         f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
@@ -161,10 +163,11 @@ def read_state(tx: Transaction, public: bytes) -> SignedState | None:
 
 
 def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedState | None = None) -> None:
-    """Sign the state at a seal: the newest one, or what was just replayed, and all entries since.
+    """Sign and store the state at a seal.
 
-    Where that leads nowhere (entries that do not follow, books that are too large) there is no state any
-    more, and the next opening replays everything.
+    It continues from the given state (or the stored one) with all entries since. If that fails (entries
+    that do not follow, a state that is too large), no state is stored, and the next opening replays
+    everything.
     """
     if tx.rows("SELECT 1 FROM states JOIN seals USING (number) WHERE number = ?", seal.number):
         return
@@ -192,9 +195,10 @@ def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedSt
 
 
 def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -> bool:
-    """Tell whether an entry is the one that some seal signed; one that is not sealed yet passes.
+    """Return whether an entry is the one that its seal signed. An entry that is not sealed yet passes.
 
-    Seals are few hundred entries apart: their leaves and what the seal before left give the signed root.
+    Seals are a few hundred entries apart. The frontier of the seal before and the leaves since give the
+    root.
     """
     [(newest,)] = tx.rows("SELECT coalesce(max(number), 0) FROM seals")
     low, high = 1, int(newest) + 1  # the first seal that covers the entry, or `high`
@@ -224,13 +228,13 @@ def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -
 
 
 T = TypeVar("T")
-Catalogue = dict[tuple[str, str], str]  # of a table ("" for none), and what hangs on it: how it is defined
+Catalogue = dict[tuple[str, str], str]  # by table ("" for none) and part: its definition
 Watch = Callable[[str], None]  # is told each step of a commit
 SEAL_EVERY = 256
 STATE_EVERY = 1024  # entries; and with every seal that was asked for (at opening, closing, verifying)
 
 
-# Crash tests watch; nobody else does. Not a function of Python, since every charge calls it three times.
+# Only crash tests watch. It is no Python function, because every charge calls it three times.
 nobody_watches: Watch = dict[str, None]().get
 
 
@@ -248,74 +252,74 @@ class Store(ABC):
         self.anchored = 0  # the seal that the anchors know
         self.statements: tuple[str, ...] = ()  # which made the tables
 
-    def attend(
+    def start_sealing(
         self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
     ) -> None:
-        """From now on mark every entry in the anchor, every seal in the witnesses too, and sign seals."""
+        """Begin to mark every entry in the anchor, every seal in the witnesses too, and to sign seals."""
         self.ledger_id, self.signing = ledger_id, signing
         self.anchors, self.witnesses = (anchor,), tuple(witnesses)
 
     def mark(self, marks: Sequence[Mark], head: Head | None) -> None:
-        """Tell the anchors what was committed. Only then may a charge be acknowledged."""
+        """Write committed entries to the anchors. Only then may a charge be acknowledged."""
         for anchor in self.anchors:
             anchor.write(marks, head)
         if head is not None:
             for witness in self.witnesses:
                 witness.write((), head)
 
-    def ready(self, marks: Sequence[Mark], head: Head | None) -> Callable[[], None]:
-        """What `mark` has to do once these are committed, begun as far as it can be before."""
+    def prepare(self, marks: Sequence[Mark], head: Head | None) -> Callable[[], None]:
+        """Prepare `mark`, and return the function that finishes it after the commit."""
         if head is None and len(self.anchors) == 1:
-            return self.anchors[0].ready(marks)
+            return self.anchors[0].prepare(marks)
         return partial(self.mark, marks, head)
 
     def anchor(self, seal: Seal | None) -> None:
-        """Tell the anchors of a seal, unless they know it."""
+        """Write a seal to the anchors, unless they have it."""
         if seal is not None and seal.number != self.anchored:
             self.mark((), seal.head)
             self.anchored = seal.number
 
     @abstractmethod
     def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
-        """Do all of `work` durably, or nothing of it. One at a time in the whole ledger, if `alone`."""
+        """Run `work` in a durable transaction. If `alone`, no other write of the ledger runs meanwhile."""
 
     @abstractmethod
     def read(self, work: Callable[[Transaction], T]) -> T:
-        """Look at one moment of the ledger."""
+        """Run `work` on one consistent snapshot of the ledger."""
 
     @abstractmethod
     def charge(self, posting: Posting) -> int:
-        """Debit and append, durably; the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
+        """Post a charge durably and return the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
 
     def history(self, tx: Transaction, after: int = 0) -> Iterator[RawEntry]:
-        """All entries after a number, in order, streamed, as of the moment of `tx`."""
+        """Yield all entries after a number, in order, as of the snapshot of `tx`."""
         sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
         return cast(Iterator[RawEntry], tx.stream(sql))
 
     @abstractmethod
     def seal(self) -> Seal | None:
-        """Seal all entries so far, and tell the anchors; the newest seal."""
+        """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
 
     @abstractmethod
     def catalogue(self, tx: Transaction) -> Catalogue:
-        """The tables and what hangs on them (columns, keys, indexes, triggers), and functions."""
+        """Return the definitions of tables, columns, keys, indexes, triggers and functions."""
 
     @abstractmethod
     def catalogue_as_made(self) -> Catalogue | None:
-        """The same of an empty ledger that `statements` have just made; None if that is not allowed."""
+        """Return the catalogue of a new empty ledger; None if the database user may not create one."""
 
     @abstractmethod
     def is_alive(self, session: int) -> bool:
-        """Whether the process that opened the ledger under this session number still has it open."""
+        """Return whether the process with this session number still has the ledger open."""
 
     @property
     @abstractmethod
     def session(self) -> int:
-        """The number under which this process has the ledger open."""
+        """The session number under which this process has the ledger open."""
 
     @abstractmethod
     def close(self) -> None:
-        """Seal and let go."""
+        """Seal the entries and close the database."""
 
     def migrate(self, migrations: Sequence[Callable[[schema.StoreDialect], tuple[str, ...]]]) -> None:
         """Bring the tables up to date, in one transaction."""
@@ -329,13 +333,15 @@ class Store(ABC):
             ]
             found = versions[-1] if versions else 0
             if 0 < found < schema.FIRST:
-                raise Unavailable(f"{self.where} was written before the first release; use what wrote it")
+                raise Unavailable(
+                    f"{self.where} was written before the first release: use the version that wrote it"
+                )
             done = max(found - schema.FIRST + 1, 0)
             if done > len(steps):
-                raise Unavailable(f"{self.where} was written by a newer Lapwing; install that one")
+                raise Unavailable(f"{self.where} was written by a newer Lapwing: install that version")
             if versions != list(range(schema.FIRST, schema.FIRST + done)):
                 raise Unavailable(
-                    f"{self.where} does not say which versions wrote it: put a copy back that does"
+                    f"{self.where} does not say which versions wrote it: restore a copy that does"
                 )
             for number, step in enumerate(steps[done:], schema.FIRST + done):
                 for statement in step:
@@ -346,9 +352,9 @@ class Store(ABC):
 
 
 def next_seal(tx: Transaction, store: Store, *, stated: bool) -> Seal | None:
-    """The newest seal, after everything was sealed in a transaction that nobody else appends beside.
+    """Seal all entries and return the newest seal. Nobody else may append during the transaction.
 
-    `stated` wants the signed state at that seal, too; otherwise there is one now and then.
+    `stated` also stores the signed state at that seal; otherwise one is stored from time to time.
     """
     seal = last_seal(tx)
     leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", seal.last if seal else 0)
@@ -367,7 +373,7 @@ def next_seal(tx: Transaction, store: Store, *, stated: bool) -> Seal | None:
 
 
 def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, stated: bool) -> None:
-    """Sign the state at the newest seal, if it is wanted or was not for long."""
+    """Store the signed state at the newest seal if `stated`, or if the stored one is old."""
     sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
     if seal is None or store.signing is None or not sizes:
         return

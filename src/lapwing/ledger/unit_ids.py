@@ -1,9 +1,9 @@
-"""Who is in the data, without saying who: keyed hashes of unit ids, to notice that two data overlap.
+"""Keyed hashes of unit ids, to notice that two data sets have units in common without storing the ids.
 
-An id stands for the same person however it was typed: text without white space around it and without
-invisible characters, in Unicode form NFKC, without regard to case; whole numbers as decimal digits; bytes
-as the UTF-8 text they are, or else as themselves. So "A " is "a", and 7 is "7". A whole float is its whole
-number, because tables with gaps turn ids into floats. Missing ids (None, NaN, white space) are dropped.
+Different spellings of one id are the same unit. Text has no white space around it and no invisible
+characters, is in Unicode form NFKC, and ignores case. Whole numbers are decimal digits. Bytes are read as
+UTF-8 text if they can be. So "A " is "a", and 7 is "7". A float without a fraction is its whole number,
+because tables with gaps turn ids into floats. Missing ids (None, NaN, white space) are left out.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ _NUMBER = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Sketch:
-    """Hashes of 64 bits under a secret key: who lacks the key cannot test whether a person is in it.
+    """A set of 64-bit keyed hashes. Without the key, nobody can test whether a person is in it.
 
-    Up to `LARGEST_SKETCH` people it holds all of them, and one common person is always found. Of n people
-    beyond that it holds the `LARGEST_SKETCH` with the smallest hashes, a random share of LARGEST / n. Then j
-    common people are missed with probability about (1 - LARGEST / n)^j, n being the larger of the two
-    (after a merge: of all that went in): of ten million people 11 in a hundred are held, and an overlap
-    of 100 is missed once in 65,000 times, one of 20 once in ten.
+    Up to `LARGEST_SKETCH` units, the sketch holds all of them, and one common unit is always found. Of n
+    units beyond that it holds the `LARGEST_SKETCH` smallest hashes: a random share of LARGEST_SKETCH / n.
+    Then j common units are missed with probability about (1 - LARGEST_SKETCH / n)^j, where n is the larger
+    of the two sets (after a merge: of all that went in). Of ten million units, 11 in a hundred are held; an
+    overlap of 100 is missed once in 65,000 times, an overlap of 20 once in ten.
 
-    Data of n and m <= n people that have nobody in common are taken for overlapping with probability at
-    most m * min(n, LARGEST) / 2^64: below 6e-8 up to `LARGEST_SKETCH` people each, below 6e-5 up to 10^9.
+    Two data sets of n and m <= n units without a common unit are taken for overlapping with probability at
+    most m * min(n, LARGEST_SKETCH) / 2^64: below 6e-8 up to `LARGEST_SKETCH` units each, below 6e-5 up to
+    10^9.
     """
 
     _key_mark: bytes  # tells sketches under different keys apart: they could never be seen to overlap
@@ -61,7 +62,7 @@ class Sketch:
 
     @classmethod
     def of(cls, ids: Ids, key: bytes) -> Sketch:
-        """The sketch of the people with these ids. They are read once and not kept."""
+        """Return the sketch of these unit ids. The ids are read once and not kept."""
         if not isinstance(key, bytes) or len(key) != 32:
             raise BadParameter("key", "must be 32 bytes")
         if isinstance(ids, str | bytes):
@@ -73,32 +74,35 @@ class Sketch:
         return sketch
 
     def overlaps(self, other: Sketch) -> bool:
-        """Whether somebody is held by both."""
+        """Return whether the two sketches have a unit in common."""
         self._require_same_key(other)
         return bool(np.intersect1d(self._hashes, other._hashes, assume_unique=True).size)
 
     def holds(self, other: Sketch) -> bool:
-        """Whether everybody in the other is in this one, as far as this one can tell (see above)."""
+        """Return whether every unit of the other sketch is in this one, as far as this one can tell."""
         self._require_same_key(other)
         asked = other._hashes
-        if len(self._hashes) == LARGEST_SKETCH:  # what lies above the last is not held, whoever is there
+        if len(self._hashes) == LARGEST_SKETCH:  # no hash above the last one is held
             asked = asked[asked <= self._hashes[-1]]
         return bool(np.isin(asked, self._hashes, assume_unique=True).all())
 
     def merged(self, other: Sketch) -> Sketch:
-        """The sketch of everybody who is in one of the two."""
+        """Return the sketch of all units of both."""
         self._require_same_key(other)
-        # What one of them does not hold lies above LARGEST others, so it has no place here either.
+        # A hash that one sketch dropped is above LARGEST_SKETCH others, so the merged sketch drops it too.
         both = np.concatenate([self._hashes, other._hashes])
         return Sketch(self._key_mark, _rising(both)[:LARGEST_SKETCH])
 
     def to_bytes(self) -> bytes:
-        """A form for the ledger's own database only: its length tells how many people there are."""
+        """Return the sketch as bytes.
+
+        They are for the ledger's own database only: their length reveals the number of units.
+        """
         return _FORMAT + self._key_mark + self._hashes.astype(_HASH).tobytes()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Sketch:
-        """What `to_bytes` gave, or `Tampered`."""
+        """Read the result of `to_bytes`. Raises Tampered if it is malformed."""
         body = content[_START:]
         if len(content) < _START or not content.startswith(_FORMAT) or len(body) % _HASH.itemsize:
             raise Tampered(["a sketch of people does not have its form"])
@@ -112,17 +116,17 @@ class Sketch:
             raise BadParameter("other", "was made with another key, and cannot be compared")
 
     def __repr__(self) -> str:
-        return "Sketch()"  # how many people there are is private too
+        return "Sketch()"  # the number of units is private too
 
 
 def tagged(sketch: Sketch, key: bytes, data_name: str, version: int) -> bytes:
-    """How a sketch lies in the database: after a tag that nobody can make without the key."""
+    """Return a sketch as it is stored: after an authentication tag that needs the key."""
     content = sketch.to_bytes()
     return _tag(content, key, data_name, version) + content
 
 
 def untagged(content: bytes, key: bytes, data_name: str, version: int) -> Sketch:
-    """The sketch that was tagged so, or `Tampered`: people who were edited away would be new people."""
+    """Read the result of `tagged`. Raises Tampered if the tag is wrong: a removed unit would look new."""
     tag, content = content[:_TAG_BYTES], content[_TAG_BYTES:]
     if not compare_digest(tag, _tag(content, key, data_name, version)):
         raise Tampered(["a sketch of people was changed"])
@@ -137,11 +141,11 @@ def _tag(content: bytes, key: bytes, data_name: str, version: int) -> bytes:
 
 
 def _hashed(ids: Ids, key: bytes) -> Iterator[Hashes]:
-    """The hashes of all ids in rising pieces.
+    """Yield the hashes of all ids in sorted pieces.
 
-    Whole numbers of 8 bytes, also those that are written as text, are hashed by one block cipher call for
-    all of them: there may be millions, and most ids are numbers. All others by BLAKE2b. Both are random
-    functions to who lacks the key.
+    Whole numbers of 8 bytes, also those written as text, are encrypted by one block cipher call for all of
+    them: there may be millions, and most ids are numbers. All other ids are hashed by BLAKE2b. Without the
+    key, both are random functions.
     """
     begun = hashlib.blake2b(key=key, digest_size=_HASH.itemsize, person=b"lapwing unit").copy
     number_key = hashlib.blake2b(key=key, digest_size=32, person=b"lapwing number").digest()
@@ -160,7 +164,7 @@ def _hashed(ids: Ids, key: bytes) -> Iterator[Hashes]:
 
 
 def _sorted_out(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]]]:
-    """Whole numbers of 8 bytes, and the normal forms of all other ids, in batches."""
+    """Yield batches: the ids that are whole numbers of 8 bytes, and the normal forms of the other ids."""
     waiting: Iterator[Any] = iter(ids)
     first = next(waiting, None)
     if isinstance(first, np.ndarray):
@@ -185,7 +189,7 @@ def _sorted_out(ids: Ids) -> Iterator[tuple[Sequence[int] | Numbers, list[bytes]
 
 
 def _rising(hashes: Hashes) -> Hashes:
-    """Each once, in rising order. Sorting is thirty times faster here than np.unique, which hashes."""
+    """Return the distinct hashes in sorted order. Here, sorting is thirty times faster than np.unique."""
     ordered = np.sort(hashes)
     first = np.ones(len(ordered), dtype=bool)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -193,7 +197,7 @@ def _rising(hashes: Hashes) -> Hashes:
 
 
 def normal_id(given: Id) -> bytes:
-    """The one form of an id, or nothing if it is missing."""
+    """Return the normal form of an id; empty if the id is missing."""
     if isinstance(given, str):
         return _normal_text(given)
     if isinstance(given, bytes):

@@ -1,4 +1,7 @@
-"""Threads that share commits: whoever comes while another commits waits, and the next commit takes all."""
+"""Group commit: threads that write at the same time share one commit.
+
+A thread that arrives while another thread commits waits. The next commit takes the work of all that wait.
+"""
 
 from __future__ import annotations
 
@@ -9,32 +12,32 @@ from typing import Any
 
 from lapwing.errors import Unavailable
 
-_LOOK_AGAIN = 0.5  # seconds; a wake-up is lost only if an interrupt hits whoever was about to give it
+_LOOK_AGAIN = 0.5  # seconds; a wake-up is lost only if an interrupt hits the waking thread
 
 _UNKNOWN = "a commit was interrupted. What became of it is unknown, and counts as spent"
 
 
 class PendingCommit:
-    """Work that waits for a commit, and then its outcome."""
+    """A piece of work that waits for a commit, and its outcome afterwards."""
 
-    work: Any  # whatever `commit` knows how to do
-    woken: threading.Lock | None = None  # only who waits needs to be woken
+    work: Any  # in a form that `commit` understands
+    woken: threading.Lock | None = None  # only a waiting thread needs it
     done = False
     result: Any = None
     error: BaseException | None = None
 
     def wake(self) -> None:
-        """Let it look whether it is done, or leads."""
+        """Wake the waiting thread, so that it sees that its work is done or that it leads now."""
         if self.woken is not None and self.woken.locked():
             self.woken.release()
 
 
 class GroupCommit:
-    """One thread at a time leads: it commits the work of all that wait, and wakes them.
+    """A queue in which one thread at a time leads and commits the work of all waiting threads.
 
-    `commit` must leave in each of them its result or its error. What it raises itself is the error of
-    all that have none of their own. An interrupt may hit the main thread between any two steps: then
-    it leaves what it waits for, and passes the lead on if it had it.
+    `commit` must set a result or an error in each piece of work. An error that `commit` itself raises
+    becomes the error of every piece of work that has none. An interrupt may hit the main thread between any
+    two steps. Then the thread gives up its place and, if it led, passes the lead on.
     """
 
     def __init__(self, commit: Callable[[list[PendingCommit]], None]) -> None:
@@ -46,12 +49,12 @@ class GroupCommit:
         self._group: list[PendingCommit] = []
 
     def do(self, work: Any) -> Any:
-        """The result of the work, once it is committed."""
+        """Commit the work and return its result."""
         waiting = PendingCommit()
         waiting.work = work
         try:
             with self._turn:
-                if self._leader is None:  # then nobody waits either
+                if self._leader is None:  # then no thread waits either
                     self._leader, self._thread, self._group = waiting, get_ident(), [waiting]
                 elif self._thread == get_ident():
                     raise RuntimeError("a transaction within a transaction would wait for itself for ever")
@@ -64,7 +67,7 @@ class GroupCommit:
             if not waiting.done:
                 try:
                     self._commit(self._group)
-                except BaseException as error:  # nobody of the group may be left without an outcome
+                except BaseException as error:  # every piece of work must get an outcome
                     self._blame(error, waiting)
                 self._hand_over(waiting)
         except BaseException:
@@ -75,7 +78,10 @@ class GroupCommit:
         return waiting.result
 
     def _wait(self, waiting: PendingCommit, woken: threading.Lock) -> None:
-        """Until it is done, or leads: then it leads all that wait by now."""
+        """Wait until the work is done or this thread leads.
+
+        A new leader takes over all work that waits by now.
+        """
         while not (waiting.done or self._leader is waiting):
             woken.acquire(timeout=_LOOK_AGAIN)
         if not waiting.done:
@@ -90,7 +96,7 @@ class GroupCommit:
             waiting.error = waiting.error or (error if own else Unavailable(_UNKNOWN))
 
     def _hand_over(self, leader: PendingCommit) -> None:
-        """Give everybody of the group their outcome, and the lead to the first who waits now."""
+        """Report the group's work as done, and give the lead to the first waiting thread."""
         leader.done = True
         if len(self._group) > 1:
             for waiting in self._group:
@@ -103,7 +109,10 @@ class GroupCommit:
             successor.wake()
 
     def _leave(self, waiting: PendingCommit) -> None:
-        """After an interrupt. Who of the group does not know yet what it came to will not learn it."""
+        """Leave the queue after an interrupt.
+
+        Work of the group without an outcome gets "unknown" as its error.
+        """
         with self._turn:
             if waiting in self._queue:
                 self._queue.remove(waiting)

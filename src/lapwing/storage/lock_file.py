@@ -1,4 +1,7 @@
-"""How processes share an SQLite ledger: by turns, knowing who still lives, and by one path to the file."""
+"""A lock file through which processes share one SQLite database.
+
+It gives processes turns, shows which sessions are still alive, and requires one path to the database file.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +21,17 @@ from lapwing.errors import Unavailable
 
 
 class LockFile:
-    """`flock` on the whole file for turns; one locked byte per open session, for as long as it lives.
+    """A file with one `flock` for the turn to write, and one locked byte for each open session.
 
-    The kernel lets go of both when a process ends, however it ends. A file lock wakes the next process
-    at once, where SQLite would have it sleep and try again. A forked child would hold both on, so it
-    lets go: the ledger is its parent's.
+    The kernel releases both locks when a process ends for any reason. A file lock wakes the next process at
+    once; SQLite alone would sleep and try again. A forked child would keep both locks, so it closes the
+    file: the session belongs to its parent.
     """
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.session = int.from_bytes(random_bytes(8), "big") >> 2
-        fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _byte(self.session))
+        fcntl.fcntl(self._file, fcntl.F_OFD_SETLK, _bytes(self.session, 1, fcntl.F_WRLCK))
         # Wait until no other process writes; let the next one write. Every charge does both, so they call
         # the kernel without a method in between.
         self.take_turn: Callable[[], None] = partial(fcntl.flock, self._file, fcntl.LOCK_EX)
@@ -36,17 +39,17 @@ class LockFile:
         _everywhere.add(self)
 
     def is_alive(self, session: int) -> bool:
-        """Whether some process holds this session open."""
+        """Return whether some process still holds this session open."""
         return session == self.session or _is_locked(self._file, session, 1)
 
     @property
     def identity(self) -> bytes:
-        """The same for all who use this very file, by whatever path."""
+        """The identity of this file: the same value on every path that leads to it."""
         status = os.fstat(self._file)
         return sha256(f"{status.st_dev} {status.st_ino}".encode()).digest()
 
     def close(self) -> None:
-        """End the session. In a forked child, leave it to the parent."""
+        """End the session. In a forked child, leave the session to the parent."""
         self.take_turn = self.end_turn = _refuse  # first: the file's number may soon be another's
         file, self._file = self._file, _NO_FILE
         if file != _NO_FILE:
@@ -65,12 +68,8 @@ def _bytes(first: int, count: int, kind: int) -> bytes:
     return pack("hhqqi4x", kind, os.SEEK_SET, first, count, 0)
 
 
-def _byte(session: int) -> bytes:
-    return _bytes(session, 1, fcntl.F_WRLCK)
-
-
 def _is_locked(file: int, first: int, count: int) -> bool:
-    """Tell whether somebody else holds a lock on some of these bytes."""
+    """Return whether another process holds a lock on any of these bytes."""
     if not count:  # which would mean all bytes to the end
         return False
     answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _bytes(first, count, fcntl.F_WRLCK))
@@ -87,20 +86,20 @@ class _Claim:
 
 
 class SinglePath:
-    """All who have a database file open came by one path.
+    """A claim that every process has opened the database file by the same path.
 
     Claim    no two processes write to one SQLite file through two write-ahead logs.
-    Because  the log, its index and the lock file are found by the database's *path*. A file with two names
-             (hard links) is refused. A second path without a second name (a bind mount, a file that was
-             moved meanwhile) leads to another lock file. So whoever opens the database first holds a
-             byte of it, beyond all that SQLite uses, that is chosen by the identity of the lock file, and
-             then looks for other bytes that others hold: of two who come by different paths, at least
-             the later one sees the other. Who comes by the same path shares the byte. A link that is made
-             later needs no look at every charge: whoever opens by it is refused.
+    Because  SQLite finds the log, its index and the lock file by the *path* of the database. A file with
+             two names (hard links) is refused. A second path without a second name (a bind mount, a file
+             that was moved meanwhile) leads to another lock file. So each process that opens the database
+             locks one byte of it, beyond all bytes that SQLite uses. The identity of the lock file chooses
+             the byte. Then the process looks for other locked bytes: of two processes with different
+             paths, at least the later one sees the other. Processes with the same path share the byte. A
+             hard link that is made later needs no check at every charge: opening by it is refused.
     Test     tests/faults/test_ledger_paths.py
 
-    Closing *any* descriptor of a file drops all locks that SQLite holds on it in this process. So there is
-    one descriptor for all stores of a process, and it is closed after the last of them.
+    Closing *any* descriptor of a file drops all locks that SQLite holds on it in this process. So all
+    stores of a process share one descriptor, which is closed after the last store.
     """
 
     _FIRST, _COUNT = 1 << 61, 1 << 61  # SQLite's files end before 2^48
@@ -142,7 +141,7 @@ class SinglePath:
             )
 
     def close(self) -> None:
-        """Let go, after SQLite did."""
+        """Release the claim. Call it after SQLite has closed the file."""
         with self._changing:
             if (
                 self._claims.get(self._inode) is not self._claim
@@ -155,7 +154,7 @@ class SinglePath:
 
     @classmethod
     def leave_to_the_parent(cls) -> None:
-        """In a forked child, which holds no lock of SQLite, let go of everything."""
+        """Release everything in a forked child, which holds no SQLite lock."""
         cls._changing = threading.Lock()
         for claim in cls._claims.values():
             os.close(claim.file)

@@ -1,12 +1,10 @@
-"""Connections to a PostgreSQL server that keeps what it commits, each with a number while it lives.
+"""Connections to a PostgreSQL server on which a commit is durable.
 
-Every connection holds an advisory lock on a number of its own, for life. The server lets go of it when
-the connection's backend is gone, and then whatever it was doing is committed or undone for good.
+Every connection holds an advisory lock on a session number of its own. The server releases the lock when
+the connection's backend process has ended; then all that the connection began is committed or rolled back.
 
-What one process does for a ledger in PostgreSQL as long as it has it open: be there, and seal.
-
-Being there is a connection of its own that holds the session's number. Of all processes one leads, and it
-is asked to seal every second.
+A process that has a database open keeps one more connection, which holds the number of its session (see
+`SessionKeeper`). One of all these processes leads: only the leader does the work that one process must do.
 """
 
 from __future__ import annotations
@@ -17,33 +15,35 @@ import re
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from lapwing.core.budget import FORK_COUNTER
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, MissingExtra, SessionOver, Unavailable
-from lapwing.storage.postgres import psycopg
 
 try:
     import psycopg
     from psycopg.conninfo import conninfo_to_dict
     from psycopg.pq import TransactionStatus
 except ImportError:
-    raise MissingExtra("postgres", "A ledger in PostgreSQL") from None
+    raise MissingExtra("postgres", "PostgreSQL") from None
 
-OLDEST_SERVER = 14
-MOST_IDLE = 64
 __all__ = [
     "PostgresAddress",
     "PostgresConnection",
     "PostgresConnections",
+    "SessionKeeper",
     "new_session_number",
+    "parse_postgres_url",
     "psycopg",
     "server_message",
 ]
+
+OLDEST_SERVER = 14
+MOST_IDLE = 64
 
 _NAME = re.compile(r"[a-z0-9_]{1,40}")
 _ENCODE = (
@@ -59,7 +59,7 @@ _SETTINGS = {
     "default_transaction_isolation": "read committed",
     "default_transaction_read_only": "off",
     "client_encoding": "UTF8",
-    # Plans are kept, also those from when there were ten blocks. Every query has its index.
+    # Plans are kept, also those made for ten blocks. Every query has its index.
     "enable_seqscan": "off",
     "jit": "off",
 }
@@ -75,9 +75,38 @@ _HOLDER = (
 )
 
 
+def parse_postgres_url(url: str, parameter: str) -> tuple[dict[str, Any], str, str]:
+    """Parse `postgresql://…/database#name`.
+
+    Args:
+        url: the address.
+        parameter: the name of the parameter in errors.
+
+    Returns:
+        The connection parameters, the address without user and password, and the name; empty if there is
+        none.
+
+    Raises:
+        BadParameter: if it is no such address. The message quotes nothing of it.
+    """
+    address, mark, name = url.partition("#")
+    if mark and not _NAME.fullmatch(name):
+        raise BadParameter(parameter, "the name after # must be 1 to 40 of a-z, 0-9 and _")
+    try:
+        found = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
+    except psycopg.Error:  # its message may quote a piece of the password
+        raise BadParameter(parameter, _ENCODE) from None
+    host, port, database = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
+    # Parts of a password with @ / : that is not encoded would be in other fields, and so in messages.
+    if "@" in host or not re.fullmatch("[0-9,]*", port) or set("@/") & set(database):
+        raise BadParameter(parameter, _ENCODE)
+    place = "" if "/" in host else f"{host}:{port}" if port else host
+    return found, f"postgresql://{place}/{database}", name
+
+
 @dataclass(frozen=True, slots=True)
 class PostgresAddress:
-    """Where a ledger lies: a schema of a database. `where` is for messages: no password is in it."""
+    """A schema of a PostgreSQL database. `where` names it in messages and contains no password."""
 
     where: str
     schema: str
@@ -85,24 +114,16 @@ class PostgresAddress:
 
     @classmethod
     def of(cls, url: str) -> Self:
-        """Read `postgresql://…/database#name`; without a name, it is `ledger`."""
-        address, mark, name = url.partition("#")
-        if not _NAME.fullmatch(name if mark else "ledger"):
-            raise BadParameter("ledger", "the name after # must be 1 to 40 of a-z, 0-9 and _")
-        try:
-            found = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
-        except psycopg.Error:  # its message may quote a piece of the password
-            raise BadParameter("ledger", _ENCODE) from None
-        host, port, database = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
-        # A password with @ / : in it, not encoded, lands in other fields, and from there in messages.
-        if "@" in host or not re.fullmatch("[0-9,]*", port) or set("@/") & set(database):
-            raise BadParameter("ledger", _ENCODE)
-        place = "" if "/" in host else f"{host}:{port}" if port else host
+        """Parse `postgresql://…/database#name`. The default name is `ledger`."""
+        parameters, where, name = parse_postgres_url(url, "ledger")
         name = name or "ledger"
-        return cls(f"postgresql://{place}/{database}#{name}", f"lapwing_{name}", {**_DEFAULTS, **found})
+        return cls(f"{where}#{name}", f"lapwing_{name}", {**_DEFAULTS, **parameters})
 
     def connect(self, number: int) -> PostgresConnection:
-        """A connection that holds this number, to a server on which a commit is on disk."""
+        """Return a new connection that holds this session number.
+
+        Raises Unavailable if the server cannot be reached, or if a commit on it is not durable.
+        """
         try:
             connection = psycopg.connect(autocommit=True, **self._parameters)
         except psycopg.Error as error:
@@ -140,7 +161,7 @@ class PostgresAddress:
 
 
 def server_message(error: psycopg.Error) -> str:
-    """What the server said, without the values that it may have quoted as details."""
+    """Return the message of the server, without its details, which may quote values."""
     lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return error.diag.message_primary or (
         "the connection was lost" if lost else "the driver refused a value"
@@ -148,12 +169,12 @@ def server_message(error: psycopg.Error) -> str:
 
 
 def new_session_number() -> int:
-    """A random number of 62 bits, which nobody else has."""
+    """Return a random number of 62 bits."""
     return int.from_bytes(random_bytes(8), "big") >> 2
 
 
 class PostgresConnection:
-    """One connection and the number that it holds."""
+    """One connection and the session number that it holds."""
 
     __slots__ = ("__weakref__", "connection", "number", "run")
 
@@ -163,12 +184,15 @@ class PostgresConnection:
         self.run = connection.cursor().execute
 
     def holder(self, number: int) -> int | None:
-        """The backend that holds a number, or None: then it is gone, and what it began is decided."""
+        """Return the process id of the backend that holds a session number.
+
+        None means that the backend has ended, and that all its transactions are committed or rolled back.
+        """
         row = self.run(_HOLDER, (number >> 32, number & 0xFFFFFFFF)).fetchone()
         return row[0] if row else None
 
     def is_idle(self) -> bool:
-        """Whether it can be used for something new; a transaction that was left open is undone."""
+        """Return whether the connection can be used again, after rolling back an open transaction."""
         status = self.connection.pgconn.transaction_status
         if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
             try:
@@ -179,12 +203,12 @@ class PostgresConnection:
         return status == TransactionStatus.IDLE
 
     def close(self) -> None:
-        """Hang up. What was not committed is undone."""
+        """Close the connection. The server rolls back an open transaction."""
         self.connection.close()
 
 
 class PostgresConnections:
-    """Connections to share: as many as are used at the same time, kept for the next one."""
+    """A pool of connections. It keeps idle connections for the next use."""
 
     def __init__(self, address: PostgresAddress) -> None:
         self._address = address
@@ -196,11 +220,11 @@ class PostgresConnections:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process that it was made in."""
+        """Whether this is the process in which the pool was made."""
         return self._forks == FORK_COUNTER.count
 
     def connect(self, number: int | None = None) -> PostgresConnection:
-        """A new connection, which holds this number or one of its own."""
+        """Return a new connection that holds this session number, or a random one."""
         if not self.is_here:
             raise SessionOver("this ledger was opened by another process; open it again in this one")
         if self._closed:
@@ -210,7 +234,7 @@ class PostgresConnections:
         return link
 
     def take(self) -> PostgresConnection:
-        """A connection for one piece of work by one thread."""
+        """Return a connection for one task of one thread."""
         if self.is_here and not self._closed:
             try:
                 return self._idle.pop()
@@ -219,24 +243,33 @@ class PostgresConnections:
         return self.connect()
 
     def give(self, link: PostgresConnection) -> None:
-        """Take it back, if it is still good."""
+        """Take a connection back into the pool, or close it if it is not usable."""
         if self._closed or len(self._idle) >= MOST_IDLE or not link.is_idle():
             link.close()
         else:
             self._idle.append(link)
 
+    @contextmanager
+    def lent(self) -> Iterator[PostgresConnection]:
+        """Take a connection, and give it back at the end of the block."""
+        link = self.take()
+        try:
+            yield link
+        finally:
+            self.give(link)
+
     def drop_idle(self) -> None:
-        """Hang up whatever is not in use: a server that was restarted has forgotten it."""
+        """Close all idle connections, for example after a restart of the server."""
         while self._idle:
             self._idle.pop().close()
 
     def close(self) -> None:
-        """Hang up; what is in use follows when it is given back."""
+        """Close the pool. Connections in use are closed when they are given back."""
         self._closed = True
         self.drop_idle()
 
-    def disown(self) -> None:
-        """In a forked child: the sockets are the parent's, and nothing is sent or kept open here."""
+    def detach_in_child(self) -> None:
+        """Detach all connections in a forked child, without sending anything on the parent's sockets."""
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for link in list(self._all):
             _of_the_parent.append(link.connection)  # closing it would say goodbye in the parent's name
@@ -249,12 +282,12 @@ _everywhere: weakref.WeakSet[PostgresConnections] = weakref.WeakSet()
 _of_the_parent: list[Any] = []
 
 
-def _disown_all() -> None:
-    for links in list(_everywhere):
-        links.disown()
+def _detach_all_in_child() -> None:
+    for pool in list(_everywhere):
+        pool.detach_in_child()
 
 
-os.register_at_fork(after_in_child=_disown_all)
+os.register_at_fork(after_in_child=_detach_all_in_child)
 
 
 KEEPER_SECONDS = 1.0
@@ -266,43 +299,49 @@ _log = logging.getLogger(__name__)
 
 
 class SessionKeeper:
-    """A thread that holds a session's number and does `work` every second, told whether it leads."""
+    """A thread that holds a session number and calls `work` every second.
 
-    def __init__(self, links: PostgresConnections, where: str, work: Callable[[bool], None]) -> None:
+    `work` is told whether this process leads. `where` and `undone` are for the log: `undone` says what has
+    not happened while `work` fails.
+    """
+
+    def __init__(
+        self, pool: PostgresConnections, where: str, work: Callable[[bool], None], *, undone: str
+    ) -> None:
         self.session = new_session_number()
-        self._where = where
+        self._where, self._undone = where, undone
         self._work = work
-        self._links = links
-        self._link = links.connect(self.session)
+        self._pool = pool
+        self._link = pool.connect(self.session)
         self._leads = False
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, name="lapwing keeper", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="lapwing keeper", daemon=True)
         self._thread.start()
 
     @property
     def has_stopped(self) -> bool:
-        """Whether it was told to stop."""
+        """Whether `stop` was called."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
-        """End the work. The session is over when the connection is closed."""
+        """Stop calling `work`. The session lasts until `close`."""
         self._stopping.set()
         self._thread.join()
 
     def close(self) -> None:
-        """Let go of the session's number."""
+        """End the session: release its number."""
         self._link.close()
 
-    def _go_on(self) -> None:
+    def _loop(self) -> None:
         wait = KEEPER_SECONDS
         while not self._stopping.wait(wait):
             try:
                 self._once()
                 wait = KEEPER_SECONDS
-            except Exception as error:  # a thread has nobody to raise to, and its process goes on
+            except Exception as error:  # the thread has no caller, and the process continues
                 wait = min(2 * wait, KEEPER_LONGEST_WAIT)
-                if wait > 4 * KEEPER_SECONDS:  # not for what passes
-                    _log.warning("%s is charged and marked, but not sealed: %s", self._where, error)
+                if wait > 4 * KEEPER_SECONDS:  # not for short failures
+                    _log.warning("%s %s: %s", self._where, self._undone, error)
 
     def _once(self) -> None:
         try:
@@ -310,7 +349,7 @@ class SessionKeeper:
         except psycopg.Error:
             self._link.close()
             self._leads = False
-            self._link = self._links.connect(self.session)
+            self._link = self._pool.connect(self.session)
         self._leads = self._leads or self._link.run(_LEAD).fetchone() == (True,)
         try:
             self._work(self._leads)

@@ -19,7 +19,7 @@ from support.stores import (
 
 @pytest.fixture(autouse=True)
 def _nobody_seals_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres, "SECONDS", 3600.0)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 3600.0)
 
 
 @pytest.fixture

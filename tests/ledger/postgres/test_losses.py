@@ -86,7 +86,7 @@ def test_a_charge_whose_reply_is_lost_is_charged_once_and_marked(
 def test_a_charge_that_outlives_its_connection_is_ended_before_it_is_tried_again(
     store: PostgresStore, url: str, wire: Wire, beside: Callable[..., Future[Any]], blocks: tuple[int, ...]
 ) -> None:
-    first = store._links._idle[-1].connection.info.backend_pid
+    first = store._pool._idle[-1].connection.info.backend_pid
     with locked(url, 1) as other:
         wire.fail_next("hang_up")  # while it waits for the block, and the server does not notice
         charging = beside(store.charge, posting("asked", *blocks))

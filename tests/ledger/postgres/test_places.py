@@ -113,4 +113,4 @@ def test_without_the_driver_the_extra_is_named() -> None:
         "except MissingExtra as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "A ledger in PostgreSQL needs an extra: pip install 'lapwing[postgres]'\n"
+    assert done.stdout == "PostgreSQL needs an extra: pip install 'lapwing[postgres]'\n"

@@ -108,7 +108,7 @@ def test_seals_beside_many_charges_are_whole_beginnings(
 def test_one_process_seals_by_itself_and_another_takes_over(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres, "SECONDS", 0.02)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 0.02)
     first, second = MemoryAnchor(), MemoryAnchor()
     with opened(url, create=True, anchor=first) as store:
         store.charge(posting("a", 1))
@@ -130,7 +130,7 @@ def test_one_process_seals_by_itself_and_another_takes_over(
 def test_sealing_that_keeps_failing_is_reported(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres, "SECONDS", 0.02)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 0.02)
     anchor = MemoryAnchor()
     with opened(url, create=True, anchor=anchor) as store:
         store.charge(posting("a", 1))

@@ -35,7 +35,7 @@ def test_a_session_lives_as_long_as_its_store(store: PostgresStore, url: str) ->
 def test_a_session_that_loses_its_connection_takes_its_number_again(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "SECONDS", 0.05)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 0.05)
     with opened(url) as second:
         sql(url, f"SELECT pg_terminate_backend({second._keeper._link.connection.info.backend_pid})")
         until(lambda: not store.is_alive(second.session))

@@ -1,7 +1,7 @@
-"""What the body of each kind of entry must look like. Who reads a history trusts none of it.
+"""The exact form of each kind of entry. The reader of a history trusts none of it.
 
-A body is accepted in one form of bytes only, so that no two readers can read it differently: not
-JSON with spaces, not one with a name twice.
+A body is accepted in one form of bytes only, so that no two readers can read it differently: no JSON with
+spaces, and none with a name twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from fractions import Fraction
 from typing import Any, Final
 
 from lapwing.core.budget import NEVER
-from lapwing.core.exact import exact
 from lapwing.ledger.entry import FORMAT, encode
 
 WIDTH = 8
@@ -24,9 +23,9 @@ _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z"
 _NUMBER = r"(0|[1-9][0-9]{0,17})"
 _PLAIN = r"[ !#-\[\]-~]*"  # text that JSON writes as it is
 
-# Most entries are charges of one range, and answers. They are taken apart where they lie; what does not
-# match is read as JSON, with the same outcome. A charge is, after its blocks, a price, parameters and an
-# ending, most of them seen before. Here they are only cut out, and fast: each is then checked on its own.
+# Most entries are charges of one range, and answers. A pattern cuts them into parts, which is fast; other
+# entries are parsed as JSON, with the same result. Parts of a charge after its blocks (price, parameters,
+# ending) were mostly seen before. Each new part is then checked on its own.
 _OBJECT = r"{(?:[^}]*})+?"
 CHARGE: Final = re.compile(
     rf'{{"kind":"charge","at":"{_TIME}","by":"([^"]{{32}})","key":"([^"]{{64}})","request":"([^"]{{64}})",'
@@ -45,11 +44,11 @@ _NAMES = re.compile(rb'"([^"]*)":').findall
 
 
 class MalformedEntry(Exception):
-    """A body is not of the promised form."""
+    """An entry's body does not have the required form."""
 
 
 def parsed(text: bytes) -> Any:
-    """The JSON value of canonical bytes."""
+    """Return the JSON value of canonical bytes. Raises MalformedEntry if they are not canonical."""
     try:
         value = json.loads(text.decode("ascii"))
         canonical = encode(value) == text
@@ -61,15 +60,15 @@ def parsed(text: bytes) -> Any:
 
 
 def is_ending(text: bytes) -> bool:
-    """Whether it is what follows the name of `code` in a charge."""
+    """Return whether this is the rest of a charge after the field name `code`."""
     found = _ENDING.fullmatch(text)
     return found is not None and is_whole(int(found[1]))
 
 
 def is_object(text: bytes) -> bool:
-    """Whether it is a JSON object in canonical form."""
+    """Return whether this is a JSON object in canonical form."""
     if _FLAT.fullmatch(text) is not None:
-        # No text in it has a quote inside, so whatever ends in a quote with a colon is a name.
+        # No text in it contains a quote, so every text before a colon is a name.
         names = _NAMES(text)
         return len(names) == 1 or len(set(names)) == len(names)
     try:
@@ -79,7 +78,7 @@ def is_object(text: bytes) -> bool:
 
 
 def read(body: bytes) -> dict[str, Any]:
-    """The record of a body, every field of its promised form."""
+    """Return the record of a body. Raises MalformedEntry unless every field has the required form."""
     record: Any = parsed(body)
     kind = record.get("kind") if isinstance(record, dict) else None
     shape = SHAPES.get(kind) if isinstance(kind, str) else None
@@ -97,13 +96,8 @@ def read(body: bytes) -> dict[str, Any]:
     return dict(record)
 
 
-def fraction(text: str) -> Fraction:
-    """The rational of a checked text."""
-    return exact(text)
-
-
 def costs_of(text: bytes) -> tuple[int, ...] | None:
-    """Eight costs from their canonical text."""
+    """Return eight costs from their canonical text; None if it is not canonical."""
     try:
         costs = tuple([int(part) for part in text.split(b",")])
     except ValueError:
@@ -112,19 +106,19 @@ def costs_of(text: bytes) -> tuple[int, ...] | None:
 
 
 def is_hex(value: Any, letters: int) -> bool:
-    """Whether it is text of so many hexadecimal digits, small letters only."""
+    """Return whether this is text of exactly `letters` lower-case hexadecimal digits."""
     return isinstance(value, str) and re.fullmatch(rf"[0-9a-f]{{{letters}}}", value) is not None
 
 
 def are_ids(value: Any) -> bool:
-    """Whether it is a list of ids; fast, for there may be a million."""
+    """Return whether this is a list of ids. It is fast, because there may be a million."""
     if not isinstance(value, list) or set(map(type, value)) != {str}:
         return False
     return set(map(len, value)) == {32} and re.fullmatch("[0-9a-f]*", "".join(value)) is not None
 
 
 def is_whole(value: Any) -> bool:
-    """Whether it is a whole number, not negative, below 2^62."""
+    """Return whether this is a whole number from 0 to 2^62 - 1."""
     return type(value) is int and 0 <= value < WHOLE_BELOW
 
 
@@ -175,7 +169,7 @@ def _caps(value: Any) -> bool:
 
 
 def _rational(value: Any) -> bool:
-    """A rational in lowest terms, and no other text for it."""
+    """Return whether this is a rational in lowest terms, in its one canonical text."""
     return (
         isinstance(value, str)
         and len(value) <= 4000
@@ -235,8 +229,8 @@ _CHARGE: Shape = {
     "code": _text, "session": is_whole,
 }  # fmt: skip
 _VERSION: Shape = {
-    "at": _time, "data": is_whole, "version": is_whole, "accounts": _each(is_whole), "same_rule": _each(_flag),
-    "differ": _each(_differ),
+    "at": _time, "data": is_whole, "version": is_whole, "accounts": _each(is_whole),
+    "same_rule": _each(_flag), "differ": _each(_differ),
 }  # fmt: skip
 SHAPES: Final[dict[str, Shape]] = {
     "genesis": {

@@ -1,9 +1,9 @@
-"""What a history promises to the people in it, in words. It follows from the entries and nothing else."""
+"""The guarantee that a history gives to the people in it, in words. It follows from the entries alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from lapwing.core.conversions import probability_up
 from lapwing.core.exact import ball, precision
-from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import MOVED, OPEN
 from lapwing.ledger.accountant.registers import OpenedAccount
 from lapwing.ledger.accountant.replay import CuratorCheck, Replay
@@ -24,7 +23,10 @@ Pair = tuple[Fraction, Fraction]
 
 
 def guarantee_in_periods(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
-    """(ε, δ) of somebody who is b units: (bε, δ (e^{bε} − 1) / (e^ε − 1)), rounded up, δ at most 1."""
+    """Return (ε, δ) for a person in `count` periods, rounded up, with δ at most 1.
+
+    For b units it is (bε, δ (e^{bε} − 1) / (e^ε − 1)).
+    """
     if not delta or count == 1:
         return count * epsilon, delta
     with precision(BITS):
@@ -32,8 +34,20 @@ def guarantee_in_periods(epsilon: Fraction, delta: Fraction, count: int) -> Pair
         return count * epsilon, probability_up(ball(delta) * (count * e).expm1() / e.expm1())
 
 
+def total_of(accounts: Iterable[tuple[int, Fraction, Fraction]]) -> Pair:
+    """Return the sums of ε and of δ of accounts, which are (number, ε, δ)."""
+    _, epsilons, deltas = zip(*accounts, strict=True)
+    return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))
+
+
+def worst_cases(total: Pair, periods: int) -> tuple[tuple[int, Fraction, Fraction], ...]:
+    """Return (count, ε, δ) for a person in `count` periods: in a few, and in all of them."""
+    counts = sorted({*PERIODS, max(periods, 1)})
+    return tuple([(count, *guarantee_in_periods(*total, count)) for count in counts])
+
+
 def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None:
-    """From how many units on (ε, δ) promises nothing to who is all of them: δ reaches 1. None: never."""
+    """Return the number of periods from which on nothing is guaranteed, because δ reaches 1; or None."""
     if not delta:
         return None
     low, high = 0, 1
@@ -46,7 +60,7 @@ def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None
 
 
 def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
-    """What (ε, δ) for a person in one period means for somebody who is in several of them, in words."""
+    """Explain what (ε, δ) for a person in one period means for a person in several periods."""
     end = periods_until_no_guarantee(epsilon, delta)
     counts = [count for count in PERIODS[1:] if end is None or count < end]
     each = "; ".join(
@@ -60,7 +74,7 @@ def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def text_up(value: Fraction) -> str:
-    """A short decimal at or above the value."""
+    """Return a short decimal that is at least the value."""
     if not value:
         return "0"
     exponent = math.floor(_log10(value)) - DIGITS + 1
@@ -80,7 +94,7 @@ def _log10(value: Fraction) -> float:
 
 @dataclass(frozen=True, slots=True)
 class FamilyGuarantee:
-    """An account and those that raised it: they protect the same people, and their losses add up."""
+    """The guarantee of an account and its raises: they protect the same people, and their losses add up."""
 
     root: int
     unit: str
@@ -93,7 +107,7 @@ class FamilyGuarantee:
 
     @classmethod
     def of(cls, replay: Replay, accounts: list[OpenedAccount]) -> FamilyGuarantee:
-        """A family as the accountant knows it."""
+        """Return the guarantee of a family of accounts."""
         books = replay.balances
         mine = np.isin(books.owners.rows, [account.place for account in accounts])
         states = books.states.rows[mine & (books.states.rows < MOVED)]
@@ -111,19 +125,15 @@ class FamilyGuarantee:
         )
         if first.slices != "periods":
             return family
-        counts = sorted({*PERIODS, max(len(states) - 1, 1)})  # the block of everyone is no period
-        found = tuple([(count, *guarantee_in_periods(*family.total, count)) for count in counts])
-        return replace(family, in_periods=found)
+        return replace(family, in_periods=worst_cases(family.total, len(states) - 1))  # `*` is no period
 
     @property
     def total(self) -> Pair:
-        """(ε, δ) of all accounts together, for one unit."""
-        return sum(e for _, e, _ in self.accounts) + Fraction(0), sum(
-            d for _, _, d in self.accounts
-        ) + Fraction(0)
+        """The (ε, δ) of all accounts together, for one unit."""
+        return total_of(self.accounts)
 
     def lines(self) -> Iterator[str]:
-        """Its promise, for people to read."""
+        """Yield the guarantee as lines for people to read."""
         yield f"account {self.root}: protects one {self.unit}; neighbours {self.relation}"
         yield f"  {_pair(*self.total)} for life, whatever was asked"
         if len(self.accounts) > 1:
@@ -137,7 +147,7 @@ class FamilyGuarantee:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """All families, and every exception that the curator signed."""
+    """The guarantees of all families, and every exception that the curator signed."""
 
     families: tuple[FamilyGuarantee, ...]
     differ: tuple[tuple[int, int, int], ...]  # entry, data set, account
@@ -146,13 +156,13 @@ class Guarantee:
 
     @classmethod
     def of(cls, replay: Replay) -> Guarantee:
-        """What the entries read so far promise."""
+        """Return the guarantee of the entries read so far."""
         registers = replay.registers
         families = tuple([FamilyGuarantee.of(replay, accounts) for accounts in registers.families.values()])
         return cls(families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks))
 
     def lines(self) -> Iterator[str]:
-        """The promises, for people to read."""
+        """Yield the guarantee as lines for people to read."""
         for family in self.families:
             yield from family.lines()
         if len(self.families) > 1:
@@ -168,7 +178,7 @@ class Guarantee:
 
 
 def check_words(*, is_change: bool) -> str:
-    """What an entry about a check says, for people to read."""
+    """Return the meaning of an entry about a check, for people to read."""
     if is_change:
         return "the policy was changed after a check; what that showed may be in it, and is not covered"
     return "the curator signed to have seen exact counts of the data (`lapwing check`)"
@@ -176,7 +186,7 @@ def check_words(*, is_change: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StatementReport:
-    """What a check of a history, a statement or a proof came to."""
+    """The result of checking a history, a statement or a proof."""
 
     ledger: str
     key: str
@@ -191,25 +201,6 @@ class StatementReport:
     def is_good(self) -> bool:
         """Whether nothing is wrong."""
         return not self.findings
-
-    @property
-    def summary(self) -> str:
-        """The promises, or what is wrong, for people to read."""
-        if self.findings:
-            return "\n".join(("This is not to be believed:", *self.findings))
-        lines = [f"ledger {self.ledger}, signed by {self.key}: {self.entries:,} entries"]
-        if self.guarantee is not None:
-            lines.extend(self.guarantee.lines())
-            lines.append(f"{self.prices_checked:,} prices compared with a second opinion")
-        if self.prices_unchecked:
-            lines.append(f"{self.prices_unchecked:,} prices have no second opinion here")
-        return "\n".join(lines)
-
-    def require_good(self) -> StatementReport:
-        """Itself, or `Tampered` with what is wrong."""
-        if self.findings:
-            raise Tampered(self.findings)
-        return self
 
 
 def _pair(epsilon: Fraction, delta: Fraction) -> str:

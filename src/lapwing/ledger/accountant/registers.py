@@ -1,7 +1,4 @@
-"""Accounts, blocks and data sets, as the entries declare them.
-
-Reservations as the second accountant sees them: what is held, what was moved to spent, what lapsed.
-"""
+"""Accounts, blocks, data sets and reservations, as the entries declare them."""
 
 from __future__ import annotations
 
@@ -13,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from lapwing.core.budget import Terms
+from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.forms import fraction
 from lapwing.ledger.accountant.textbook import caps_objection
 from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
@@ -23,10 +20,10 @@ from lapwing.ledger.keys import good_signature
 
 @dataclass(slots=True)
 class HeldInAccount:
-    """What is held in one account.
+    """The costs that a reservation holds in one account.
 
-    Steps leave spent and held together as they are, as far as filters can tell; so `used` runs ahead
-    of the blocks, which are brought up to date (`booked`) when somebody looks at them.
+    A step changes spent and reserved costs, but not their sum, as far as filters can tell. So `used` may be
+    ahead of the blocks, which are updated (`booked`) when they are looked at.
     """
 
     account: int
@@ -39,16 +36,16 @@ class HeldInAccount:
 
     @property
     def held(self) -> Costs:
-        """What was held at first: what exceeds a filter anyway is held as its cap + 1."""
+        """The costs reserved at first. A cost above its cap is reserved as cap + 1."""
         return tuple([min(total, cap + 1) for total, cap in zip(self.total, self.caps, strict=True)])
 
     @property
     def moved(self) -> Costs:
-        """What of the held costs the steps took."""
+        """The part of the reserved costs that steps have spent."""
         return _least(self.used, self.held)
 
     def after(self, costs: Costs) -> Costs | None:
-        """What is used after a step; None if that is more than a filter that was relied on holds."""
+        """Return the used costs after a step; None if that exceeds a filter that the reservation needs."""
         used = tuple([before + cost for before, cost in zip(self.used, costs, strict=True)])
         within = [
             total > cap or sum_ <= total
@@ -70,7 +67,7 @@ class HeldReservation:
 
 @dataclass(slots=True)
 class Reservations:
-    """All of them, by number."""
+    """All reservations, by number."""
 
     balances: Balances
     findings: Findings
@@ -78,11 +75,14 @@ class Reservations:
     still_open: dict[int, HeldReservation] = field(default_factory=dict)
 
     def reserve(self, held: HeldReservation) -> None:
-        """A new one; its blocks hold its costs already."""
+        """Add a reservation whose costs are already reserved in its blocks."""
         self.by_number[held.number] = self.still_open[held.number] = held
 
     def step(self, entry: int, number: int, charged: list[tuple[int, Costs]]) -> HeldReservation | None:
-        """Move costs from held to spent."""
+        """Move the costs of a step from reserved to spent.
+
+        Return the reservation, or None if it is wrong.
+        """
         held = self._open(entry, number)
         if held is None:
             return None
@@ -104,7 +104,7 @@ class Reservations:
         return held
 
     def settle(self, entry: int, number: int, *, is_spent: bool) -> None:
-        """End a reservation: what is left is spent, or lapses."""
+        """End a reservation: the rest is spent, or lapses."""
         held = self._open(entry, number)
         if held is None:
             return
@@ -118,24 +118,27 @@ class Reservations:
                 self.balances.change_spent(part.rows, left)
 
     def lose_everything(self) -> None:
-        """After a loss, whatever was held is beyond use."""
+        """End all reservations after a loss: nothing of them can be used."""
         self.bring_up_to_date()
         for held in self.still_open.values():
             held.has_ended = True
         self.still_open.clear()
 
     def open_in(self, accounts: set[int]) -> bool:
-        """Whether something is held in one of these accounts."""
+        """Return whether a reservation is open in one of these accounts."""
         return any(not accounts.isdisjoint(held.parts) for held in self.still_open.values())
 
     def bring_up_to_date(self) -> None:
-        """Let the blocks show what steps have spent so far."""
+        """Update the blocks with what steps have spent so far."""
         for held in self.still_open.values():
             for part in held.parts.values():
                 self._book(part)
 
     def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, int, Costs, Costs]]:
-        """Number, account, ranges, whether fixed, whether ended, steps, total, what is no longer held."""
+        """Yield one row for each reservation and account, as the database has it.
+
+        It is number, account, ranges, is fixed, has ended, steps, total, and the costs no longer reserved.
+        """
         for held in self.by_number.values():
             for account, part in held.parts.items():
                 used = part.held if held.has_ended else part.moved
@@ -171,7 +174,7 @@ def _least(one: Costs, other: Costs) -> Costs:
 
 @dataclass(frozen=True, slots=True)
 class OpenedAccount:
-    """An account, and where its caps are kept."""
+    """An account as declared, and the index of its caps in the balances."""
 
     number: int
     root: int
@@ -203,7 +206,7 @@ class RegisteredData:
 
 @dataclass(slots=True)
 class Registers:
-    """What was declared, each declaration checked against those before."""
+    """All declarations. Each is checked against those before."""
 
     balances: Balances
     reservations: Reservations
@@ -223,7 +226,7 @@ class Registers:
     # Accounts
 
     def account(self, seq: int, record: dict[str, Any]) -> None:
-        """A new account; one that raises another only after all charges before were added up."""
+        """Add an account. Before a raise, all earlier charges must have been added."""
         number, root = record["account"], record["raises"]
         if number in self.accounts:
             self._find(seq, f"account {number} was opened before")
@@ -242,8 +245,8 @@ class Registers:
             name=record["name"],
             unit=record["unit"],
             relation=record["relation"],
-            epsilon=fraction(record["epsilon"]),
-            delta=fraction(record["delta"]),
+            epsilon=exact(record["epsilon"]),
+            delta=exact(record["delta"]),
             orders=tuple(record["orders"]),
             caps=caps,
             slices=record["slices"],
@@ -263,7 +266,7 @@ class Registers:
         self.keep(opened)
 
     def keep(self, opened: OpenedAccount) -> None:
-        """Know an account from now on."""
+        """Store an account."""
         self.accounts[opened.number] = opened
         self.families.setdefault(opened.root, []).append(opened)
         self.everyones.add(opened.everyone)
@@ -272,7 +275,7 @@ class Registers:
     def _caps(self, seq: int, record: dict[str, Any]) -> Costs | None:
         caps = tuple(record["caps"])
         try:
-            terms = Terms(fraction(record["epsilon"]), fraction(record["delta"]), tuple(record["orders"]))
+            terms = Terms(exact(record["epsilon"]), exact(record["delta"]), tuple(record["orders"]))
         except LapwingError:
             self._find(seq, "its ε, δ or orders are not acceptable")
             return None
@@ -313,7 +316,7 @@ class Registers:
         return moved
 
     def _open(self, seq: int, opened: OpenedAccount, moved: list[list[int]]) -> None:
-        """Open the block of everyone, and those that moved here."""
+        """Open the block of everyone, and the blocks that moved here."""
         numbers = np.array([opened.everyone, *(new for _, new in moved)], np.int64)
         rows = self.balances.find(np.array([old for old, _ in moved], np.int64))
         ids = np.zeros((len(numbers), 16), np.uint8)
@@ -329,7 +332,7 @@ class Registers:
     # Blocks
 
     def blocks(self, seq: int, record: dict[str, Any]) -> None:
-        """New blocks of an account, which begin with what was spent on everyone in it."""
+        """Open blocks of an account. They begin with what was charged to everyone in it."""
         opened, first, names = self.accounts.get(record["account"]), record["first"], record["names"]
         if opened is None or opened.slices == "none":
             self._find(seq, f"account {record['account']} has no blocks to open")
@@ -354,14 +357,14 @@ class Registers:
             self._find(seq, "opens blocks in an account that was lost")
         if opened is newest:
             return
-        # A raised family may open further blocks in its first account, as long as nobody has spent from a
-        # raised one without being in a block.
+        # A raised family may open further blocks in its first account, as long as nothing was charged to
+        # everyone in a raised one.
         raised = [self.balances.row(account.everyone) for account in self.families[opened.root][1:]]
         if opened.number != opened.root or any(any(self.balances.spent(row)) for row in raised):
             self._find(seq, f"opens blocks in account {opened.number}, which was raised")
 
     def named_twice(self) -> list[int]:
-        """The current blocks whose id is that of another one."""
+        """Return the numbers of current blocks that have the id of another block."""
         rows = np.flatnonzero((self.balances.states.rows < MOVED) & self.balances.ids.rows.any(axis=1))
         halves = np.ascontiguousarray(self.balances.ids.rows[rows]).view(np.uint64).reshape(-1, 2)
         ordered = np.sort(halves[:, 0])
@@ -374,7 +377,7 @@ class Registers:
     # Data sets
 
     def data(self, seq: int, record: dict[str, Any]) -> None:
-        """A new data set, in its first version."""
+        """Add a data set in its first version."""
         if record["data"] in self.datasets or record["version"] != 1:
             self._find(seq, f"data set {record['data']} was registered before, or not as version 1")
             return
@@ -382,7 +385,7 @@ class Registers:
         self._keep(seq, record, record["name"], record["origin"], record["rule"])
 
     def version(self, seq: int, record: dict[str, Any]) -> None:
-        """A further version: its number is the next, and no account leaves it."""
+        """Add a further version of a data set. It has the next number, and keeps all its accounts."""
         before = self.datasets.get(record["data"])
         if before is None or record.get("name", before.name) != before.name:
             self._find(seq, f"data set {record['data']} is not known under this name")

@@ -1,17 +1,15 @@
-"""The independent accountant: rebuilds everything from the bodies of entries, and believes nothing.
+"""The second accountant: it rebuilds everything from the bodies of entries, and trusts nothing.
 
 Claim    a history without findings is one in which no block was ever charged beyond its caps, every cap
-         follows from the (ε, δ) that was promised, every price is at least what the textbook says, and
-         every exception was signed by the curator.
+         follows from the promised (ε, δ), every price is at least what the textbook says, and the curator
+         signed every exception.
 Because  sums, decisions, caps and prices are computed here a second time, by other code.
 Test     tests/ledger/test_replay.py
 
-What became of charges, and under which keys they were asked. Millions of them fit in memory.
-
-The second accountant's books at one moment, as bytes from which a replay goes on.
-
-They hold all that decides whether a later entry is right: accounts, what each block has spent and holds,
-reservations that are open, data sets. Not what became of single charges: that is asked of the entries.
+Its state at one moment can be kept as bytes (`books_of`), from which a replay continues (`replay_from`).
+They hold everything that decides whether a later entry is right: accounts, what each block has spent and
+reserved, open reservations, and data sets. They do not hold the outcomes of single charges: those are
+looked up in the entries.
 """
 
 from __future__ import annotations
@@ -44,11 +42,11 @@ NOTHING, ANSWERED, FAILED = 0, 1, 2
 
 
 class Outcomes:
-    """Every charge and reservation, with at most one outcome each.
+    """All charges and reservations, with their keys and at most one outcome each. Millions fit in memory.
 
-    `pending_charges`, `pending_keys` (hex, or None) and `pending_outcomes` (entry, charge, outcome) are
-    filled from outside and worked off by `flush`. Of charges up to number `begin_after` nothing is known
-    but the outcomes that came later, which are kept in `of_earlier`.
+    Callers fill `pending_charges`, `pending_keys` (hex, or None) and `pending_outcomes` (entry, charge,
+    outcome); `flush` processes them. Of charges up to number `begin_after` only the outcomes that came
+    later are known; they are in `later_outcomes`.
     """
 
     def __init__(self, findings: Findings) -> None:
@@ -60,15 +58,10 @@ class Outcomes:
         self.pending_keys: list[bytes | None] = []
         self.pending_outcomes: list[tuple[int, int, int]] = []
         self.begin_after = 0
-        self.of_earlier: list[tuple[int, int, int]] = []
-
-    @property
-    def count(self) -> int:
-        """How many charges and reservations there are, after `flush`."""
-        return self._charges.count
+        self.later_outcomes: list[tuple[int, int, int]] = []
 
     def flush(self) -> None:
-        """Work off what is pending."""
+        """Process everything that is pending."""
         charges, keys = self.pending_charges, self.pending_keys
         if charges:
             numbers = np.array(charges, np.int64)
@@ -84,7 +77,9 @@ class Outcomes:
             keys.clear()
         if self.begin_after:
             later = [given for given in self.pending_outcomes if given[1] > self.begin_after]
-            self.of_earlier += [given for given in self.pending_outcomes if given[1] <= self.begin_after]
+            self.later_outcomes += [
+                given for given in self.pending_outcomes if given[1] <= self.begin_after
+            ]
             self.pending_outcomes[:] = later  # in place: others append to it
         if self.pending_outcomes:
             self._flush_outcomes()
@@ -118,24 +113,24 @@ class Outcomes:
         return rows
 
     def of(self, charge: int) -> int:
-        """The outcome of a charge, after `flush`."""
+        """Return the outcome of a charge, after `flush`."""
         row = int(self._find(np.array([charge], np.int64))[0])
         return int(self._outcomes.rows[row]) if row >= 0 else NOTHING
 
     def keys(self) -> Iterator[tuple[int, bytes]]:
-        """Each charge that has a key, and the key, after `flush`."""
+        """Yield each charge that has a key, with the key, after `flush`."""
         for owner, key in zip(self._owners.rows.tolist(), self._keys.rows, strict=True):
             yield owner, key.tobytes()
 
     def given(self) -> Iterator[tuple[int, int, bool]]:
-        """Each charge that has an outcome, the entry of it, and whether it failed, after `flush`."""
+        """Yield each charge that has an outcome, with its entry and whether it failed, after `flush`."""
         rows = np.flatnonzero(self._outcomes.rows)
         failed = self._outcomes.rows[rows] == FAILED
         columns = (self._charges.rows[rows], self._entries.rows[rows], failed)
         yield from zip(*(column.tolist() for column in columns), strict=True)
 
     def used_twice(self) -> list[tuple[int, int]]:
-        """(first entry, other entry) of each key that stands in several, after `flush`."""
+        """Return (first entry, other entry) of each key that several entries have, after `flush`."""
         keys = self._keys.rows
         ordered = np.sort(keys[:, 0])
         twice = ordered[1:][ordered[1:] == ordered[:-1]]
@@ -153,27 +148,31 @@ class Outcomes:
 
 BATCH = 1 << 14
 NARROW = 64  # so few blocks are listed one by one
-FAST_UP_TO = 4096  # bytes; somebody could write a long body in which a pattern searches for ever
+FAST_UP_TO = 4096  # bytes; in a longer body written by a forger, a pattern could search for ever
 _charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
 
 
 class CuratorCheck(NamedTuple):
-    """Exact counts that the curator looked at under a policy; or another policy, used after such a look."""
+    """A record that the curator saw exact counts under a policy; or that another policy was used later."""
 
     entry: int
     account: int
-    policy: str  # a keyed digest of what it declares
+    policy: str  # a keyed digest of its declarations
     is_change: bool
 
 
 class Replay:
-    """Feed it all entries in order, then ask `finish` for what is wrong. Nothing that it reads raises."""
+    """A replay of the history: `feed` it all entries in order; `finish` returns the findings.
+
+    No entry makes it raise.
+    """
 
     def __init__(self) -> None:
         self._findings = Findings()
         self.balances = Balances(self._findings)
         self.reservations = Reservations(self.balances, self._findings)
         self.registers = Registers(self.balances, self.reservations, self._findings)
+        self.accounts = self.registers.accounts  # by number
         self.outcomes = Outcomes(self._findings)
         self.prices = PriceChecks(self._findings)
         self.entries = 0
@@ -243,7 +242,7 @@ class Replay:
         self.prices.unchecked += charges - checked
 
     def finish(self) -> tuple[str, ...]:
-        """Everything that is wrong with what was read so far."""
+        """Return everything that is wrong with the entries read so far."""
         self.bring_up_to_date()
         late = Findings(list(self._findings.texts), self._findings.count)
         if not self.ledger:
@@ -255,48 +254,24 @@ class Replay:
         return late.all()
 
     def bring_up_to_date(self) -> None:
-        """Let sums, holds and outcomes show everything that was read."""
+        """Update sums, reservations and outcomes with everything that was read."""
         self._flush()
         self.reservations.bring_up_to_date()
 
     # What a database must agree with
 
     def blocks(self) -> Iterator[BlockRow]:
-        """Number, account, state, spent (at most cap + 1) and held of each block, by rising number."""
+        """Return an iterator over all blocks by rising number.
+
+        Each is number, account, state, spent (at most cap + 1) and reserved.
+        """
         self.bring_up_to_date()
         return iter(self.balances)
 
-    def spent_of(self, block: int) -> Costs:
-        """What a block has spent, at most cap + 1 in each filter."""
-        row = self._row(block)
-        caps = self.balances.caps_of(row)
-        return tuple([min(sum_, cap + 1) for sum_, cap in zip(self.balances.spent(row), caps, strict=True)])
-
-    def held_of(self, block: int) -> Costs:
-        """What a block holds for reservations."""
-        return self.balances.held(self._row(block))
-
-    @property
-    def accounts(self) -> dict[int, OpenedAccount]:
-        """All accounts by number."""
-        return self.registers.accounts
-
     @property
     def lost_up_to(self) -> int:
-        """The last entry that was declared lost, with everything spent for it; 0 if there is none."""
+        """The number of the last entry that was declared lost; 0 if there is none."""
         return max((lost for _, lost in self.recovered if lost), default=0)
-
-    def outcome_of(self, charge: int) -> int:
-        """NOTHING, ANSWERED or FAILED."""
-        self._flush()
-        return self.outcomes.of(charge)
-
-    def _row(self, block: int) -> int:
-        self.bring_up_to_date()
-        row = self.balances.row(block)
-        if row < 0:
-            raise KeyError(block)
-        return row
 
     # One kind after the other
 
@@ -321,7 +296,7 @@ class Replay:
             self._kinds[record["kind"]](seq, record)
         except MalformedEntry as malformed:
             self._find(seq, str(malformed))
-        except Exception as error:  # whatever a forger thinks of must be a finding, not a crash
+        except Exception as error:  # a forged entry must be a finding, not a crash
             self._find(seq, f"cannot be followed ({type(error).__name__})")
 
     def _genesis(self, seq: int, record: dict[str, Any]) -> None:
@@ -343,7 +318,7 @@ class Replay:
         self.registers.blocks(seq, record)
 
     def _price(self, seq: int, account_text: bytes, text: bytes) -> tuple[int, bool] | None:
-        """The price in a charge, if it was not seen before; None if the charge must be read as a whole."""
+        """Return a new price of a charge; None if the whole charge must be parsed."""
         found = _price(text)
         account = self.accounts.get(int(account_text))
         costs = costs_of(found[1]) if found else None
@@ -351,7 +326,7 @@ class Replay:
             return None
         try:
             price = self._price_of(seq, account, costs, found[2], parsed(found[2]))
-        except Exception:  # reading it as a whole will say what is wrong
+        except Exception:  # parsing the whole entry reports what is wrong
             return None
         self._texts[account_text, text] = price
         return price
@@ -359,7 +334,7 @@ class Replay:
     def _price_of(
         self, seq: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
     ) -> tuple[int, bool]:
-        """The place of a price, compared with its second opinion."""
+        """Return the index of a price and whether it has a second opinion."""
         known = self._priced.get((account.number, loss, costs))
         if known is not None:
             return known
@@ -379,7 +354,7 @@ class Replay:
     def _begin_charge(
         self, seq: int, record: dict[str, Any]
     ) -> list[tuple[OpenedAccount, list[list[int]], Costs]]:
-        """Note a charge or reservation; its debits to known accounts."""
+        """Note a charge or reservation, and return its debits to known accounts."""
         self.registers.names.add(record["by"].encode())
         self.outcomes.pending_charges.append(seq)
         self.outcomes.pending_keys.append(record["key"] and record["key"].encode())
@@ -476,7 +451,7 @@ class Replay:
 
 
 def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> bool:
-    """Whether a text is good; good ones are remembered for a while."""
+    """Return whether a text is good. Good texts are cached for a while."""
     if not is_good(text):
         return False
     if len(seen) >= REMEMBERED:
@@ -492,11 +467,11 @@ LARGEST_BOOKS = (
 
 
 class OtherBooksFormat(Exception):
-    """The books were written by another version: everything is replayed instead. Internal."""
+    """The bytes were written by another version, so everything is replayed. Internal."""
 
 
 def books_of(replay: Replay) -> bytes | None:
-    """The books after all entries that a replay has read; None if they are too large to be kept."""
+    """Return the state after all entries that a replay has read; None if it is too large to be kept."""
     replay.bring_up_to_date()
     held = replay.reservations.still_open
     if max(replay.balances.numbers.count, len(held)) > LARGEST_BOOKS:
@@ -535,7 +510,7 @@ def books_of(replay: Replay) -> bytes | None:
 
 
 def replay_from(books: bytes) -> Replay:
-    """A replay that goes on after the entries of these books. They must be known to be ours."""
+    """Return a replay that continues from `books_of`. The bytes must be authentic."""
     said = json.loads(books)
     if said["format"] != BOOKS_FORMAT:
         raise OtherBooksFormat

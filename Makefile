@@ -53,7 +53,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.learn
 
 pictures: $(READY)
-	$(BIN)/python -m lapwing.plots docs/pictures
+	$(BIN)/python docs/draw_pictures.py docs/pictures
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

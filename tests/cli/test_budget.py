@@ -273,7 +273,7 @@ def test_what_is_asked_wrongly_is_said_in_one_line(
 
 def test_a_ledger_that_is_not_there_is_said_in_one_line(shell: Shell, tmp_path: Path) -> None:
     done = shell("budget", tmp_path / "nothing")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert "there is no ledger at" in done.error
 
 

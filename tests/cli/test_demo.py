@@ -37,7 +37,9 @@ def _generator() -> ModuleType:
 def test_the_bundled_data_is_what_the_generator_makes() -> None:
     clinic, out = _generator(), io.StringIO()
     clinic.write(clinic.rows(), out)
-    assert files("lapwing.cli").joinpath("data/clinic.csv").read_text(encoding="utf-8") == out.getvalue()
+    assert (
+        files("lapwing.examples").joinpath("data/clinic.csv").read_text(encoding="utf-8") == out.getvalue()
+    )
 
 
 def test_the_data_has_what_the_story_needs() -> None:
@@ -189,16 +191,16 @@ STOPPED = """
 import signal, sys, threading, time
 from pathlib import Path
 from types import SimpleNamespace
-from lapwing.cli import demo_party
+from lapwing.cli import demo
 
 def forever(*_, **__):
     time.sleep(1000)
 
-demo_party.taken = forever
+demo.take_part_in_run = forever
 main = threading.main_thread().ident
 threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
 members = [SimpleNamespace(name="north"), SimpleNamespace(name="south")]
-demo_party._together(None, members, Path(sys.argv[1]))
+demo._together(None, members, Path(sys.argv[1]))
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.cli import ledger as show_ledger
-from lapwing.cli.ledger import working
+from lapwing.cli.console import working
 from lapwing.ledger.request_log import log_lines
 from lapwing.ledger.spending import Target
 from support.events import eventful
@@ -236,7 +236,8 @@ def test_an_endless_name_is_refused(used: Home, shell: Shell) -> None:
 def test_a_password_is_never_shown(shell: Shell, used: Home) -> None:
     url = "postgresql://me:hush@127.0.0.1:1/none#x"
     for command in ("log", "verify", "init"):
-        done = shell("ledger", command, url, "--keys", f"{used.keys}.new", "--anchor", f"{used.anchor}.new")
+        keys = f"{used.keys}.new" if command == "init" else used.keys
+        done = shell("ledger", command, url, "--keys", keys, "--anchor", f"{used.anchor}.new")
         assert done.code == 1
         assert "hush" not in done.out + done.error
     assert "hush" not in show_ledger._without_password(url)

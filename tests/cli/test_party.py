@@ -271,7 +271,7 @@ def test_what_does_not_verify_is_told_without_talk_of_ledgers(shell: Shell, tmp_
     assert done.code == 1
     assert "does not verify" in done.error
     assert "anchor" not in done.error
-    assert shell("party", "verify", tmp_path / "none").code == 1
+    assert shell("party", "verify", tmp_path / "none").code == 2
 
 
 def test_what_nobody_signed_is_not_told_as_a_fact(capsys: pytest.CaptureFixture[str]) -> None:

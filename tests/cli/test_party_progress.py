@@ -30,16 +30,16 @@ def test_a_board_knows_who_is_waited_for() -> None:
     board = MemberBoard(NAMES)
     *before, posted, _, lost, opened = events()
     for event in before:
-        board.hear(event)
+        board.add(event)
     assert set(board.state.values()) == {"waiting"}
     assert board.said == "stage 1 of 2, round 1 of 3: deal"
-    board.hear(posted)
+    board.add(posted)
     assert board.state == {"east": "posted", "north": "waiting", "south": "waiting"}
-    board.hear(lost)
-    board.hear(Progress("round", ("east", "north"), 0, 2, "agree", 1, 3))
+    board.add(lost)
+    board.add(Progress("round", ("east", "north"), 0, 2, "agree", 1, 3))
     assert board.state == {"east": "waiting", "north": "waiting", "south": "lost"}
-    assert board.hear(opened) == "stage 1 of 2, opened the sum of east, north"
-    board.hear(Progress("posted", ("nobody",)))
+    assert board.add(opened) == "stage 1 of 2, opened the sum of east, north"
+    board.add(Progress("posted", ("nobody",)))
     assert "nobody" not in board.state
 
 

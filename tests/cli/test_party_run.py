@@ -154,7 +154,7 @@ def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
     served: list[int] = []
     monkeypatch.setattr("lapwing.parties.relay_server.serve", lambda at, *_, **__: served.append(at.number))
     waiting = ["north", "south"]
-    monkeypatch.setattr(joining, "without_the_end", lambda *_: tuple(waiting))
+    monkeypatch.setattr(joining, "members_without_result", lambda *_: tuple(waiting))
     for name in ("north", "east"):
         finish(name)
     done = shell(*part("north", "--json"))
@@ -204,7 +204,9 @@ def test_a_relay_says_which_end_it_could_show_again(
     memory = RelayJournal(runs_folder(Path("north")), table(1))
     memory.end((), [])
     memory.close()
-    monkeypatch.setattr(joining, "without_the_end", lambda at, _: ("east",) if at.number == 1 else ())
+    monkeypatch.setattr(
+        joining, "members_without_result", lambda at, _: ("east",) if at.number == 1 else ()
+    )
     done = shell("party", "relay", FILE, "--me", "north")
     assert (done.code, served) == (0, [2])
     assert "run 1 ended, and east may not know its sums: --number 1" in done.error

@@ -248,7 +248,7 @@ def test_estimates_are_shown_with_intervals_groups_crosses_lies_and_a_picture(
     assert "known only because it is invented" in done.out
     done = shell.good(
         "survey", "estimate", small, "--reports", reports, "--by", "meal", "--cross", "meal,mood",
-        "--liars", "0.01", "--picture", picture,
+        "--liars", "0.01", "--plot", picture,
     )  # fmt: skip
     for text in (
         "5,000 reports, intervals with 0.95 confidence each", "meal (5,000 reports)", "hours, meal: yes",
@@ -266,8 +266,8 @@ def test_estimates_are_shown_with_intervals_groups_crosses_lies_and_a_picture(
         (("--cross", "meal"), "must be two questions with a comma"),
         (("--liars", "1"), "liars"),
         (("--confidence", "0"), "confidence"),
-        (("--picture", "x.gif"), "must end in .svg"),
-        (("--picture", "gone/x.svg"), "cannot be written"),
+        (("--plot", "x.gif"), "must end in .svg"),
+        (("--plot", "gone/x.svg"), "cannot be written"),
     ],
 )
 def test_what_cannot_be_estimated_is_told(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lapwing.engines.dialect import CommonDialect
+from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed, EngineLimits
 from lapwing.engines.postgres import PostgresEngine
@@ -50,7 +50,7 @@ TYPES = {
     ),
 }  # fmt: skip
 
-Make = Callable[[CommonDialect, str, str], str]
+Make = Callable[[SqlDialect, str, str], str]
 Case = tuple[Fraction, int, int]
 
 
@@ -61,8 +61,8 @@ class Asker:
     engine: Engine
 
     @property
-    def dialect(self) -> CommonDialect:
-        assert isinstance(self.engine.dialect, CommonDialect)
+    def dialect(self) -> SqlDialect:
+        assert isinstance(self.engine.dialect, SqlDialect)
         return self.engine.dialect
 
     def relation(self, kind: str, values: Sequence[object]) -> str:

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from lapwing.errors import BadParameter
 from lapwing.plots import save
-from lapwing.plots.__main__ import of_parties
 from lapwing.plots.parties import MeasuredErrors, parties
+from support.doc_pictures import draw_pictures
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 BY_SIZE = {
@@ -82,9 +82,9 @@ def test_other_files_are_refused(found: object) -> None:
 
 
 def test_the_docs_picture_is_drawn_where_its_numbers_lie(tmp_path: Path) -> None:
-    assert of_parties(tmp_path) == {}
+    assert draw_pictures.parties_pictures(tmp_path) == {}
     (tmp_path / "parties.json").write_text(json.dumps(measured().to_json()))
-    assert set(of_parties(tmp_path)) == {"parties"}
+    assert set(draw_pictures.parties_pictures(tmp_path)) == {"parties"}
 
 
 def test_the_documented_picture_is_of_real_runs_near_the_lines() -> None:

@@ -21,8 +21,8 @@ from lapwing.ledger.gate import Gate
 from lapwing.ledger.ledger import recover
 from lapwing.ledger.spending import Target
 from lapwing.plots import save, spending
-from lapwing.plots.invented import clinic
 from lapwing.plots.spending import MOST_LINES, equal_blocks
+from support.doc_pictures import draw_pictures
 from support.ledgers import Home, open_account, open_sliced, release
 from support.ledgers import spending as price_of
 
@@ -254,13 +254,13 @@ def test_a_course_without_an_account_is_refused() -> None:
 
 def test_the_example_is_the_same_every_time(tmp_path: Path) -> None:
     for k in (1, 2):
-        save(spending(clinic()), tmp_path / f"{k}.svg")
+        save(spending(draw_pictures.invented_clinic()), tmp_path / f"{k}.svg")
     assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
-    require_readable(spending(clinic()))
+    require_readable(spending(draw_pictures.invented_clinic()))
 
 
 def test_the_example_is_what_a_filter_would_have_left() -> None:
-    found = clinic()
+    found = draw_pictures.invented_clinic()
     assert found.left[0, 0] == pytest.approx(1)
     assert len(found.grants) == 2
     assert np.nanmax(found.left) <= 1 + 1e-6

@@ -126,7 +126,7 @@ def test_the_page_promises_what_its_coins_keep(
 
 def test_eight_questions_fit_into_six_screens_of_a_phone(visit: Visit, tmp_path: Path) -> None:
     """They took 8.5 with all odds open. Fonts differ: half a screen to spare."""
-    content = files("lapwing.cli").joinpath("data", "wellbeing.toml").read_text(encoding="utf-8")
+    content = files("lapwing.examples").joinpath("data", "wellbeing.toml").read_text(encoding="utf-8")
     site = Site(tmp_path, content.replace('ask = "auto"', 'ask = "all"')).start()
     try:
         visitor = visit(viewport={"width": 390, "height": 844})

@@ -1,10 +1,6 @@
-"""The demo's private SQL: the example data set in a temporary folder, asked, repeated and refused.
+"""`lapwing demo`: private SQL, a survey, a joint count, learning, and the mechanisms, on invented data.
 
-The demo's survey: one question, real coins, an estimate, and a device that refuses to say more.
-
-The demo's three hospitals: a joint count over real TLS, verified; and what the loss of one would do.
-
-The demo's stream of rides: one model that is accepted after retries, and one that is rejected.
+Everything happens in temporary folders, with real noise, real ledgers and real TLS.
 """
 
 from __future__ import annotations
@@ -13,31 +9,26 @@ import os
 import socket
 import sys
 from concurrent.futures import Future
-from contextlib import redirect_stdout
 from fractions import Fraction
-from io import StringIO
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 from threading import Thread
+from typing import TYPE_CHECKING
 
 import numpy as np
+from rich.text import Text
 
-from lapwing.cli.console import console, heading, indented, points, table
-from lapwing.cli.joining import take_part_in_run
-from lapwing.cli.learning import show_outcome
-from lapwing.cli.party import MEMBERS, POLICY, WISH, example
+from lapwing.cli.console import console, heading, indented, points, table, tell
+from lapwing.cli.explanation import short
+from lapwing.cli.joining import RunResult, take_part_in_run
 from lapwing.cli.query import show_answer
-from lapwing.cli.show_party import RunResult
-from lapwing.errors import LapwingError, OverBudget
+from lapwing.errors import LapwingError, MissingExtra, OverBudget
+from lapwing.examples import clinic
 from lapwing.examples.clinic import state_in
+from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
 from lapwing.examples.rides import ARRIVING, PIPELINES, RIDES_POLICY, write_rides
 from lapwing.examples.visits import write_visits
-from lapwing.learn.pipelines.model_card import model_card
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
-from lapwing.learn.pipelines.run_files import load_model, write_outputs
-from lapwing.learn.pipelines.training import train
-from lapwing.learn.stream import Stream
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.draft import found_consortium, read_draft
 from lapwing.parties.identity import MemberKeys
@@ -55,6 +46,12 @@ from lapwing.survey.respondent import Respondent
 from lapwing.survey.shuffled import shuffled_epsilon
 from lapwing.survey.survey_file import load
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lapwing.learn.stream import Stream
+
+_TRUTH = "truth (only because\nthis data is invented)"
 BY_WARD = "SELECT ward, COUNT(*) AS visits, AVG(stay) AS days FROM visits GROUP BY ward"
 JOINED = (
     "SELECT sex, region, COUNT(DISTINCT v.patient_id) AS patients FROM visits v "
@@ -68,13 +65,28 @@ REFUSED = (
 )
 
 
+def show_demo() -> None:
+    """Show all parts of the demo, one after another."""
+    tell_query()
+    print()
+    tell_survey()
+    tell_party()
+    try:
+        tell_train()
+    except MissingExtra as missing:
+        print(f"\n{missing}")
+    print()
+    story = clinic.run_demo()
+    with console() as out:
+        _show_clinic(out, story)
+
+
 def tell_query() -> None:
-    """Ask, ask again, combine, and be refused."""
+    """Show private SQL: an answer, the same question again, a join, and refusals."""
     with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
-        with redirect_stdout(StringIO()):
-            write_visits(Path(folder))
+        write_visits(Path(folder))
         with open_dataset(Path(folder, "visits.toml"), analyst="the demo") as visits:
-            visits.tell = lambda _: None  # it is gone in a minute
+            visits.tell = lambda _: None  # remarks about a ledger that is soon gone
             _ask(visits)
 
 
@@ -128,7 +140,7 @@ PEOPLE, TRULY_A = 10_000, 3_000
 
 
 def tell_survey() -> None:
-    """Ten thousand invented people, of whom nobody says for sure what they did."""
+    """Show a survey of ten thousand invented people, none of whom says for sure what they did."""
     with TemporaryDirectory(prefix="lapwing-demo-") as folder:
         first, *more = (_survey(Path(folder), number) for number in range(9))
         with console() as out:
@@ -158,7 +170,7 @@ def _estimated(made: Design) -> list[str]:
 
 
 def _device(folder: Path, surveys: list[Design]) -> list[str]:
-    """One person answers survey after survey, until their device says no."""
+    """Let one device answer survey after survey, until it refuses."""
     device = Respondent(folder)
     public = surveys[0].public()
     report = device.answer(public, {"pill": "A"})
@@ -177,25 +189,24 @@ def _device(folder: Path, surveys: list[Design]) -> list[str]:
 
 
 SURE = Fraction(95, 100)
-INTERRUPTED = 130  # what shells expect of a program that was stopped by hand
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
 
 def tell_party() -> None:
-    """Three members in three threads, each with its own keys, data and ledger."""
+    """Show a joint count of three members in three threads, each with its own keys, data and ledger."""
     with (
         TemporaryDirectory(prefix="lapwing-demo-", ignore_cleanup_errors=True) as name,
         state_in(Path(name, "state")),
     ):
         folder = Path(name)
-        with redirect_stdout(StringIO()):
-            example(folder)
+        write_hospitals(folder)
         wish = folder / WISH
         wish.write_text(
             wish.read_text(encoding="utf-8").replace("7443", str(_free_port())), encoding="utf-8"
         )
         keys = [MemberKeys.create(member, folder / member) for member in MEMBERS]
         consortium = _signed(wish, keys, folder / MEMBERS[0] / POLICY)
-        for member in MEMBERS:  # gone in a minute: members' commands would tell of them
+        for member in MEMBERS:  # makes the ledgers now, so that members tell nothing about new ones
             with open_dataset(folder / member / POLICY) as data:
                 assert data.ledger.id
         results = _together(consortium, keys, folder)
@@ -212,8 +223,10 @@ def _signed(wish: Path, keys: list[MemberKeys], policy: Path) -> Consortium:
 
 
 def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[RunResult]:
-    """Each member in a thread of its own. Who stops the demo does not wait for members who wait for one
-    another: the process ends at once, as it would for each of three real members."""
+    """Run each member in a thread. If the demo is stopped, end the process at once.
+
+    The members wait for one another: the process must not wait for them.
+    """
     results: list[Future[RunResult]] = [Future() for _ in keys]
     try:
         for one, result in zip(keys, results, strict=True):
@@ -229,7 +242,14 @@ def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: F
     policy = folder / keys.name / POLICY
     try:
         done = take_part_in_run(
-            consortium, keys, policy, number=None, confidence=SURE, listen=None, watch=ignore_progress
+            consortium,
+            keys,
+            policy,
+            number=None,
+            confidence=SURE,
+            listen=None,
+            watch=ignore_progress,
+            tell=tell,
         )
     except BaseException as error:
         result.set_exception(error)
@@ -245,10 +265,7 @@ def _show_joint(consortium: Consortium, results: list[RunResult], checked: Verif
         heading(out, "Three hospitals count together, and none sees another's rows")
         indented(out, f"{answer.title}  (invented, in three files, of three owners)")
         indented(out, f"Protocol {plan.protocol}, {plan.fit.name}. {plan.guarantee}")
-        shown = table(*headings, right=range(len(headings)))
-        for row in cells:
-            shown.add_row(*row)
-        out.print(shown)
+        out.print(table(*headings, right=range(len(headings)), rows=cells))
         points(
             out,
             [
@@ -262,7 +279,7 @@ def _show_joint(consortium: Consortium, results: list[RunResult], checked: Verif
 
 
 def _lost() -> list[str]:
-    """Why a run with a member lost opens nothing."""
+    """Show why a run that lost a member opens nothing."""
     wish = JointRequirements(
         members=3,
         coalition=1,
@@ -289,7 +306,9 @@ def _free_port() -> int:
 
 
 def tell_train() -> None:
-    """Take four months in, and train twice."""
+    """Append four months of data, and train two pipelines."""
+    from lapwing.learn.stream import Stream  # noqa: PLC0415 (an extra)
+
     with TemporaryDirectory(prefix="lapwing-demo-") as name, state_in(Path(name, "state")):
         folder = Path(name)
         write_rides(folder)
@@ -306,6 +325,12 @@ def tell_train() -> None:
 
 
 def _run(stream: Stream, folder: Path, name: str, *, show: bool) -> None:
+    from lapwing.cli.learning import show_outcome  # noqa: PLC0415
+    from lapwing.learn.pipelines.model_card import model_card  # noqa: PLC0415
+    from lapwing.learn.pipelines.pipeline_file import load_pipeline  # noqa: PLC0415
+    from lapwing.learn.pipelines.run_files import load_model, write_outputs
+    from lapwing.learn.pipelines.training import train  # noqa: PLC0415
+
     pipeline = load_pipeline(folder / name)
     runs = folder / "runs" / pipeline.name
     outcome = train(stream, pipeline, runs)
@@ -317,3 +342,71 @@ def _run(stream: Stream, folder: Path, name: str, *, show: bool) -> None:
         predicted = load_model(files["model"]).predict({"distance": [10]})[0]
         with console() as out:
             indented(out, f"The model says of a ride of 10 km: {predicted:.1f} minutes (the truth is 25).")
+
+
+def _show_clinic(out: Console, story: clinic.DemoStory) -> None:
+    terms = story.terms
+    budget = f"ε {short(float(terms.epsilon))}, δ {short(float(terms.delta))}"
+    out.print(Text("A clinic and its patients (an invented data set)", style="bold"))
+    points(
+        out,
+        (
+            "Protected: everything about one patient, that is one answer to a survey and up to "
+            f"{clinic.VISITS_AT_MOST} visits. Further visits are left out.",
+            "Neighbours: data sets in which one patient is replaced by another. That there are "
+            f"{clinic.PATIENTS} patients is public.",
+            f"Budget: {budget}, for life, on a ledger in a file. Each question is charged there before "
+            "it is computed.",
+        ),
+    )
+    # Two lines a cell, so that the table fits a terminal of 80 columns.
+    steps = table(
+        "question\nand mechanism",
+        "price\nand what is left",
+        "answer\nand 95 % interval",
+        _TRUTH,
+        right=(3,),
+    )
+    for step in story.steps:
+        steps.add_row(
+            f"{step.question}\n{step.mechanism}",
+            f"{step.price}\nε {float(step.left):.3f} left",
+            f"{step.answer}\n{step.interval}",
+            step.truth,
+            end_section=True,
+        )
+    out.print(steps)
+    indented(
+        out,
+        "Intervals cover the noise. What the bounds leave out (further visits, costs above "
+        f"{float(clinic.COSTS.high):,.0f}) is missing besides.",
+    )
+
+    heading(out, "Patients by the ward that they came to first")
+    bars = table("ward", "patients, noisy", "", _TRUTH, right=(1, 3))
+    for bar in story.bars:
+        bars.add_row(bar.ward, str(bar.patients), "▇" * max(round(bar.patients / 5), 0), str(bar.truth))
+    out.print(bars)
+
+    heading(out, "One question too many")
+    indented(out, f"Refused: {story.refused}")
+    left = f"ε {float(story.left_after_refusal):.3f}"
+    indented(out, f"Nothing was computed and nothing was charged: {left} is left, as before.")
+    _ending(out, story)
+
+
+def _ending(out: Console, story: clinic.DemoStory) -> None:
+    ending, question = story.ending, story.asked_twice.question
+    same = "the same bytes" if ending.again == ending.first else "OTHER BYTES"
+    wrong = "; ".join(ending.findings) or "nothing differs"
+    heading(out, "The ledger: closed, opened again, and cheated")
+    points(
+        out,
+        (
+            f"The same key: {question} {ending.again.decode()}, {same}, "
+            f"and ε {float(ending.left):.3f} is left, as before.",
+            f"Verified: {ending.entries} entries replayed by a second accountant, {wrong}.",
+            f"A copy in which somebody gave spent budget back: refused, {ending.edited}.",
+            f"A copy from before the first question: refused, {ending.older}.",
+        ),
+    )

@@ -1,4 +1,4 @@
-"""What ε and δ promise, in words and odds. Computed here; shown by `main`."""
+"""The meaning of ε and δ, in words and odds: what they promise, and what they cost in accuracy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ CONFIDENCE = Fraction(95, 100)
 PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
 LIFETIMES = (1, 3, 10)
 MOST_PEOPLE = 10**15
-# `Gaussian.spread` adds up the tail term by term; beyond this the continuous tail bounds it closely.
 
 PROMISED = (
     "Taking part adds no harm beyond this factor: whatever is published would have been about as likely "
@@ -45,10 +44,10 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class NoisyCount:
-    """What a count of people will look like."""
+    """The noise of a count of people."""
 
     mechanism: str
-    parameter: str  # the name of the size of the noise, and its value
+    parameter: str  # the name of `size`: "scale" or "sigma"
     size: float
     within: int  # with 95 % confidence
     share: float  # the same as a share of n
@@ -56,7 +55,7 @@ class NoisyCount:
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """How many such counts a lifetime budget (ε, δ) admits, however they are chosen."""
+    """The number of such counts that a lifetime budget (ε, δ) admits, however they are chosen."""
 
     epsilon: float
     delta: float
@@ -71,7 +70,7 @@ class Explanation:
     epsilon: float
     delta: float
     n: int
-    odds_factor: float | None  # e^ε, rounded up; none where it is beyond floats
+    odds_factor: float | None  # e^ε, rounded up; None where it is beyond floats
     odds: str
     guesses: tuple[Guess, ...]
     delta_means: str
@@ -84,7 +83,23 @@ class Explanation:
 
 
 def explain(epsilon: Number, delta: Number, n: int) -> Explanation:
-    """What (ε, δ) promises to each of n people, and what it costs in accuracy."""
+    """Explain what (ε, δ) promises to each of n people, and what it costs in accuracy.
+
+    Args:
+        epsilon: The ε of one answer.
+        delta: The δ of one answer; 0, or at least 1e-18.
+        n: The number of people, from 1 to 1e15.
+
+    Returns:
+        The explanation, in words and numbers.
+
+    Raises:
+        BadParameter: One of the three is out of range.
+
+    Example:
+        >>> explain("0.5", "1e-6", 10_000).counts[0].within
+        6
+    """
     e, d = checked_epsilon(epsilon), checked_delta(delta)
     if 0 < d < Fraction(1, DELTA_UNIT):
         raise BadParameter("delta", "must be 0, or at least 1e-18 (one ledger unit)")
@@ -118,7 +133,7 @@ def _float_up(value: Fraction) -> float:
 
 
 def _guess(prior: Fraction, factor: Fraction) -> Guess:
-    """Odds change by at most e^ε either way; `factor` is that, rounded up, so the bounds are safe."""
+    """Return the bounds of a belief. Odds change by at most e^ε either way; `factor` is e^ε rounded up."""
     top = factor * prior / (factor * prior + 1 - prior)
     bottom = prior / (prior + factor * (1 - prior))
     low = float(bottom)
@@ -138,11 +153,11 @@ def _odds(epsilon: Fraction, factor: Fraction) -> str:
 
 def _delta_means(delta: Fraction, n: int) -> str:
     if not delta:
-        return "δ = 0: the promise holds for every outcome, without exception."
+        return "With δ 0 the promise holds for every outcome, without exception."
     once = math.floor(1 / delta)
     return (
-        f"δ = {short(float(delta))}: the release is no worse than one that in at most 1 in {once:,} cases "
-        f"tells anything at all, and keeps the promise in all others. Over {n:,} people that allows "
+        f"With δ {short(float(delta))} the release is no worse than one that in at most 1 in {once:,} "
+        f"cases tells anything at all, and keeps the promise in all others. Over {n:,} people that allows "
         f"{short(float(delta * n))} of them to be exposed on average."
     )
 
@@ -184,11 +199,11 @@ def _warnings(epsilon: Fraction, delta: Fraction, n: int, counts: tuple[NoisyCou
     found = []
     if delta * 10 * n > 1:
         found.append(
-            f"δ = {short(float(delta))} is above 1/(10 n) = {short(1 / (10 * n))}: publishing a few "
+            f"δ {short(float(delta))} is above 1/(10 n), which is {short(1 / (10 * n))}: publishing a few "
             "people's rows would keep this promise. Take δ far below 1/n."
         )
     if epsilon > 10:
-        found.append(f"ε = {short(float(epsilon))} promises next to nothing.")
+        found.append(f"ε {short(float(epsilon))} promises next to nothing.")
     worst = min(count.share for count in counts)
     if worst > 0.1:
         found.append(
@@ -199,12 +214,12 @@ def _warnings(epsilon: Fraction, delta: Fraction, n: int, counts: tuple[NoisyCou
 
 
 def short(number: float) -> str:
-    """Three digits, and 1e-6 rather than 1e-06."""
+    """Return a number with three digits, and 1e-6 rather than 1e-06."""
     return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
 
 
 def rounded_up(value: Fraction) -> str:
-    """At least three digits, rounded up."""
+    """Return at least three digits, rounded up."""
     with localcontext(prec=60, rounding=ROUND_CEILING):
         number = Decimal(value.numerator) / Decimal(value.denominator)
         last = number.adjusted() - 2
@@ -215,12 +230,12 @@ def rounded_up(value: Fraction) -> str:
 
 
 def percent_up(share: float) -> str:
-    """A share in per cent, rounded up, with enough digits to be told apart from 0 % and 100 %."""
+    """Return a share in per cent, rounded up, with enough digits to tell it from 0 % and 100 %."""
     return _percent(share, ROUND_CEILING)
 
 
 def percent_down(share: float) -> str:
-    """A share in per cent, rounded down, with enough digits to be told apart from 0 % and 100 %."""
+    """Return a share in per cent, rounded down, with enough digits to tell it from 0 % and 100 %."""
     return _percent(share, ROUND_FLOOR)
 
 

@@ -1,8 +1,6 @@
-"""`lapwing stream append` and `status`: new data into a policy's blocks, and what is left of them.
+"""`lapwing stream`: new data and the blocks that it opens. `lapwing train`: run a pipeline to its verdict.
 
-`lapwing train`: run a pipeline, or go on with it, until its model is accepted or rejected.
-
-How training looks: a table that grows while it goes on, and the verdict at the end.
+The library is imported where it is used: `lapwing --help` must not wait for it.
 """
 
 from __future__ import annotations
@@ -15,17 +13,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table as Grid
+from rich.table import Table
 from rich.text import Text
 
-from lapwing.cli.console import AsJson, console, heading, indented, plainly, points, print_json, table, tell
+from lapwing.cli.console import (
+    AsJson,
+    console,
+    heading,
+    indented,
+    os_errors_told,
+    points,
+    print_json,
+    table,
+    tell,
+    working,
+)
 from lapwing.cli.query import Analyst, PolicyFile, Threads
 from lapwing.errors import BadFile, BadParameter
-from lapwing.learn.pipelines.calibration import calibration_lines
-from lapwing.learn.pipelines.components import statistic_lines
-from lapwing.learn.pipelines.model_card import list_blocks, printable
-from lapwing.learn.stream_blocks import blocks_text
 
 if TYPE_CHECKING:
     from lapwing.learn.pipelines.training import TrainingEvent, TrainingOutcome, TrainingWatcher
@@ -54,12 +58,11 @@ def append(
     as_json: AsJson = False,
 ) -> None:
     """Take new data in and open its blocks. What was taken in before is never changed."""
-    from lapwing.cli.ledger import working  # noqa: PLC0415
     from lapwing.learn.stream import Stream  # noqa: PLC0415
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
     opened.dataset.tell = tell
-    with plainly(), opened as stream, working("taking data in") as report:
+    with os_errors_told(), opened as stream, working("taking data in") as report:
         done = stream.append(file, table=table, through=through, progress=_told(report, as_json=as_json))
     if as_json:
         print_json(
@@ -77,7 +80,7 @@ def append(
 
 
 def _told(report: Callable[[int, int], None], *, as_json: bool) -> Callable[[float], None]:
-    """Progress on a terminal; elsewhere (and not amid JSON) one line before and one after the long work."""
+    """Return a progress function: a bar on a terminal; elsewhere, unless JSON, a line before and after."""
     by_lines = not as_json and not sys.stderr.isatty()
 
     def told(share: float) -> None:
@@ -101,7 +104,7 @@ def status(
     """Show every block, what is left of it, and which are retired. It costs nothing."""
     from lapwing.learn.stream import Stream  # noqa: PLC0415
 
-    with plainly(), Stream.open(policy, analyst=analyst) as stream:
+    with os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
         found = stream.status(pipeline=pipeline)
     if as_json:
         print_json(found.to_json())
@@ -110,30 +113,26 @@ def status(
 
 
 def _show_status(found: StreamStatus) -> None:
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-
     from lapwing.learn.stream_blocks import blocks_text  # noqa: PLC0415
     from lapwing.ledger.request_log import short_down  # noqa: PLC0415
 
     version = "nothing was taken in yet" if found.version is None else f"version {found.version}"
-    table = Table(title=f"{found.name}: {version}; {found.sharing}")
-    table.add_column("block")
+    grid = Table(title=f"{found.name}: {version}; {found.sharing}")
+    grid.add_column("block")
     for name in ("ε left", "of", "unlocked"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+        grid.add_column(name, justify="right")
+    grid.add_column("")
     shown = [block for block in found.blocks if block.has_arrived or not block.is_untouched]
     for block in shown[-BLOCKS_SHOWN:]:
-        table.add_row(
+        grid.add_row(
             block.label,
             short_down(block.left),
             short_down(block.epsilon),
             f"{float(block.unlocked):.0%}",
             "retired" if block.is_retired else "" if block.has_arrived else "has not come in",
         )
-    console = Console(soft_wrap=True)
     if shown:
-        console.print(table)
+        Console(soft_wrap=True).print(grid)
     else:
         print(f"{found.name}: {version}; {found.sharing}")
     waiting = len(found.blocks) - len(shown)
@@ -152,7 +151,7 @@ def _are(count: int) -> str:
 
 
 EXAMPLE = "example"
-CODES = {"OVER_BUDGET": 3, "FAILED": 1}  # others have done their work
+CODES = {"OVER_BUDGET": 3, "FAILED": 1}  # exit codes of ends that are failures
 
 
 def train(
@@ -179,16 +178,18 @@ def train(
     if str(pipeline) == EXAMPLE:
         _example(folder or Path("."))
         return
-    with plainly():
+    with os_errors_told():
         outcome, card, files = _train(
             pipeline, folder, new_run=new_run, analyst=analyst, threads=threads, quiet=as_json
         )
-        logged = _log(card, files, mlflow)
+        logged = {}
+        if mlflow is not None:
+            from lapwing.learn.pipelines.run_files import log_to_mlflow  # noqa: PLC0415
+
+            logged = {"mlflow_run": log_to_mlflow(card, files, mlflow)}
     if as_json:
         print_json({**card, "files": {name: str(path) for name, path in files.items()}, **logged})
     else:
-        pass
-
         show_outcome(outcome, card, files)
     if code := CODES.get(outcome.end.name):
         raise typer.Exit(code)
@@ -203,7 +204,6 @@ def _train(
     threads: int | None,
     quiet: bool,
 ) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
-    pass
     from lapwing.learn.pipelines.model_card import model_card  # noqa: PLC0415
     from lapwing.learn.pipelines.pipeline_file import load_pipeline, raise_as_file_mistake
     from lapwing.learn.pipelines.run_files import write_outputs  # noqa: PLC0415
@@ -227,16 +227,10 @@ def _train(
         return outcome, model_card(outcome, stream.policy), files
 
 
-def _log(card: dict[str, Any], files: dict[str, Path], uri: str | None) -> dict[str, str]:
-    from lapwing.learn.pipelines.run_files import log_to_mlflow  # noqa: PLC0415
-
-    return {} if uri is None else {"mlflow_run": log_to_mlflow(card, files, uri)}
-
-
 def _example(folder: Path) -> None:
     from lapwing.examples.rides import PIPELINES, RIDES_POLICY, write_rides
 
-    with plainly():
+    with os_errors_told():
         written = write_rides(folder)
     print(f"Wrote {', '.join(written)}. Next:")
     print(f"  lapwing stream append {folder / RIDES_POLICY} --through 2026-01")
@@ -251,14 +245,17 @@ _ENDS = {
 
 
 class AttemptBoard:
-    """What is known of every attempt so far."""
+    """The attempts of a run so far."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[str, ...]] = []
         self.now = ""
 
-    def hear(self, event: TrainingEvent) -> str:
-        """Take in one event; a line to print where there is no live table."""
+    def add(self, event: TrainingEvent) -> str:
+        """Add one event. Return a line to print where there is no live table."""
+        from lapwing.learn.pipelines.model_card import list_blocks  # noqa: PLC0415
+        from lapwing.learn.stream_blocks import blocks_text  # noqa: PLC0415
+
         used = f"{blocks_text(len(event.blocks))} ({list_blocks(event.blocks)}), ε {float(event.tried.epsilon):.6g}"
         if event.done is None:
             self.now = f"attempt {event.tried.attempt}: {used}"
@@ -272,8 +269,8 @@ class AttemptBoard:
         self.rows.append((number, str(len(event.blocks)), epsilon, verdict, words, again))
         return f"attempt {number}: {verdict}, {words}{again and f' ({again})'}"
 
-    def render(self) -> Grid:
-        """The table of now."""
+    def render(self) -> Table:
+        """Return the current table."""
         grid = table("attempt", "blocks", "ε", "verdict", "shown", "", right=(0, 1, 2))
         for number, blocks, epsilon, verdict, words, again in self.rows:
             grid.add_row(number, blocks, epsilon, Text(verdict, style=_STYLES[verdict]), words, again)
@@ -284,7 +281,11 @@ class AttemptBoard:
 
 @contextmanager
 def watching_attempts(*, quiet: bool) -> Iterator[TrainingWatcher]:
-    """Shows progress: a table on stderr, if that is a terminal; else a line for all that happens."""
+    """Show progress: a table on stderr, if that is a terminal; else a line for each event."""
+    from rich.live import Live  # noqa: PLC0415
+
+    from lapwing.learn.pipelines.model_card import printable  # noqa: PLC0415
+
     board = AttemptBoard()
     if quiet:
         yield lambda event: None
@@ -292,7 +293,7 @@ def watching_attempts(*, quiet: bool) -> Iterator[TrainingWatcher]:
     if not sys.stderr.isatty():
 
         def say(event: TrainingEvent) -> None:
-            line = board.hear(event)
+            line = board.add(event)
             if event.done is None or not event.done.is_replay:
                 print(printable(line), flush=True)
 
@@ -301,14 +302,18 @@ def watching_attempts(*, quiet: bool) -> Iterator[TrainingWatcher]:
     with Live(board.render(), console=Console(stderr=True), transient=True, auto_refresh=False) as live:
 
         def show(event: TrainingEvent) -> None:
-            board.hear(event)
+            board.add(event)
             live.update(board.render(), refresh=True)
 
         yield show
 
 
 def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str, Path]) -> None:
-    """The attempts, the verdict, what was spent, and where everything is."""
+    """Show the attempts, the verdict, the budget spent, and the files."""
+    from lapwing.learn.pipelines.calibration import calibration_lines  # noqa: PLC0415
+    from lapwing.learn.pipelines.components import statistic_lines  # noqa: PLC0415
+    from lapwing.learn.pipelines.model_card import printable  # noqa: PLC0415
+
     with console() as out:
         end = outcome.end.value
         heading(out, f"{outcome.pipeline.name}, run {outcome.run}")
@@ -331,7 +336,7 @@ def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str
         points(out, [f"{name.replace('_', ' ')}: {path}" for name, path in files.items()])
 
 
-def _attempts(card: dict[str, Any]) -> Grid:
+def _attempts(card: dict[str, Any]) -> Table:
     grid = table("attempt", "blocks", "ε", "verdict", "shown", right=(0, 1, 2))
     for one in card["attempts"]:
         verdict = Text(one["verdict"], style=_STYLES[one["verdict"]])

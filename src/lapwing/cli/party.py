@@ -1,8 +1,6 @@
 """`lapwing party`: joint statistics of members who do not show one another their rows.
 
 The library is imported where it is used: `lapwing --help` must not wait for it.
-
-`lapwing party simulate`, `compare` and `example`: all members in one place, to learn and to try.
 """
 
 from __future__ import annotations
@@ -13,28 +11,37 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from lapwing.cli.console import AsJson, plainly, print_json, tell
-from lapwing.errors import BadParameter, Tampered
-from lapwing.examples.visits import forget_lost_ledgers
+from lapwing.cli import joining
+from lapwing.cli.console import (
+    AsJson,
+    ExampleFolder,
+    PlotPath,
+    check_plot,
+    os_errors_told,
+    print_json,
+    require_file,
+    tell,
+    working,
+    write_new,
+    write_plot,
+)
+from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
 
 if TYPE_CHECKING:
+    from lapwing.cli.joining import RunResult
     from lapwing.parties.consortium import Consortium
+    from lapwing.parties.identity import MemberKeys
+    from lapwing.parties.run_configuration import RunConfiguration
     from lapwing.parties.statistics import Statistic
     from lapwing.sql.dataset import Dataset
 
-
 app = typer.Typer(
-    name="party",
-    help="Joint statistics of several members, none of whom sees another's rows.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    help="Joint statistics of several members, none of whom sees another's rows.", no_args_is_help=True
 )
 
 WishPath = Annotated[Path, typer.Argument(metavar="WISH", help="The wish file, such as joint.toml.")]
@@ -47,18 +54,25 @@ CardPath = Annotated[
     Path | None,
     typer.Option("--relay-card", help="The card of the host that relays, if it is not a member."),
 ]
+Number = Annotated[
+    int | None,
+    typer.Option(
+        "--number", min=1, help="Which run this is; all members say the same. Else the first not aborted."
+    ),
+]
+Listen = Annotated[
+    str | None,
+    typer.Option("--listen", help="Where the host listens, if not at the consortium's address."),
+]
+NAMES = ("east", "north", "south", "west", "coast", "hills", "lakes", "plain", "river", "woods")
+QUICK_SIZES, QUICK_MEMBERS = (10, 100, 1000), (2, 10)
 
 
 @contextmanager
 def bound(spec: object, policy: Path) -> Iterator[tuple[Dataset, Statistic]]:
-    """A statistic on a policy's data. Nothing is read or charged by that."""
-    from lapwing.parties.statistics import statistic_of  # noqa: PLC0415
-    from lapwing.sql.dataset import open as open_dataset  # noqa: PLC0415
-
-    assert isinstance(spec, dict)
-    with plainly(), open_dataset(policy) as data:
-        data.tell = tell
-        yield data, statistic_of(spec, data)
+    """Open a policy's data and bind a statistic to it. Nothing is read or charged by that."""
+    with os_errors_told(), joining.bound(spec, policy, tell) as found:
+        yield found
 
 
 @app.command()
@@ -66,17 +80,17 @@ def init(
     name: Annotated[str, typer.Argument(help="Your name among the members, such as north.")],
     *,
     folder: Annotated[
-        Path | None, typer.Option(help="Where your keys will lie; else a folder of your name.")
+        Path | None, typer.Option(help="Where your keys will be stored; else a folder of your name.")
     ] = None,
 ) -> None:
     """Make your keys, and the card that you show to the other members."""
     from lapwing.parties.identity import MemberKeys  # noqa: PLC0415
 
-    with plainly():
+    with os_errors_told():
         keys = MemberKeys.create(name, folder or Path(name))
-    print(f"{keys.folder / name}.card is your card: send it to whoever invites.")
+    print(f"{keys.folder / name}.card is your card: send it to the member who invites.")
     print(f"Its fingerprint, to be compared over another channel: {keys.card.fingerprint}")
-    print(f"The keys in {keys.folder} are yours alone. Whoever has them can speak for you.")
+    print(f"The keys in {keys.folder} are yours alone. With them, anybody can speak for you.")
 
 
 @app.command()
@@ -93,17 +107,12 @@ def plan(
 
     file = read_draft(wish)
     with bound(file.statistic, policy) as (_, statistic):
-        made = plan_for(file, members, statistic)
+        made, why = plan_for(file, members, statistic), statistic.why_not_local
         if as_json:
-            print_json(
-                {
-                    "name": file.name,
-                    "statistic": statistic.spec,
-                    **made.to_json(why_not_local=statistic.why_not_local),
-                }
-            )
+            found = {"name": file.name, "statistic": statistic.spec}
+            print_json({**found, **made.to_json(why_not_local=why)})
         else:
-            show_plan(made, file.name, statistic.title, why_not_local=statistic.why_not_local)
+            show_plan(made, file.name, statistic.title, why_not_local=why)
 
 
 @app.command()
@@ -126,11 +135,7 @@ def invite(
         relay = None if relay_card is None else Card.read(relay_card)
         made = found_consortium(file, [Card.read(path) for path in cards], statistic, relay=relay)
         target = out or Path(f"{file.name}.consortium")
-        try:
-            with target.open("x", encoding="utf-8") as writing:
-                writing.write(made.to_text())
-        except FileExistsError:
-            raise BadParameter("out", f"{target} exists: nothing is written over") from None
+        write_new(target, made.to_text(), option="out")
     print(f"Wrote {target}, for {', '.join(made.names)}. Its fingerprint: {made.fingerprint}")
     print("Send it to all of them. Each looks at it and signs:")
     print(f"  lapwing party join {target} --me {made.names[0]} --policy POLICY")
@@ -165,7 +170,7 @@ def join(
         show_invitation(consortium, keys.name, statistic.title)
     if not yes and not typer.confirm(f"Sign this as {keys.name}?"):
         raise typer.Abort
-    with plainly():
+    with os_errors_told():
         written = _write_merged(file, signed)
     print(f"{keys.name} has signed {file}.")
     if written.unsigned:
@@ -176,23 +181,23 @@ def join(
 
 
 def _write_merged(path: Path, signed: Consortium) -> Consortium:
-    """Add to what others may have signed meanwhile in the same file; all or nothing."""
+    """Add signatures to those that others may have written meanwhile into the same file; all or nothing."""
     from lapwing.parties.consortium import Consortium  # noqa: PLC0415
 
-    with _alone(path):
+    with _locked(path):
         merged = Consortium.read(path).merged(signed)
-        beside = path.with_name(f".{path.name}.new")
-        with beside.open("w", encoding="utf-8") as writing:
+        new = path.with_name(f".{path.name}.new")
+        with new.open("w", encoding="utf-8") as writing:
             writing.write(merged.to_text())
             writing.flush()
             os.fsync(writing.fileno())
-        beside.replace(path)
+        new.replace(path)
     return merged
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Nobody else writes the file meanwhile. Who waited while it was replaced waits for the new one."""
+def _locked(path: Path) -> Iterator[None]:
+    """Lock a file. If it was replaced while we waited, lock the new one."""
     while True:
         with path.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -211,8 +216,9 @@ def verify(
     from lapwing.cli.show_party import replace_unprintable, show_verified, verified_json
     from lapwing.parties.transcript import verify_transcript as verified  # noqa: PLC0415
 
+    require_file(transcript, "transcript")
     try:
-        with plainly():
+        with os_errors_told():
             found = verified(transcript)
     except Tampered as error:
         print(f"lapwing: {transcript} does not verify:", file=sys.stderr)
@@ -225,14 +231,144 @@ def verify(
         show_verified(found, transcript)
 
 
-NAMES = ("east", "north", "south", "west", "coast", "hills", "lakes", "plain", "river", "woods")
-MEMBERS = ("north", "south", "east")
-WISH, POLICY = "joint.toml", "visits.toml"
-FEW_SIZES, FEW_MEMBERS = (10, 100, 1000), (2, 10)  # of a quick comparison
-FILES = {"north": "visits.csv", "south": "visits.parquet", "east": "visits.duckdb"}
-PEOPLE_AT = {"north": 900, "south": 500, "east": 1300}
+@app.command()
+def run(
+    file: ConsortiumPath,
+    *,
+    me: Me,
+    policy: PolicyPath,
+    number: Number = None,
+    confidence: Annotated[str, typer.Option(help="How sure each interval is.")] = "0.95",
+    listen: Listen = None,
+    as_json: AsJson = False,
+) -> None:
+    """Take part in a run: charge your own ledger, add your noise, and open nothing but the sum.
+
+    Your data is read first, and nothing is charged before all are ready. After a crash, give the same
+    command again: what was sent is sent again, or the result is fetched, or the run ends. After the end, it
+    shows the same answer for nothing; --number 2 is a new run, which is charged again.
+    """
+    from lapwing.cli.show_party import show_result, watching_run
+    from lapwing.core.spread import checked_confidence  # noqa: PLC0415
+
+    level = checked_confidence(confidence)
+    with os_errors_told():
+        keys, consortium = _opened_signed(file, me)
+
+        def show(result: RunResult) -> None:
+            if as_json:
+                print_json(result.to_json())
+            else:
+                show_result(result)
+            sys.stdout.flush()
+
+        try:
+            with watching_run(consortium.names) as watch:
+                result = joining.take_part_in_run(
+                    consortium, keys, policy, number=number, confidence=level, listen=listen, watch=watch,
+                    tell=tell, show=show,
+                )  # fmt: skip
+        except Aborted as error:
+            raise _exit_with_advice(error, _after_abort(consortium, keys, policy)) from None
+        except Unavailable as error:
+            raise _exit_with_advice(error, _after_disconnect(consortium, keys, number)) from None
+        if result.is_replay:
+            _show_end_again(consortium.table(result.number), keys, listen)
 
 
+def _opened_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
+    from lapwing.parties.consortium import Consortium  # noqa: PLC0415
+    from lapwing.parties.identity import MemberKeys  # noqa: PLC0415
+
+    keys, consortium = MemberKeys.open(me), Consortium.read(file)
+    consortium.require_signed_by_all()
+    return keys, consortium
+
+
+def _exit_with_advice(error: LapwingError, advice: str) -> typer.Exit:
+    """Tell of the error and the advice on stderr. Return the exit to raise."""
+    from lapwing.cli.show_party import replace_unprintable  # noqa: PLC0415
+
+    tell(replace_unprintable(str(error)))
+    if advice:
+        tell(advice)
+    return typer.Exit(1)
+
+
+def _after_abort(consortium: Consortium, keys: MemberKeys, policy: Path) -> str:
+    """Return which run is next for this member, and how all come to the same one."""
+    index, folder = joining.member_index(consortium, keys), joining.runs_folder(keys.folder)
+    try:
+        with bound(dict(consortium.statistic), policy) as (data, _):
+            charged = joining.charges_of(data)
+            progress = joining.progress_in_run(consortium, index, folder, None, was_charged=charged)
+    except LapwingError:  # the reason of the abort matters more
+        return ""
+    return (
+        f"the next run of {keys.name} is number {progress.table.number}: give the same command again. "
+        "Members who are at different numbers say one with --number"
+    )
+
+
+def _after_disconnect(consortium: Consortium, keys: MemberKeys, number: int | None) -> str:
+    """Return what to do about a run that has begun for this member; "" if none has."""
+    index, folder = joining.member_index(consortium, keys), joining.runs_folder(keys.folder)
+    try:
+        progress = joining.progress_in_run(consortium, index, folder, number, was_charged=lambda _: False)
+    except Unavailable:  # it was told already
+        return ""
+    if not progress.has_begun or progress.ending is not None:
+        return ""
+    this = progress.table.number
+    return (
+        f"run {this} has begun for {keys.name}: the same command goes on with it. If it is over for the "
+        f"others, {consortium.host.name} shows its end again with --number {this}, and the transcript of "
+        f"any of them shows the sums: lapwing party verify. A new run is --number {this + 1} at every "
+        "member, and is charged again"
+    )
+
+
+def _show_end_again(table: RunConfiguration, keys: MemberKeys, listen: str | None) -> None:
+    """Serve the end of a run again, if this is the host and some members may have missed it."""
+    from lapwing.parties.relay_server import serve_relay  # noqa: PLC0415
+
+    folder = joining.runs_folder(keys.folder)
+    waiting = joining.members_without_result(table, folder) if keys.card == table.host else ()
+    names = [name for name in waiting if name != keys.name]
+    if names:
+        tell(
+            f"{', '.join(names)} may not know the sums: for "
+            f"{max(table.lobby_seconds, table.round_seconds):g} seconds the end of run {table.number} is "
+            "shown again to every member that asks"
+        )
+        serve_relay(table, keys, folder=folder, listen=listen)
+
+
+@app.command()
+def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen = None) -> None:
+    """Only relay: for a host that the consortium names and that is not a member."""
+    from lapwing.cli.show_party import watching_run  # noqa: PLC0415
+    from lapwing.parties.relay_server import serve_relay  # noqa: PLC0415
+
+    with os_errors_told():
+        keys, consortium = _opened_signed(file, me)
+        if keys.card != consortium.host:
+            raise BadParameter("me", f"this is {keys.name}, but {consortium.host.name} is the host")
+        folder = joining.runs_folder(me)
+        table = consortium.table(number or joining.next_relayed_run(consortium, folder))
+        for before in range(1, table.number):
+            if names := joining.members_without_result(consortium.table(before), folder):
+                tell(
+                    f"run {before} ended, and {', '.join(names)} may not know its sums: --number {before} "
+                    "shows the end again"
+                )
+        print(f"Relaying run {table.number} of {consortium.name} at {listen or table.address}", flush=True)
+        with watching_run(consortium.names) as watch:
+            serve_relay(table, keys, folder=folder, listen=listen, watch=watch)
+    print("The run is over.")
+
+
+@app.command()
 def simulate(
     *,
     members: Annotated[int, typer.Option(help="How many members.", min=1, max=100)] = 3,
@@ -273,108 +409,12 @@ def simulate(
         noise="laplace",
     )
     numbers = [100 + 37 * k % 90 for k in range(members)] if counts is None else _whole_numbers(counts)
-    done = simulated(
-        wish, numbers, _made_up_names(members), lose=dict(_member_and_round(one) for one in lose or ())
-    )
+    names = [NAMES[k] if members <= len(NAMES) else f"member-{k + 1}" for k in range(members)]
+    done = simulated(wish, numbers, names, lose=dict(_member_and_round(one) for one in lose or ()))
     if as_json:
         print_json(done.to_json())
     else:
         show_simulation(done)
-
-
-def compare(
-    *,
-    epsilon: Annotated[str, typer.Option(help="The ε of every way to count.")] = "1",
-    repetitions: Annotated[int, typer.Option(help="Runs for each point.", min=2, max=10_000)] = 200,
-    plot: Annotated[Path | None, typer.Option(help="Draw it into this .svg, .png or .pdf file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the numbers into this .json file.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few points, in a second or two.")] = False,
-) -> None:
-    """Measure the error of a share: one curator, several members, the local model. Takes half a minute."""
-    from lapwing.cli.ledger import working  # noqa: PLC0415
-    from lapwing.cli.show_party import show_comparison  # noqa: PLC0415
-    from lapwing.parties.simulation import MEMBERS as MEMBERS_COMPARED  # noqa: PLC0415
-    from lapwing.parties.simulation import SIZES  # noqa: PLC0415
-    from lapwing.parties.simulation import compare_trust_models as compared  # noqa: PLC0415
-
-    if plot is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
-
-        checked_path(plot)
-    sizes, members = (FEW_SIZES, FEW_MEMBERS) if quick else (SIZES, MEMBERS_COMPARED)
-    with working("measuring") as report:
-        found = compared(epsilon, repetitions=repetitions, sizes=sizes, members=members, tell=report)
-    show_comparison(found)
-    with plainly():
-        if out is not None:
-            out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
-        if plot is not None:
-            from lapwing.plots.parties import parties  # noqa: PLC0415
-            from lapwing.plots.style import save  # noqa: PLC0415
-
-            save(parties(found), plot)
-            print(f"\nThe picture is in {plot}")
-
-
-def example(
-    folder: Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")] = Path("."),
-) -> None:
-    """Write three invented hospitals, each with its data and policy in a folder, and their wish."""
-    targets = [folder / WISH, *(folder / name / file for name, file in FILES.items())]
-    there = [path for path in targets if path.exists()]
-    if there:
-        raise BadParameter("folder", f"{there[0]} exists: nothing is written over")
-    data = files("lapwing.cli").joinpath("data")
-    policy = data.joinpath("joint_policy.toml").read_text(encoding="utf-8")
-    with plainly():
-        for name in MEMBERS:
-            (folder / name).mkdir(parents=True, exist_ok=True)
-            where = f"{FILES[name]}#visits" if FILES[name].endswith(".duckdb") else FILES[name]
-            (folder / name / POLICY).write_text(policy.replace("SOURCE", where), encoding="utf-8")
-            _write_hospital(name, folder / name / FILES[name])
-        (folder / WISH).write_text(data.joinpath(WISH).read_text(encoding="utf-8"), encoding="utf-8")
-    forget_lost_ledgers(targets)
-    at = "" if folder == Path(".") else f"{folder}/"
-    print(f"Wrote {at}{WISH} and the folders {', '.join(at + name for name in MEMBERS)}. Next:")
-    print(f"  lapwing party plan {at}{WISH} --members 3 --policy {at}north/{POLICY}")
-
-
-def _write_hospital(name: str, path: Path) -> None:
-    """Visits of invented people: the same on every machine, and looking like chance."""
-    import duckdb  # noqa: PLC0415
-
-    sql = _visits(name, PEOPLE_AT[name])
-    with duckdb.connect(str(path) if path.suffix == ".duckdb" else ":memory:") as connection:
-        match path.suffix:
-            case ".csv":
-                connection.sql(sql).write_csv(str(path))
-            case ".parquet":
-                connection.sql(sql).write_parquet(str(path))
-            case _:
-                connection.execute(f"CREATE TABLE visits AS {sql}")
-
-
-def _visits(name: str, people: int) -> str:
-    def chance(what: str, salt: str) -> str:
-        return f"((hash({what}, '{salt} of {name}') % 10000) / 10000.0)"
-
-    return f"""
-        SELECT '{name}-' || p AS patient,
-            CASE WHEN {chance("v", "ward")} < 0.4 THEN 'emergency'
-                WHEN {chance("v", "ward")} < 0.65 THEN 'surgery'
-                WHEN {chance("v", "ward")} < 0.9 THEN 'cardiology' ELSE 'maternity' END AS ward,
-            CAST(floor(-5 * ln(1.0001 - {chance("v", "stay")})) AS INTEGER) AS stay,
-            CAST(floor(95 * {chance("p", "age")}) AS INTEGER) AS age,
-            CAST(floor(400 + 20 * floor(95 * {chance("p", "age")})
-                + 250 * floor(-5 * ln(1.0001 - {chance("v", "stay")}))
-                + 600 * {chance("v", "cost")}) AS INTEGER) AS cost
-        FROM (SELECT p, 10 * p + k AS v FROM range({people}) AS people(p), range(3) AS rows(k)
-              WHERE k < 1 + floor(-0.7 * ln(1.0001 - {chance("p", "visits")})))
-        ORDER BY hash(v)"""  # noqa: S608 (all of it is ours)
-
-
-def _made_up_names(members: int) -> list[str]:
-    return [NAMES[k] if members <= len(NAMES) else f"member-{k + 1}" for k in range(members)]
 
 
 def _whole_numbers(text: str) -> list[int]:
@@ -389,3 +429,43 @@ def _member_and_round(text: str) -> tuple[str, str]:
     if not colon:
         raise BadParameter("lose", "must be MEMBER:ROUND, such as south:deal")
     return name, where
+
+
+@app.command()
+def compare(
+    *,
+    epsilon: Annotated[str, typer.Option(help="The ε of every way to count.")] = "1",
+    repetitions: Annotated[int, typer.Option(help="Runs for each point.", min=2, max=10_000)] = 200,
+    plot: PlotPath = None,
+    out: Annotated[Path | None, typer.Option(help="Write the numbers into this .json file.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few points, in a second or two.")] = False,
+) -> None:
+    """Measure the error of a share: one curator, several members, the local model. Takes half a minute."""
+    from lapwing.cli.show_party import show_comparison  # noqa: PLC0415
+    from lapwing.parties.simulation import MEMBERS, SIZES
+    from lapwing.parties.simulation import compare_trust_models as compared  # noqa: PLC0415
+
+    check_plot(plot)
+    sizes, members = (QUICK_SIZES, QUICK_MEMBERS) if quick else (SIZES, MEMBERS)
+    with working("measuring") as report:
+        found = compared(epsilon, repetitions=repetitions, sizes=sizes, members=members, tell=report)
+    show_comparison(found)
+    with os_errors_told():
+        if out is not None:
+            out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    if plot is not None:
+        from lapwing.plots.parties import parties  # noqa: PLC0415
+
+        write_plot(plot, parties(found))
+
+
+@app.command()
+def example(folder: ExampleFolder = Path(".")) -> None:
+    """Write three invented hospitals, each with its data and policy in a folder, and their wish."""
+    from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
+
+    with os_errors_told():
+        write_hospitals(folder)
+    at = "" if folder == Path(".") else f"{folder}/"
+    print(f"Wrote {at}{WISH} and the folders {', '.join(at + name for name in MEMBERS)}. Next:")
+    print(f"  lapwing party plan {at}{WISH} --members 3 --policy {at}north/{POLICY}")

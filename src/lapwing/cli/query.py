@@ -1,10 +1,6 @@
-"""`lapwing plan`, `ask`, `prepare` and what belongs to them: private SQL on a policy's tables.
+"""Private SQL on a policy's tables: `lapwing plan`, `ask`, `prepare`, `bounds` and others.
 
 The library is imported where it is used: `lapwing --help` must not wait for it.
-
-How plans and answers look.
-
-`lapwing check`: what a policy makes of its cells; exact for the curator, noisy for a price.
 """
 
 from __future__ import annotations
@@ -18,10 +14,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.text import Text
 
-from lapwing.cli.console import AsJson, console, heading, indented, plainly, points, print_json, table, tell
+from lapwing.cli.console import (
+    AsJson,
+    PlotPath,
+    check_plot,
+    console,
+    heading,
+    indented,
+    os_errors_told,
+    points,
+    print_json,
+    require_file,
+    table,
+    tell,
+    warning,
+    working,
+    write_plot,
+)
 from lapwing.errors import BadParameter
-from lapwing.sql.answers import column_notes
-from lapwing.sql.plan import describe_spread, list_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +44,13 @@ if TYPE_CHECKING:
     from lapwing.sql.policy import Policy
 
 
+ROWS_SHOWN = 60
+_LONGEST_SQL = 2000
+PRIVATE = (
+    "These counts are exact, and private: show them to nobody. Nothing was charged for them. Bounds, "
+    "values or rows_per_unit that you choose by them are not covered by the privacy promise: the "
+    "ledger's statements show this check, and every changed policy that is used after it."
+)
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
 Sql = Annotated[str, typer.Argument(metavar="SQL", help='Such as "SELECT COUNT(*) FROM visits".')]
 OptionalEpsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
@@ -66,10 +83,10 @@ Threads = Annotated[int | None, typer.Option(help="How many cores an embedded en
 
 @contextmanager
 def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
-    """The data set of a policy, for one who asks."""
+    """Open the data set of a policy for an analyst."""
     from lapwing.sql.dataset import open as open_dataset  # noqa: PLC0415
 
-    with plainly(), open_dataset(policy, analyst=analyst, threads=threads) as found:
+    with os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
         found.tell = tell
         yield found
 
@@ -90,8 +107,6 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
-    pass
-
     with opened_dataset(policy, analyst) as found:
         made = found.plan(
             sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
@@ -128,18 +143,13 @@ def ask(
     sampling: Annotated[
         bool, typer.Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
     ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the answer into this .svg, .png or .pdf file.")
-    ] = None,
+    plot: PlotPath = None,
     analyst: Analyst = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
-    if plot is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
-
-        checked_path(plot)
+    check_plot(plot)
     with opened_dataset(policy, analyst, threads) as found:
         if two_stage:
             if within is None or epsilon is not None:
@@ -161,9 +171,7 @@ def ask(
 
 
 def _show_answers(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
-    """The answer first: it was paid for, also if it cannot be drawn."""
-    pass
-
+    """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if as_json:
         both = {"first": first.to_json()} if first is not None else {}
         print_json({**answer.to_json(), **both})
@@ -171,23 +179,17 @@ def _show_answers(answer: Answer, first: Answer | None, *, plot: Path | None, as
         if first is not None:
             show_answer(first)
         show_answer(answer)
-    if plot is None:
-        return
-    try:
-        answer.plot(plot)
-    except OSError as error:
-        raise BadParameter("plot", f"{plot} cannot be written ({error.strerror})") from None
-    if not as_json:
-        print(f"\nThe picture is in {plot}")
+    if plot is not None:
+        write_plot(plot, answer.plot(), quiet=as_json)
 
 
 def tell_not_utf8(policy: Policy) -> None:
-    """Tell the curator of CSV files whose encoding is not the one that is said."""
+    """Tell the curator of CSV files whose encoding is not the declared one."""
     from lapwing.engines.csv_files import NOT_UTF8  # noqa: PLC0415
     from lapwing.sql.truncated.open_sources import tables_not_utf8  # noqa: PLC0415
 
-    for table in tables_not_utf8(policy):
-        tell(f"tables.{table}: some lines count as no rows, since they are {NOT_UTF8}")
+    for name in tables_not_utf8(policy):
+        tell(f"tables.{name}: some lines count as no rows, since they are {NOT_UTF8}")
 
 
 def prepare(
@@ -199,8 +201,6 @@ def prepare(
     threads: Threads = None,
 ) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
-    from lapwing.cli.ledger import working  # noqa: PLC0415
-
     with opened_dataset(policy, "curator", threads) as found, working("preparing") as report:
         is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
         name, version = found.policy.name, found.version()
@@ -258,38 +258,27 @@ def truncated(
     analyst: Analyst = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate privately how many people (with --beyond: and rows) the bound on rows concerns."""
+    """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
     with opened_dataset(policy, analyst) as found:
         answer = found.dropped(table, epsilon=epsilon, rows=rows, beyond=beyond)
-        _show_truncated(answer, as_json=as_json)
-
-
-def _show_truncated(answer: Answer, *, as_json: bool) -> None:
-    pass
-
-    if as_json:
-        print_json(answer.to_json())
-    else:
-        show_answer(answer)
+        _show_answers(answer, None, plot=None, as_json=as_json)
 
 
 def clear_hold(
     policy: PolicyFile,
     receipts: Annotated[list[int], typer.Argument(help="Receipts of questions that failed.")],
 ) -> None:
-    """Let questions that failed be asked again. The curator's decision: why they failed may be private."""
+    """Let questions that failed be asked again. The curator decides: why they failed may be private."""
     with opened_dataset(policy, "curator") as found:
         found.looked(*receipts)
     for receipt in receipts:
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
 
 
-ROWS_SHOWN = 60
-_LONGEST_SQL = 2000
-
-
 def show_plan(plan: Plan) -> None:
-    """What it would cost and be off by, every mechanism, and the SQL."""
+    """Show the cost and expected error of a plan, every mechanism, and the SQL."""
+    from lapwing.sql.plan import describe_spread, list_names
+
     with console() as out:
         out.print(Text(f"Would cost {plan.cost}", style="bold"))
         if plan.why:
@@ -298,15 +287,10 @@ def show_plan(plan: Plan) -> None:
         shown = [(name, text) for name, text in expected.items() if text]
         if shown:
             heading(out, f"Expected error, with {float(plan.confidence):g} confidence each")
-            errors = table("column", "error", right=(1,))
-            for name, text in shown:
-                errors.add_row(name, text)
-            out.print(errors)
+            out.print(table("column", "error", right=(1,), rows=shown))
         heading(out, "Mechanisms")
-        steps = table("what", "how", "share", "")
-        for step in plan.steps:
-            steps.add_row(step.what, step.mechanism, step.share, step.error)
-        out.print(steps)
+        rows = [(step.what, step.mechanism, step.share, step.error) for step in plan.steps]
+        out.print(table("what", "how", "share", "", rows=rows))
         if plan.shares.reason:
             indented(out, plan.shares.reason)
         heading(out, "Bounds")
@@ -319,29 +303,21 @@ def show_plan(plan: Plan) -> None:
 
 
 def show_answer(answer: Answer) -> None:
-    """A table with intervals, the charge, what is left, the receipt."""
+    """Show an answer: a table with intervals, the charge, the budget left, the receipt."""
     with console() as out:
         show_rows(out, answer)
 
 
 def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
-    """Its first rows, and what is to be known about it."""
+    """Print the first rows of an answer, and its notes."""
+    from lapwing.sql.answers import column_notes  # noqa: PLC0415
+
     headings, cells = answer.table(ROWS_SHOWN)
-    shown = table(*headings, right=range(len(headings)))
-    for row in cells:
-        shown.add_row(*row)
-    out.print(shown)
+    out.print(table(*headings, right=range(len(headings)), rows=cells))
     if len(answer) > len(cells):
         indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
     for line in [*column_notes(answer.columns), *answer.footer()]:
         indented(out, line)
-
-
-PRIVATE = (
-    "These counts are exact, and private: show them to nobody. Nothing was charged for them. Bounds, "
-    "values or rows_per_unit that you choose by them are not covered by the privacy promise: the "
-    "ledger's statements show this check, and every changed policy that is used after it."
-)
 
 
 def check(
@@ -379,6 +355,7 @@ def check(
     from lapwing.ledger import CuratorKey  # noqa: PLC0415
     from lapwing.sql.cell_check import check_exactly  # noqa: PLC0415
 
+    require_file(curator, "curator")
     key = CuratorKey.load(curator)
     with opened_dataset(policy, "curator") as found:
         _show_exact(found.policy, check_exactly(found, key))
@@ -386,13 +363,10 @@ def check(
 
 
 def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    from lapwing.cli.console import console, heading, indented, points, table
     from lapwing.sql.cell_check import possible_states  # noqa: PLC0415
 
     with console() as out:
-        out.print(Text(PRIVATE, style="bold yellow"))
+        warning(out, PRIVATE)
         for one in found:
             own = policy.tables[one.table]
             heading(out, f"{one.table}: {one.rows:,} rows about {one.units:,} units")
@@ -426,9 +400,6 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
 
 
 def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
-    from lapwing.cli.console import console, heading, indented, table
-
-    pass
     from lapwing.sql.answers import cell_text  # noqa: PLC0415
 
     with console() as out:

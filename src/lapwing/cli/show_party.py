@@ -1,7 +1,4 @@
-"""How joint computations look: plans, invitations, answers, transcripts, simulations.
-
-How far a run is, on the other stream than the answer: a live table on a terminal, lines elsewhere.
-"""
+"""How joint computations look: plans, invitations, progress, answers, transcripts, simulations."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,16 +16,15 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table
+from lapwing.cli.joining import RunResult, charge_text
 from lapwing.cli.query import show_rows
-from lapwing.core.loss_records import describe
-from lapwing.ledger.request_log import pair_text, price_in_words
+from lapwing.ledger.request_log import pair_text
 
 if TYPE_CHECKING:
     from lapwing.parties.consortium import Consortium
     from lapwing.parties.joint_plan import JointPlan, ProtocolAlternative
     from lapwing.parties.messages import Progress, ProgressCallback
     from lapwing.parties.simulation import Simulation
-    from lapwing.parties.statistics import JointAnswer
     from lapwing.parties.transcript import VerifiedTranscript
     from lapwing.plots.parties import MeasuredErrors
 
@@ -40,25 +35,22 @@ SURE = Fraction(95, 100)
 
 
 def replace_unprintable(text: str) -> str:
-    """What others wrote, without anything that a terminal would obey: files are checked when they are
-    read, and this is in case that something was overlooked."""
+    """Replace characters that a terminal would obey in texts of others.
+
+    Files are checked when they are read; this is a second safeguard.
+    """
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def charge_text(plan: JointPlan) -> str:
-    """What one member's ledger is charged."""
-    return price_in_words(describe(plan.loss), (), Fraction(0))
-
-
 def bytes_text(count: int) -> str:
-    """Bytes, as people read them."""
+    """Return a number of bytes as people read it."""
     if count < 10_000:
         return f"{count:,} bytes"
     return f"{count / 1e3:,.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.1f} MB"
 
 
 def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> None:
-    """`lapwing party plan`."""
+    """Show the plan of a joint statistic, and every protocol."""
     with console() as out:
         _plan(out, plan, name, title)
         heading(out, "Every protocol")
@@ -106,7 +98,8 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
     indented(
         out,
         f"{rounds}{stages}, {cost.messages:,} messages. A member sends {bytes_text(cost.sent)} and gets "
-        f"{bytes_text(cost.received)}; the relay carries {bytes_text(cost.in_all)} in all, and TLS adds a little.",
+        f"{bytes_text(cost.received)}; the relay carries {bytes_text(cost.in_all)} in all, and TLS adds a "
+        "little.",
     )
 
 
@@ -132,7 +125,7 @@ def _alternative(one: ProtocolAlternative, chosen: str) -> list[str]:
 
 
 def show_invitation(consortium: Consortium, me: str, title: str) -> None:
-    """`lapwing party join`: what would be signed."""
+    """Show the consortium that a member is asked to sign."""
     with console() as out:
         _plan(out, consortium.plan, consortium.name, title)
         heading(out, "Who takes part")
@@ -151,36 +144,8 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
         out.print()
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What a run gave one member."""
-
-    consortium: Consortium
-    number: int
-    answer: JointAnswer
-    transcript: Path
-    left: str
-    is_replay: bool
-    truncation: tuple[str, ...]  # how many rows of a person each member's numbers are made of
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        plan = self.consortium.plan
-        return {
-            **self.answer.to_json(),
-            "truncation": list(self.truncation),
-            "consortium": self.consortium.digest.hex(),
-            "run": self.number,
-            "protocol": plan.protocol,
-            "charged": None if self.is_replay else charge_text(plan),
-            "left": self.left,
-            "transcript": str(self.transcript),
-            "guarantee": plan.guarantee,
-        }
-
-
 def show_result(result: RunResult) -> None:
-    """`lapwing party run`."""
+    """Show the result of a run."""
     with console() as out:
         head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"
         out.print(Text(head, style="bold"))
@@ -198,16 +163,16 @@ def show_result(result: RunResult) -> None:
         indented(out, f"Left: {result.left}.")
         out.print()
         indented(out, "Transcript, which anybody can check:")
-        print_line(out, f"  lapwing party verify {result.transcript}")
+        _print_unbroken(out, f"  lapwing party verify {result.transcript}")
 
 
-def print_line(out: Console, text: str) -> None:
-    """A line to be copied: never broken."""
+def _print_unbroken(out: Console, text: str) -> None:
+    """Print a line to be copied: it is never broken."""
     out.print(Text(text), soft_wrap=True)
 
 
 def verified_json(found: VerifiedTranscript) -> dict[str, Any]:
-    """Plain values, for JSON."""
+    """Return plain values, for JSON."""
     return {
         "members": list(found.members),
         "run": found.number,
@@ -222,7 +187,7 @@ def verified_json(found: VerifiedTranscript) -> dict[str, Any]:
 
 
 def show_verified(found: VerifiedTranscript, path: Path) -> None:
-    """`lapwing party verify`."""
+    """Show the result of checking a transcript."""
     with console() as out:
         out.print(Text(f"{path} is in order", style="bold"))
         lines = [
@@ -248,7 +213,7 @@ def show_verified(found: VerifiedTranscript, path: Path) -> None:
 
 
 def show_simulation(done: Simulation) -> None:
-    """`lapwing party simulate`."""
+    """Show all rounds of a simulated run."""
     plan = done.plan
     with console() as out:
         head = f"{plan.requirements.members} members, protocol {plan.protocol} ({plan.fit.name})"
@@ -297,7 +262,7 @@ def _lessons(done: Simulation) -> list[str]:
 
 
 def show_comparison(found: MeasuredErrors) -> None:
-    """`lapwing party compare`."""
+    """Show the measured errors of all ways to count."""
     with console() as out:
         head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
         out.print(Text(head, style="bold"))
@@ -327,15 +292,15 @@ _MARKS = {"waiting": ("…", "dim"), "here": ("✓", "green"), "posted": ("✓",
 
 
 class MemberBoard:
-    """What is known of every member: here, posted, waited for, lost."""
+    """The state of every member: present, posted, awaited, lost."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         self.state = dict.fromkeys(names, "waiting")
         self.said = "waiting for the members"
 
-    def hear(self, event: Progress) -> str | None:
-        """Take in one event; a line to print where there is no live table."""
+    def add(self, event: Progress) -> str | None:
+        """Add one event. Return a line to print where there is no live table, or None."""
         stage = f"stage {event.stage + 1} of {event.stages}, " if event.stages > 1 else ""
         names, line = ", ".join(event.names), None
         match event.kind:
@@ -378,7 +343,7 @@ class MemberBoard:
         self.state = {name: "lost" if was == "lost" else "waiting" for name, was in self.state.items()}
 
     def render(self) -> Grid:
-        """The table of now."""
+        """Return the current table."""
         grid = Grid.grid(padding=(0, 2))
         grid.add_row(Text(self.said, style="bold"), *(self._cell(name) for name in self.names))
         return grid
@@ -390,7 +355,10 @@ class MemberBoard:
 
 @contextmanager
 def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
-    """Shows progress on stderr while a run goes on. To watch never raises, whatever became of stderr."""
+    """Show progress on stderr during a run: a live table on a terminal, else lines.
+
+    The yielded function never raises, even if stderr is gone.
+    """
     board = MemberBoard(names)
     with ExitStack() as stack:
         watch = _watch_lines(board)
@@ -403,9 +371,10 @@ def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
 
 
 class _Quiet(Console):
-    """rich would end the process, and close stdout with it, when stderr is gone."""
+    """A console that goes quiet when stderr is gone. rich would end the process, and close stdout."""
 
     def on_broken_pipe(self) -> None:
+        """Print nothing any more."""
         self.quiet = True
 
 
@@ -428,7 +397,7 @@ def _closed_quietly(live: Live) -> Iterator[None]:
 
 def _watch_live(board: MemberBoard, live: Live) -> ProgressCallback:
     def show(event: Progress) -> None:
-        board.hear(event)
+        board.add(event)
         with suppress(OSError, ValueError):
             live.update(board.render(), refresh=True)
 
@@ -440,7 +409,7 @@ def _watch_lines(board: MemberBoard) -> ProgressCallback:
 
     def show(event: Progress) -> None:
         nonlocal last
-        line = board.hear(event)
+        line = board.add(event)
         if line is None or line == last:
             return
         last = line

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table
+from lapwing.cli.explanation import short
 from lapwing.survey.designing import epsilon_text
 from lapwing.survey.questionnaire import NO_ANSWER
 from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon
@@ -34,7 +35,7 @@ MOST_ROWS = 60
 
 
 def show_plan(plan: SurveyPlan) -> None:
-    """Each question's protocol, ε and error, the odds, and what else to know."""
+    """Show each question's protocol, ε, error and odds, and the notes."""
     survey = plan.design.survey
     with console() as out:
         cost = epsilon_text(plan.design.epsilon)
@@ -45,10 +46,8 @@ def show_plan(plan: SurveyPlan) -> None:
         columns = ["question", "protocol", "ε", "of", "population", "these respondents"]
         if plan.margin is not None:
             columns.append(f"respondents for ± {float(plan.margin):g}")
-        shown = table(*columns, right=(2, 4, 5, 6))
-        for line in plan.lines:
-            shown.add_row(*_cells(line, with_needed=plan.margin is not None))
-        out.print(shown)
+        rows = [_cells(line, with_needed=plan.margin is not None) for line in plan.lines]
+        out.print(table(*columns, right=(2, 4, 5, 6), rows=rows))
         if plan.margin is not None:
             indented(
                 out,
@@ -81,7 +80,7 @@ def _error(error: float, unit: str) -> str:
 
 
 def show_invented(people: Collection[SimulatedAnswers], n: int, where: str) -> None:
-    """Where the reports are, and the truth that estimates should come near to."""
+    """Show where the reports are, and the truth that estimates should come near to."""
     with console() as out:
         out.print(Text(f"{n:,} invented respondents. Their reports are in {where}.", style="bold"))
         indented(out, "The truth below is known only because it is invented.")
@@ -96,14 +95,14 @@ def show_invented(people: Collection[SimulatedAnswers], n: int, where: str) -> N
 
 @dataclass(frozen=True, slots=True)
 class RespondentLoss:
-    """What a respondent loses: to the owner, and to whoever sees only shuffled reports."""
+    """The privacy loss of a respondent: to the owner, and to others who see only shuffled reports."""
 
     local: Fraction
     shuffled: Fraction | None = None
     honest: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """For programs; the shuffled ε with what it assumes."""
+        """Return plain values; the shuffled ε with its assumptions."""
         found: dict[str, Any] = {"local_epsilon": epsilon_text(self.local), "shuffled": None}
         if self.shuffled is not None:
             found["shuffled"] = {
@@ -116,7 +115,7 @@ class RespondentLoss:
 
 
 def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> RespondentLoss:
-    """The shuffled ε only where a shuffler is declared and every report came with a credential."""
+    """Return the loss. The shuffled ε needs a declared shuffler and a credential for every report."""
     survey = made.survey
     if not survey.shuffled or survey.honest is None or not with_credentials:
         return RespondentLoss(made.epsilon)
@@ -127,7 +126,7 @@ def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> Re
 
 
 def show_estimates(made: Design, found: SurveyEstimates, privacy: RespondentLoss) -> None:
-    """Every number with its intervals, and what it cost a respondent."""
+    """Show every number with its intervals, and the privacy loss of a respondent."""
     with console() as out:
         sure = f"{float(found.confidence):g}"
         head = f"{made.survey.title}: {found.reports:,} reports, intervals with {sure} confidence each"
@@ -149,7 +148,7 @@ def _cost(privacy: RespondentLoss) -> Iterator[str]:
     yield f"At most ε {local}, whoever is dishonest: the coins fell on their own device."
     if privacy.shuffled is not None:
         shuffled = epsilon_text(privacy.shuffled)
-        where = f"at δ {float(DELTA):g} with {privacy.honest:,} honest reports"
+        where = f"at δ {short(float(DELTA))} with {privacy.honest:,} honest reports"
         yield f"ε {shuffled} {where}, shuffled. {ASSUMES}"
 
 
@@ -206,7 +205,7 @@ def _cross(out: Console, cross: CrossTable) -> None:
 
 
 def panels_of(found: SurveyEstimates) -> list[EstimatePanel]:
-    """For a picture: the first table of each question, over all reports or within groups."""
+    """Return the panels of a picture: one table of each question, over all reports or within groups."""
     from lapwing.plots.answers import EstimatePanel  # noqa: PLC0415 (an extra)
 
     def bar(interval: Interval | None) -> Bar | None:
@@ -233,6 +232,6 @@ def panels_of(found: SurveyEstimates) -> list[EstimatePanel]:
 
 
 def _drawn(found: EstimateTable) -> tuple[bool, bool]:
-    """What is drawn rather: a whole list of shares, else anything that is not silence alone."""
+    """Return a key that prefers a whole list of shares, else any table that is not only "no answer"."""
     labels = [one.label for one in found.estimates]
     return labels != [NO_ANSWER] and bool(labels), found.title in ("share", "words")

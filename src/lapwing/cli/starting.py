@@ -1,4 +1,4 @@
-"""`lapwing init`: draft a policy from a schema."""
+"""`lapwing example` and `lapwing init`: invented data to try things on, and the draft of a policy."""
 
 from __future__ import annotations
 
@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lapwing.cli.console import ExampleFolder
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     from lapwing.sql.policy_draft import SourceSchema
+
+
+def example(folder: ExampleFolder = Path(".")) -> None:
+    """Write an invented data set (visits to a hospital) and its policy, to try things on."""
+    from lapwing.examples.visits import write_visits  # noqa: PLC0415
+
+    names, is_new = write_visits(folder)
+    files = ", ".join(names)
+    print(f"Wrote {files}. Next:" if is_new else f"There already, and left as it was: {files}. Next:")
+    question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
+    print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')
 
 
 def init(
@@ -64,7 +76,7 @@ def _write(target: Path, text: str, *, force: bool) -> None:
     try:
         with target.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:  # it came while we asked
+    except FileExistsError:  # it was made meanwhile
         raise BadParameter("output", f"{target} exists. Write over it with --force") from None
     except OSError as error:
         raise BadParameter("output", f"{target} cannot be written ({error.strerror})") from None

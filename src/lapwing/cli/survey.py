@@ -1,31 +1,38 @@
 """`lapwing survey`: from a questionnaire to estimates, without anybody's true answers.
 
 The library is imported where it is used: `lapwing --help` must not wait for it.
-
-`lapwing survey invite`, `serve`, `collect` and `close`: the owner's side of a survey that runs.
-
-The library is imported where it is used: `lapwing --help` must not wait for it.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.console import AsJson, plainly, print_json, tell
+from lapwing.cli.console import (
+    AsJson,
+    ExampleFolder,
+    PlotPath,
+    check_plot,
+    new_file,
+    os_errors_told,
+    print_json,
+    tell,
+    working,
+    write_new,
+    write_plot,
+)
 from lapwing.errors import BadParameter
-from lapwing.examples.visits import already_written
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
     from lapwing.survey.designing import Design
@@ -34,15 +41,12 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    name="survey",
-    help="Surveys whose answers are randomized on each respondent's own device.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    help="Surveys whose answers are randomized on each respondent's own device.", no_args_is_help=True
 )
 
 EXAMPLE = "wellbeing.toml"
 MOST_RESPONDENTS = 100_000_000
+PORT = 8000
 SurveyFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
 ]
@@ -54,7 +58,7 @@ Reports = Annotated[
 
 
 def designed(file: Path) -> Design:
-    """The design of a survey file."""
+    """Return the design of a survey file."""
     from lapwing.survey.designing import design  # noqa: PLC0415
     from lapwing.survey.survey_file import load  # noqa: PLC0415
 
@@ -62,19 +66,18 @@ def designed(file: Path) -> Design:
 
 
 @app.command()
-def example(
-    folder: Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")] = Path("."),
-) -> None:
+def example(folder: ExampleFolder = Path(".")) -> None:
     """Write a survey with a question of every kind, to begin from."""
+    from lapwing.examples.visits import already_written  # noqa: PLC0415
+
     target = folder / EXAMPLE
-    text = files("lapwing.cli").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
-    with plainly():
+    text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
+    with os_errors_told():
         if already_written({target: text}):
             print(f"There already, and left as it was: {target}. Next:")
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            with target.open("x", encoding="utf-8") as file:
-                file.write(text)
+            write_new(target, text, option="folder")
             print(f"Wrote {target}. Next:")
     print(f"  lapwing survey plan {target} --n 5000")
 
@@ -104,7 +107,7 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
 
 
 def fingerprint_of(made: Design) -> str | None:
-    """What respondents can compare, of the survey and its key; None before its key was made."""
+    """Return the fingerprint of the survey and its key, for respondents; None before the key is made."""
     from lapwing.survey.offered import fingerprint  # noqa: PLC0415
     from lapwing.survey.service import existing_signing_key  # noqa: PLC0415
 
@@ -163,22 +166,17 @@ def simulate(
 
 
 def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
-    """All reports in the survey's store, and whether each came with a credential."""
+    """Return all reports in the survey's store, and whether each came with a credential."""
     from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
-    from lapwing.survey.report_store import read_all_reports
-    from lapwing.survey.service import open_report_store
+    from lapwing.survey.report_store import read_all_reports  # noqa: PLC0415
 
     where = made.survey.reports
     if not is_postgres(where) and not Path(where).is_file():
         raise BadParameter(
             "reports", f"there are none yet at {where}: serve the survey, or use --reports FILE"
         )
-    with plainly():
-        kept = open_report_store(where, digest=made.digest, report_size=made.report_size)
-        try:
-            return read_all_reports(kept), not kept.state().without_credential
-        finally:
-            kept.close()
+    with os_errors_told(), _reports(made) as kept:
+        return read_all_reports(kept), not kept.state().without_credential
 
 
 @app.command()
@@ -197,22 +195,20 @@ def estimate(
         str, typer.Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
     ] = "0",
     confidence: Confidence = "0.95",
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the estimates into this .svg, .png or .pdf file.")
-    ] = None,
+    plot: PlotPath = None,
+    picture: Annotated[Path | None, typer.Option(hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
-    from lapwing.cli.ledger import working  # noqa: PLC0415
     from lapwing.cli.show_survey import respondent_loss, show_estimates
     from lapwing.survey.estimating import estimate as estimated  # noqa: PLC0415
     from lapwing.survey.report_file import read_reports  # noqa: PLC0415
 
     pairs = [_pair(text) for text in cross or ()]
     if picture is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
-
-        checked_path(picture)
+        tell("the option --picture is called --plot now")
+        plot = plot or picture
+    check_plot(plot)
     made = designed(file)
     if reports is None:
         found, with_credentials = stored_reports(made)
@@ -227,10 +223,8 @@ def estimate(
         print_json({**result.to_json(), "privacy": privacy.to_json()})
     else:
         show_estimates(made, result, privacy)
-    if picture is not None:
-        _draw(made, result, picture)
-        if not as_json:
-            print(f"\nThe picture is in {picture}")
+    if plot is not None:
+        write_plot(plot, _drawn(made, result), quiet=as_json)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -240,27 +234,17 @@ def _pair(text: str) -> tuple[str, str]:
     return one.strip(), other.strip()
 
 
-def _draw(made: Design, result: SurveyEstimates, path: Path) -> None:
+def _drawn(made: Design, result: SurveyEstimates) -> Figure:
     from lapwing.cli.show_survey import panels_of  # noqa: PLC0415
     from lapwing.plots.answers import estimates_picture  # noqa: PLC0415
-    from lapwing.plots.style import save  # noqa: PLC0415
 
     title = f"{made.survey.title} ({result.reports:,} reports)"
-    figure = estimates_picture(panels_of(result), title=title, confidence=float(result.confidence))
-    try:
-        save(figure, path)
-    except OSError as error:
-        raise BadParameter("picture", f"{path} cannot be written ({error.strerror})") from None
+    return estimates_picture(panels_of(result), title=title, confidence=float(result.confidence))
 
 
-PORT = 8000
-SurveyPath = Annotated[
-    Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
-]
-
-
+@app.command()
 def invite(
-    file: SurveyPath,
+    file: SurveyFile,
     *,
     count: Annotated[int | None, typer.Option(help="How many, for people whom nobody names.")] = None,
     to: Annotated[
@@ -277,18 +261,17 @@ def invite(
     ] = False,
 ) -> None:
     """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
-    from lapwing.cli.ledger import working  # noqa: PLC0415
     from lapwing.survey import invitations  # noqa: PLC0415
 
     _require_base(base)
-    design = _designed_again(file)
+    design = designed(file)
     invitations.require_answerable(design)  # before a ledger is made
     people = None if to is None else _ids(to)
     if design.warning:
         tell(f"Warning: {design.warning}")
     issued = 0
     with (
-        plainly(),
+        os_errors_told(),
         _reports(design) as reports,
         invitations.open_ledger(design.survey, tell) as ledger,
         working("inviting") as progress,
@@ -296,12 +279,12 @@ def invite(
         batches = invitations.invite(
             design, ledger, reports, people=people, count=count, again=again, progress=progress
         )
-        with _output(out) as output:  # made before anything is charged
+        with _output(out) as write:  # the file is made before anything is charged
             for batch in batches:
-                for one in batch:
-                    person = f"{one.person}\t" if one.person else ""
-                    output.write(f"{person}{one.link(base)}\n")
-                output.flush()
+                lines = [
+                    f"{one.person}\t{one.link(base)}" if one.person else one.link(base) for one in batch
+                ]
+                write("\n".join([*lines, ""]))
                 issued += len(batch)
     price = f"ε {float(design.epsilon):.4g}"
     told = f"Issued {issued:,} invitations, each charged {price} in {_ledger(design)}."
@@ -309,7 +292,7 @@ def invite(
 
 
 def _require_base(base: str) -> None:
-    """An address that a link can begin with, which nobody can read along the way."""
+    """Raise BadParameter unless links can begin with this address and nobody can read them on their way."""
     from urllib.parse import urlsplit  # noqa: PLC0415
 
     from lapwing.web.serving import is_loopback  # noqa: PLC0415
@@ -329,14 +312,15 @@ def _require_base(base: str) -> None:
 
 
 def _ledger(design: Design) -> str:
-    """The ledger, for people: never with a password."""
+    """Return the ledger's name for people, never with a password."""
     from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
 
     return "PostgreSQL" if is_postgres(design.survey.ledger) else design.survey.ledger
 
 
+@app.command()
 def serve(
-    file: SurveyPath,
+    file: SurveyFile,
     *,
     host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
@@ -355,7 +339,7 @@ def serve(
 
     has_tls = tls_cert is not None
     require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
-    with plainly():
+    with os_errors_told():
         opened = open_survey(file)
 
     def ready(address: str) -> None:
@@ -381,8 +365,9 @@ def serve(
         opened.desk.close()
 
 
+@app.command()
 def collect(
-    file: SurveyPath,
+    file: SurveyFile,
     reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="A file of reports made offline.")],
     *,
     again: Annotated[
@@ -391,16 +376,15 @@ def collect(
     as_json: AsJson = False,
 ) -> None:
     """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
-    from lapwing.cli.ledger import working  # noqa: PLC0415
     from lapwing.survey import invitations, report_store
     from lapwing.survey.report_file import read_reports  # noqa: PLC0415
-    from lapwing.survey.report_store import IntakeResult
+    from lapwing.survey.report_store import IntakeResult  # noqa: PLC0415
 
-    design = _designed_again(file)
+    design = designed(file)
     found = read_reports(reports, design)
-    design.unpack(found)  # an impossible report: nothing of the file is taken
+    design.unpack(found)  # raises if a report is impossible: then nothing of the file is taken
     with (
-        plainly(),
+        os_errors_told(),
         _reports(design) as kept,
         invitations.open_ledger(design.survey, tell) as ledger,
         working("collecting") as progress,
@@ -423,23 +407,17 @@ def collect(
         print("The others were collected before (the same content: see --again), or the survey is closed.")
 
 
-def close(file: SurveyPath, *, as_json: AsJson = False) -> None:
+@app.command()
+def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Close the survey for ever, and remove every trace of the order in which reports came."""
-    design = _designed_again(file)
-    with plainly(), _reports(design) as kept:
+    design = designed(file)
+    with os_errors_told(), _reports(design) as kept:
         kept.close_survey()
         state, (admitted, used) = kept.state(), kept.invitations()
     if as_json:
         print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
         return
     print(f"Closed, with {state.reports:,} reports. Of {admitted:,} invitations {used:,} were used.")
-
-
-def _designed_again(file: Path) -> Design:
-    from lapwing.survey.designing import design  # noqa: PLC0415
-    from lapwing.survey.survey_file import load  # noqa: PLC0415
-
-    return design(load(file))
 
 
 @contextmanager
@@ -460,7 +438,7 @@ def _rule(design: Design) -> StoppingRule:
 
 
 def _room(design: Design, kept: ReportStore) -> int | None:
-    """How many reports the stopping rule still lets in; None for any number."""
+    """Return how many reports the stopping rule still admits; None for any number."""
     state, rule = kept.state(), _rule(design)
     if state.is_closed or rule.is_over(state.reports, datetime.now(UTC).date()):
         return 0
@@ -468,30 +446,30 @@ def _room(design: Design, kept: ReportStore) -> int | None:
 
 
 def _ids(path: Path) -> list[str]:
-    """One person a line; empty lines do not count."""
+    """Read one person a line; empty lines do not count."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError:
         raise BadParameter("to", f"{path} is not a text file") from None
-    except (OSError, ValueError) as error:  # a name with a zero in it is no OSError
+    except (OSError, ValueError) as error:  # a name with NUL in it raises ValueError
         why = getattr(error, "strerror", None) or "it is no name of a file"
         raise BadParameter("to", f"{path} cannot be read ({why})") from None
     return [line.strip() for line in lines if line.strip()]
 
 
 @contextmanager
-def _output(path: Path | None) -> Iterator[IO[str]]:
-    """Standard output, or a new file that only its owner can read: who has a link can take part."""
+def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes at once: to standard output, or to a new file for its owner only.
+
+    A link lets anybody take part, and its charge is paid: none may be lost or shown to others.
+    """
     if path is None:
-        yield sys.stdout
+        yield lambda text: print(text, end="", flush=True)
         return
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise BadParameter("out", f"{path} exists: nothing is written over") from None
-    except OSError as error:
-        raise BadParameter("out", f"{path} cannot be written ({error.strerror})") from None
-    with open(file, "w", encoding="utf-8") as output:
-        yield output
-        output.flush()
-        os.fsync(output.fileno())
+    with new_file(path, option="out", mode=0o600) as file:
+
+        def write(text: str) -> None:
+            file.write(text.encode())
+            file.flush()
+
+        yield write

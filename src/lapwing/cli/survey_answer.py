@@ -5,7 +5,6 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
-import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lapwing.cli.console import plainly
+from lapwing.cli.console import new_file, os_errors_told, require_file
 from lapwing.errors import BadParameter, BadValue
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def answer(
 
 
 def _clean(text: str) -> str:
-    """A text of a survey for the terminal: what would steer it, or hide something, is replaced."""
+    """Replace characters of a survey's text that would steer a terminal or hide something."""
     return "".join(
         letter
         if letter == "\n" or unicodedata.category(letter) not in UNSEEN
@@ -114,7 +113,7 @@ def _clean(text: str) -> str:
 
 @contextmanager
 def _seen() -> Iterator[None]:
-    """Complaints may quote a survey's options: they are cleaned, too."""
+    """Clean error messages, too: they may quote a survey's options."""
     try:
         yield
     except BadValue as error:
@@ -133,7 +132,7 @@ def _address(link: str) -> tuple[str, str]:
 
 
 def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
-    """What the survey tells respondents, from wherever it comes, and the key if a server is asked."""
+    """Return the survey's public description, from a file or a server, and the server's key, if any."""
     key: PublicKey | None = None
     served: dict[str, Any] | None = None
     if url:
@@ -158,9 +157,8 @@ def _from_file(path: Path) -> dict[str, Any]:
     from lapwing.survey.designing import LARGEST_SURVEY  # noqa: PLC0415
     from lapwing.survey.offered import parse_exact_json  # noqa: PLC0415
 
-    with plainly():
-        if not path.is_file():
-            raise BadParameter("survey", f"there is no file {path}")
+    with os_errors_told():
+        require_file(path, "survey")
         with path.open("rb") as file:
             raw = file.read(LARGEST_SURVEY + 1)
     try:
@@ -178,7 +176,10 @@ def _rounded(epsilon: Fraction) -> str:
 
 
 def _show(device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, shown: str | None) -> None:
-    """Everything that there is to know before a coin is thrown. `shown` is the fingerprint, if known."""
+    """Show everything that a respondent should know before a coin is thrown.
+
+    `shown` is the fingerprint, or None if it is not known.
+    """
     from lapwing.survey.odds import odds_in_words, promise_in_words
     from lapwing.survey.offered import grouped_digits  # noqa: PLC0415
 
@@ -209,7 +210,7 @@ def _separator(question: OfferedQuestion) -> str:
 
 
 def _how(question: OfferedQuestion) -> str:
-    """What may be written."""
+    """Return how an answer may be written."""
     from lapwing.survey.questionnaire import DateScale, NumberScale, WordCoding
 
     coding = question.coding
@@ -231,7 +232,7 @@ def _how(question: OfferedQuestion) -> str:
 
 
 def _given(question: OfferedQuestion, text: str) -> object:
-    """What a person wrote, as the question takes it."""
+    """Return an answer as the question takes it, from the text that a person wrote."""
     if text.strip() == "no answer":
         return None
     if question.kind not in LISTS:
@@ -242,7 +243,7 @@ def _given(question: OfferedQuestion, text: str) -> object:
 def _written(
     device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, written: list[str]
 ) -> dict[str, object]:
-    """The answers that are written in the command, checked; all of them, if nobody can be asked."""
+    """Check the answers that are written in the command; all of them, if nobody can be asked."""
     named: dict[str, str] = {}
     for each in written:
         name, equals, value = each.partition("=")
@@ -288,17 +289,15 @@ def _asked_for(question: OfferedQuestion, ask: Callable[[str], str]) -> object:
 
 
 def _write(path: Path, offered: OfferedSurvey, report: bytes, mark: bytes) -> None:
-    """A file of one report, as `lapwing survey collect` takes it."""
+    """Write a file of one report, as `lapwing survey collect` takes it."""
     from lapwing.survey.report_file import report_file_header  # noqa: PLC0415
 
-    with plainly():
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as writing:
-            writing.write(report_file_header(offered.digest, mark) + report)
+    with new_file(path, option="out", mode=0o600) as file:
+        file.write(report_file_header(offered.digest, mark) + report)
 
 
 def _tell(offered: OfferedSurvey, report: bytes, *, mine: bool) -> None:
-    """What was sent, in words. Only after it was sent: the coin must not decide who takes part."""
+    """Say in words what was sent. Only after it was sent: the coin must not decide who takes part."""
     from lapwing.survey.odds import sent_in_words  # noqa: PLC0415
 
     if not mine:

@@ -1,13 +1,14 @@
-"""What `lapwing ledger verify` does: tell apart what it was given, and check it."""
+"""Check a ledger, a statement or a proof, whichever it is."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lapwing.cli.ledger import working
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger import Ledger
 from lapwing.ledger.accountant.guarantee import Guarantee, StatementReport
@@ -17,6 +18,7 @@ from lapwing.ledger.keys import KEY_BYTES
 from lapwing.ledger.ledger import is_postgres
 from lapwing.ledger.statement import verify_proof, verify_statement
 
+Working = Callable[[str], AbstractContextManager[object]]  # shows that something takes time
 LEDGER, STATEMENT, PROOF = "ledger", "statement", "proof"
 LARGEST_PROOF = 1 << 28
 _SQLITE = b"SQLite format 3\x00"
@@ -25,7 +27,7 @@ _BEGINNING = 256
 
 @dataclass(frozen=True, slots=True)
 class VerifiedFile:
-    """What was checked, and what came of it."""
+    """The result of a check. `findings` is empty if nothing is wrong."""
 
     kind: str
     where: str
@@ -39,10 +41,10 @@ class VerifiedFile:
     prices_checked: int = 0
     prices_unchecked: int = 0
     promises: tuple[str, ...] = ()
-    entry: dict[str, str] | None = None  # what a proof is about
+    entry: dict[str, str] | None = None  # the entry that a proof is about
 
     def to_json(self) -> dict[str, Any]:
-        """With stable names."""
+        """Return plain values with stable names."""
         head = self.head
         return {
             "kind": self.kind,
@@ -62,12 +64,33 @@ class VerifiedFile:
         }
 
 
-def verify_file(where: str, *, key: str | None, keys: Path | None, anchor: str | None) -> VerifiedFile:
-    """Check a ledger, a statement or a proof, whichever it is."""
+def verify_file(
+    where: str,
+    *,
+    key: str | None = None,
+    keys: Path | None = None,
+    anchor: str | None = None,
+    working: Working = nullcontext,
+) -> VerifiedFile:
+    """Check a ledger, a statement or a proof, whichever it is.
+
+    Args:
+        where: A path, or the URL of a ledger in PostgreSQL.
+        key: The ledger's public key in hexadecimal digits, known from elsewhere; None if it is not known.
+        keys: The ledger's key file; None for the usual one.
+        anchor: The ledger's anchor; None for the usual one.
+        working: Shows progress while something takes time.
+
+    Returns:
+        What was checked and what was found.
+
+    Raises:
+        BadParameter: There is no such file, it is none of the three, or the key is not of the right form.
+    """
     wanted = None if key is None else _public(key)
     match kind_of(where):
         case "ledger":
-            return _ledger(where, wanted, keys, anchor)
+            return _ledger(where, wanted, keys, anchor, working)
         case "statement":
             with working("checking the statement"):
                 report = verify_statement(where, key=wanted)
@@ -79,7 +102,7 @@ def verify_file(where: str, *, key: str | None, keys: Path | None, anchor: str |
 
 
 def kind_of(where: str) -> str:
-    """Told by what is in it, not by its name."""
+    """Return "ledger", "statement" or "proof", by the content and not by the name."""
     if is_postgres(where):
         return LEDGER
     path = Path(where)
@@ -111,11 +134,11 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError):
-        return None  # which is not the form of a proof
+        return None  # None is not the form of a proof
 
 
 def _entry(proof: dict[str, Any]) -> dict[str, str]:
-    """What of an entry a receipt says, too. Most of the rest is ids and costs."""
+    """Return the parts of an entry that a receipt has, too. Most of the rest is ids and costs."""
     body = json.loads(proof["body"])
     told = {name: str(body[name]) for name in ("kind", "at", "mechanism", "request") if name in body}
     return {"number": str(proof["entry"]), **told, "hash": digest_of(proof["body"].encode()).hex()}
@@ -138,9 +161,13 @@ def _of(kind: str, where: str, report: StatementReport, wanted: bytes | None) ->
     )
 
 
-def _ledger(where: str, wanted: bytes | None, keys: Path | None, anchor: str | None) -> VerifiedFile:
-    """Opening compares every table with the entries, and them with the anchors; `verify` does all again
-    with every signature, price and answer."""
+def _ledger(
+    where: str, wanted: bytes | None, keys: Path | None, anchor: str | None, working: Working
+) -> VerifiedFile:
+    """Open the ledger, which compares every table with entries and anchors; then check all again.
+
+    `Ledger.verify` also checks every signature, price and answer.
+    """
     try:
         with working("opening the ledger"):
             ledger = Ledger.open(where, keys=keys, anchor=anchor)

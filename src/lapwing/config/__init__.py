@@ -1,1 +1,1 @@
-"""Files that people write, in TOML: every mistake is told with its line and what to write instead."""
+"""Configuration files in TOML: every mistake is reported with its line and how to correct it."""

@@ -1,7 +1,4 @@
-"""One table of a TOML file, read key by key. What is wrong is noted, and None stands for it.
-
-Where a file says that something lies: a path from its own folder, or a URL as it stands.
-"""
+"""One table of a TOML file, read key by key. Mistakes are collected, and None stands for a wrong value."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 RESERVED_PREFIX = "lapwing_"
 TEXT_AT_MOST = 4096
 
-KINDS: tuple[tuple[type, str], ...] = (  # the special before the general: true is an int, for Python
+KINDS: tuple[tuple[type, str], ...] = (  # subclasses first: a bool is an int in Python
     (bool, "true or false"),
     (str, "a text"),
     (int, "a whole number"),
@@ -43,7 +40,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A table of the file. Every reader notes what is wrong, and then gives None."""
+    """A table of the file. Every reader notes mistakes, and returns None for a wrong or missing value."""
 
     mistakes: FileMistakes
     key: Key
@@ -51,7 +48,7 @@ class Section:
 
     @classmethod
     def of(cls, mistakes: FileMistakes, key: Key, found: object, known: Sequence[str]) -> Section | None:
-        """The table at a key. Keys that are not known are mistakes."""
+        """Return the table at a key. Keys that are not in `known` are mistakes."""
         if not isinstance(found, Mapping):
             mistakes.add(key, f"must be a table, not {kind_of(found)}")
             return None
@@ -61,13 +58,13 @@ class Section:
         return cls(mistakes, key, found)
 
     def below(self, name: str, known: Sequence[str]) -> Section | None:
-        """A table within this one, if it is there."""
+        """Return a table within this one, or None if it is missing."""
         if name not in self.values:
             return None
         return Section.of(self.mistakes, (*self.key, name), self.values[name], known)
 
     def tables(self, name: str) -> dict[str, object]:
-        """What stands in a table of tables, by name."""
+        """Return the values of a table of tables, by name."""
         found = self.values.get(name, {})
         if not isinstance(found, Mapping):
             self.wrong(name, f"must be a table of tables, not {kind_of(found)}")
@@ -75,7 +72,7 @@ class Section:
         return dict(found)
 
     def items(self, name: str, known: Sequence[str], *, write: str) -> list[Section]:
-        """The tables of a list of tables; what is not a table is a mistake."""
+        """Return the tables of a list of tables. An item that is not a table is a mistake."""
         found = self.values.get(name, [])
         if not isinstance(found, list):
             self.wrong(name, f"must be a list of tables, not {kind_of(found)}. Write {write}")
@@ -85,7 +82,7 @@ class Section:
         return [section for section in made if section is not None]
 
     def has(self, name: str) -> bool:
-        """Whether the key is there, right or wrong."""
+        """Return whether the key is present, right or wrong."""
         return name in self.values
 
     def wrong(self, name: str, what: str) -> None:
@@ -93,11 +90,11 @@ class Section:
         self.mistakes.add((*self.key, name), what)
 
     def missing(self, name: str, write: str) -> None:
-        """Note that a key is not there."""
+        """Note that a key is missing. `write` shows what to write."""
         self.wrong(name, f"is missing. Write {write}")
 
     def text(self, name: str) -> str | None:
-        """A printable text without spaces around it."""
+        """Read a printable text without spaces around it."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -112,12 +109,12 @@ class Section:
         return None
 
     def label(self, name: str) -> str | None:
-        """A text that the ledger accepts as a name."""
+        """Read a text that the ledger accepts as a name."""
         value = self.text(name)
         return None if value is None else self.checked(name, checked_label, value)
 
     def name(self, name: str) -> str | None:
-        """The name of a column."""
+        """Read the name of a column."""
         value = self.text(name)
         if value is None:
             return None
@@ -127,7 +124,7 @@ class Section:
         return value
 
     def one_of(self, name: str, choices: Sequence[str]) -> str | None:
-        """One of a few words."""
+        """Read one of a few words."""
         value = self.text(name)
         if value is None or value in choices:
             return value
@@ -135,7 +132,7 @@ class Section:
         return None
 
     def flag(self, name: str) -> bool:
-        """True, or false; false where it is not there."""
+        """Read true or false; false if the key is missing."""
         value = self.values.get(name, False)
         if not isinstance(value, bool):
             self.wrong(name, f"must be true or false, without quotes, not {kind_of(value)}")
@@ -143,7 +140,7 @@ class Section:
         return value
 
     def whole(self, name: str, *, least: int, most: int) -> int | None:
-        """A whole number within public limits."""
+        """Read a whole number within public limits."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -156,7 +153,7 @@ class Section:
         return None
 
     def number(self, name: str) -> Fraction | None:
-        """A number, exactly as it is written: 0.1 is one tenth."""
+        """Read a number exactly as it is written: 0.1 is one tenth."""
         value = self.values.get(name)
         if value is None:
             return None
@@ -166,7 +163,7 @@ class Section:
         return self.checked(name, exact, value)
 
     def checked(self, name: str, check: Callable[[V, str], T], value: V) -> T | None:
-        """What the rest of Lapwing makes of a value, in its own words where it is not acceptable."""
+        """Return `check(value, name)`. If that raises BadParameter, note its reason and return None."""
         try:
             return check(value, name)
         except BadParameter as error:
@@ -175,12 +172,12 @@ class Section:
 
 
 def kind_of(value: object) -> str:
-    """What a TOML value is, for those who wrote another one."""
+    """Return what kind of TOML value this is, in words."""
     return next((words for kind, words in KINDS if isinstance(value, kind)), "a table")
 
 
 def why_bad_name(text: str) -> str | None:
-    """Why a table or column cannot be called so; None if it can."""
+    """Return why a table or column cannot have this name; None if it can."""
     if not NAME_PATTERN.fullmatch(text):
         return "has letters a-z, digits and _, begins with no digit, and is at most 63 long"
     if text.lower().startswith(RESERVED_PREFIX):
@@ -189,19 +186,19 @@ def why_bad_name(text: str) -> str | None:
 
 
 def repeated_names(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Names that SQL cannot tell from an earlier one, with that one: it does not see capitals."""
+    """Return names that SQL cannot tell from an earlier one, with that one: case does not count."""
     first: dict[str, str] = {}
     return [(name, known) for name in names if (known := first.setdefault(name.lower(), name)) != name]
 
 
 def quoted_choices(choices: Sequence[str]) -> str:
-    """The choices in quotes: "a", "b" or "c"."""
+    """Return the choices in quotes: "a", "b" or "c"."""
     words = [quoted(choice) for choice in choices]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def did_you_mean(name: str, known: Sequence[str], what: str = "Known here") -> str:
-    """The nearest known name, or all of them."""
+    """Return the nearest known name, or all of them."""
     return _guess(name, known).strip() or f"{what}: {', '.join(sorted(known)[:20])}"
 
 
@@ -221,7 +218,7 @@ WEB_SCHEMES = ("https://", "http://")
 
 
 def read_location(section: Section, name: str, path: Path, *, example: str, web: bool = False) -> str:
-    """A path from the folder of the file `path`, or a URL; "" where it is missing or a mistake."""
+    """Read a path relative to the folder of the file `path`, or a URL; "" if missing or wrong."""
     text = section.text(name)
     if text is None:
         return ""
@@ -238,7 +235,7 @@ def read_location(section: Section, name: str, path: Path, *, example: str, web:
 
 @dataclass(frozen=True, slots=True)
 class LedgerLocations:
-    """Where the ledger, its keys and its anchor lie; "" for those that lie where they usually do."""
+    """Locations of the ledger, its keys and its anchor; "" for the usual location."""
 
     url: str
     keys: str = ""
@@ -246,7 +243,7 @@ class LedgerLocations:
 
 
 def read_ledger_locations(root: Section, path: Path, *, default: str, example: str) -> LedgerLocations:
-    """What a file says under [ledger]."""
+    """Read the table [ledger] of a file."""
     section = root.below("ledger", ("url", "keys", "anchor"))
     if section is None:
         return LedgerLocations(default)

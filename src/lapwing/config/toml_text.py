@@ -30,29 +30,29 @@ _AT_END = re.compile(r"\s*\(at end of document\)$")
 
 @dataclass(slots=True)
 class FileMistakes:
-    """What is wrong with a file, collected: whoever mends it sees everything at once."""
+    """Mistakes of a file, collected, so that all are reported at once."""
 
     file: str
     lines: Mapping[Key, int] = field(default_factory=dict)
     _found: list[tuple[int, str]] = field(default_factory=list)
 
     def add(self, key: Key, what: str) -> None:
-        """Something is wrong at a key, or a key that should be there is not."""
+        """Note a mistake at a key, or that a key is missing."""
         self._found.append((self._line(key), f"{dotted(key)}: {what}"))
 
     def complain(self) -> None:
-        """Raise them all, in the order of the file."""
+        """Raise BadFile with all mistakes, in the order of the file. Do nothing if there are none."""
         if not self._found:
             return
-        known = dict.fromkeys(sorted(self._found, key=lambda found: found[0]))
-        texts = [f"{self.file}:{line}: {what}" for line, what in known]
+        in_order = dict.fromkeys(sorted(self._found, key=lambda found: found[0]))
+        texts = [f"{self.file}:{line}: {what}" for line, what in in_order]
         if len(texts) > MISTAKES_AT_MOST:
             more = len(texts) - MISTAKES_AT_MOST
             texts = [*texts[:MISTAKES_AT_MOST], f"{self.file}: and {more} more mistakes"]
         raise BadFile(texts)
 
     def _line(self, key: Key) -> int:
-        for length in range(len(key), 0, -1):  # what is missing is missed where its table begins
+        for length in range(len(key), 0, -1):  # a missing key is reported at the line of its table
             if key[:length] in self.lines:
                 return self.lines[key[:length]]
         return 1
@@ -61,9 +61,10 @@ class FileMistakes:
 def read_toml(
     path: Path, *, what: str, example: str, draft: str
 ) -> tuple[Mapping[str, object], FileMistakes]:
-    """The values of a TOML file, and where to note mistakes. Decimal numbers keep all their digits.
+    """Return the values of a TOML file, and the list for its mistakes. Decimals keep all their digits.
 
-    `what` the file should be, what one is called for `example`, and which command makes a `draft`.
+    For error messages, `what` the file should be, an `example` of its name, and the command that writes a
+    `draft`.
     """
     shown = str(path) if str(path).isprintable() else quoted(str(path))
     text = _text(path, shown, what, example, draft)
@@ -79,12 +80,12 @@ def read_toml(
 
 
 def dotted(key: Key) -> str:
-    """A key as it may be written in TOML, on one line and not too long."""
+    """Return a key as it may be written in TOML, on one line and not too long."""
     return ".".join([part if _PLAIN_KEY.fullmatch(part) else quoted(part, at_most=80) for part in key])
 
 
 def quoted(text: str, *, at_most: int | None = None) -> str:
-    """A text as it is written in TOML. Whatever it holds, it stays on one line and in its quotes."""
+    """Return a text as it is written in TOML: always on one line and within its quotes."""
     if at_most is not None and len(text) > at_most:
         text = text[:at_most] + "…"
     written = json.dumps(text, ensure_ascii=False)
@@ -92,12 +93,12 @@ def quoted(text: str, *, at_most: int | None = None) -> str:
 
 
 def _text(path: Path, shown: str, what: str, example: str, draft: str) -> str:
-    # Those of os.path never raise, whatever the name holds.
+    # The functions of os.path never raise, whatever the name holds.
     if os.path.isdir(path):
         raise BadFile([f"{shown}: is a folder. Name the {what} file in it, such as {example}"])
     if not os.path.exists(path):
         raise BadFile([f"{shown}: there is no such file. `{draft}` drafts one"])
-    if not os.path.isfile(path):  # a pipe would wait for ever
+    if not os.path.isfile(path):  # reading a pipe would wait for ever
         raise BadFile([f"{shown}: is not a file"])
     try:
         with path.open("rb") as file:
@@ -128,12 +129,12 @@ def _decimal(text: str) -> Decimal:
 
 
 def lines_of(text: str) -> dict[Key, int]:
-    """The line on which each key of a valid TOML text stands first; of a table, its own heading."""
+    """Return the line of each key's first occurrence in a valid TOML text; of a table, its heading."""
     return _Scan().run(text).lines
 
 
 def lines_of_items(text: str) -> dict[Key, int]:
-    """The same for what stands in lists of tables, with the number of each table, from 1, in its key.
+    """Return the lines of keys in lists of tables. Each key holds the number of its table, from 1.
 
     `name` in the third `[[questions]]` is ("questions", "3", "name").
     """
@@ -142,7 +143,7 @@ def lines_of_items(text: str) -> dict[Key, int]:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """A key as it is written, and with the numbers of the items of lists that it goes through."""
+    """A key as it is written, and with the numbers of the list items on its path."""
 
     plain: Key = ()
     numbered: Key = ()
@@ -156,7 +157,7 @@ class _At:
 
 @dataclass(slots=True)
 class _Opened:
-    """A bracket of a value that is being read, the key it stands for, and the item we are at."""
+    """An open bracket of a value, its key, and the number of the current item."""
 
     mark: str
     at: _At
@@ -164,7 +165,7 @@ class _Opened:
 
 
 class _Scan:
-    """Walks over the tokens of valid TOML. It need not know values, only where they end."""
+    """Walks over the tokens of valid TOML. It needs to know where values end, not what they are."""
 
     def __init__(self) -> None:
         self.lines: dict[Key, int] = {}
@@ -242,7 +243,7 @@ class _Scan:
                 self.items[self.table.numbered] = self.line
 
     def _headed(self, parts: Key, *, is_item: bool) -> _At:
-        """The table of a heading: in the newest item of every list of tables on its way."""
+        """Return the table of a heading: in the newest item of every list of tables on its path."""
         at = _At()
         for k, part in enumerate(parts, 1):
             at += (part,)

@@ -1,9 +1,8 @@
-"""What a column's type is to us, whatever the engine calls it.
+"""Types of columns, the edges of clamped values, and calendar arithmetic: the same for every engine.
 
-The calendar in plain whole-number arithmetic: alike on every engine, and no day is out of range.
-
-Days are shifted so that they count from a first of March long ago. Years then begin with March: the day
-that leap years add is their last. Everything is positive, so that `divide` may round either way.
+The calendar is whole-number arithmetic, so that no day is out of range. Days are shifted so that they count
+from a first of March long ago. Years then begin with March: the leap day is their last day. All numbers are
+positive, so that `divide` may round either way.
 """
 
 from __future__ import annotations
@@ -34,7 +33,10 @@ class TypeFamily(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A family; for whole numbers the range of the type, for decimals that of the units of 10^-scale."""
+    """The type of a column.
+
+    `first` and `last` are the range of a whole number's type; of a decimal's, in units of 10^-scale.
+    """
 
     family: TypeFamily
     first: int = 0
@@ -43,33 +45,33 @@ class ColumnType:
 
 
 def whole_type(bits: int, *, signed: bool = True) -> ColumnType:
-    """Of whole numbers of so many bits."""
+    """Return the type of whole numbers of this many bits."""
     if signed:
         return ColumnType(TypeFamily.WHOLE, -(1 << bits - 1), (1 << bits - 1) - 1)
     return ColumnType(TypeFamily.WHOLE, 0, (1 << bits) - 1)
 
 
 def decimal_type(width: int, scale: int) -> ColumnType:
-    """Of decimals of so many digits, `scale` of them behind the point."""
+    """Return the type of decimals of `width` digits, `scale` of them after the point."""
     return ColumnType(TypeFamily.DECIMAL, 1 - 10**width, 10**width - 1, scale)
 
 
 @dataclass(frozen=True, slots=True)
 class ClampEdges:
-    """Values <= low become the first step, values >= high the last one, those between one in between."""
+    """Edges of clamping: values <= low become the first step, values >= high the last one."""
 
     low: int
     high: int
 
     @classmethod
     def of(cls, step: Fraction, first: int, last: int) -> ClampEdges:
-        """For whole numbers v and floor(v / step + 1/2)."""
+        """Return the edges for whole numbers v and the step floor(v / step + 1/2)."""
         half = Fraction(1, 2)
         return cls(math.ceil((first + half) * step) - 1, math.ceil((last - half) * step))
 
 
 def power_of_ten_in(step: Fraction) -> int:
-    """The greatest power of ten of which half a step is a multiple."""
+    """Return the greatest power of ten of which half a step is a multiple."""
     power = 1
     while (step / 2 / (power * 10)).denominator == 1:
         power *= 10
@@ -77,9 +79,10 @@ def power_of_ten_in(step: Fraction) -> int:
 
 
 def float_edges(step: float, first: int, last: int) -> tuple[float, float]:
-    """The same for floats: floor(v / step + 0.5) never falls as v grows, so its edges can be searched for.
+    """Return the edges for floats. floor(v / step + 0.5) never falls as v grows, so search for them.
 
-    Python's floats are the engines' floats: what is found here is what they will compute.
+    Python's floats are the engines' floats: the edges that are found here are those that engines compute
+    with.
     """
 
     def least(reached: float) -> float:
@@ -94,7 +97,7 @@ def float_edges(step: float, first: int, last: int) -> tuple[float, float]:
 
 
 def _place(value: float) -> int:
-    """Where a float stands in the row of all floats."""
+    """Return the position of a float in the order of all floats."""
     bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
     return bits if bits >= 0 else -(bits & (1 << 63) - 1) - 1
 
@@ -128,7 +131,7 @@ ISO_WITH_ZONE = f".{{19,29}}{_ZONE}"
 
 
 class Calendar:
-    """Parts of a number of days, or of seconds, since 1970-01-01. Each is an SQL expression of it.
+    """SQL expressions for the parts of a number of days, or seconds, since 1970-01-01.
 
     `divide` divides positive whole numbers and rounds down.
     """
@@ -144,7 +147,7 @@ class Calendar:
             self._day = divide(self._second, SECONDS_OF_DAY)
 
     def _quarters(self) -> str:
-        """Four times the day, plus 3: leap years come every 1461 of it, centuries every 146097."""
+        """Return four times the day, plus 3: leap years come every 1461 of it, centuries every 146097."""
         return f"(4 * {self._day} + 3)"
 
     def _century(self) -> str:
@@ -163,42 +166,50 @@ class Calendar:
         return f"(5 * {self._day_of_march_year()} + 2)"
 
     def _months(self) -> str:
-        """Since a January long ago."""
+        """Return months since a January long ago."""
         month = self._divide(self._fifths(), 153)
         return f"(12 * (100 * {self._century()} + {self._year_of_century()}) + {month} + 2)"
 
     def months(self) -> str:
-        """Months since January 1970."""
+        """Return months since January 1970."""
         return f"({self._months()} - {12 * (1970 + _YEARS)})"
 
     def year(self) -> str:
+        """Return the year."""
         return f"({self._divide(self._months(), 12)} - {_YEARS})"
 
     def quarter(self) -> str:
+        """Return the quarter of the year, from 1."""
         return f"({self._divide(f'({self._months()} % 12)', 3)} + 1)"
 
     def month(self) -> str:
+        """Return the month, from 1."""
         return f"({self._months()} % 12 + 1)"
 
     def day(self) -> str:
+        """Return the day of the month, from 1."""
         return f"({self._divide(f'({self._fifths()} % 153)', 5)} + 1)"
 
     def dayofweek(self) -> str:
-        """Monday is 1."""
+        """Return the day of the week; Monday is 1."""
         return f"(({self._day} + {(3 - _SHIFT) % 7}) % 7 + 1)"
 
     def dayofyear(self) -> str:
+        """Return the day of the year, from 1."""
         day, century, year = self._day_of_march_year(), self._century(), self._year_of_century()
         leap = f"CASE WHEN {year} % 4 = 0 AND ({year} > 0 OR {century} % 4 = 0) THEN 1 ELSE 0 END"
         return f"CASE WHEN {day} >= 306 THEN {day} - 305 ELSE {day} + 60 + {leap} END"
 
     def hour(self) -> str:
+        """Return the hour; 0 of a number of days."""
         return self._of_day(3600, 24)
 
     def minute(self) -> str:
+        """Return the minute; 0 of a number of days."""
         return self._of_day(60, 60)
 
     def second(self) -> str:
+        """Return the second; 0 of a number of days."""
         return self._of_day(1, 60)
 
     def _of_day(self, seconds: int, modulus: int) -> str:
@@ -209,7 +220,7 @@ class Calendar:
 
 
 def seconds_of_parts(date: tuple[str, str, str], time: tuple[str, str, str], divide: Divide) -> str:
-    """Seconds since 1970 of whole numbers that are a date and a time; of 8 bytes, if the hour is."""
+    """Return seconds since 1970 of a date and a time in whole numbers; in 8 bytes, if the hour is."""
     (year, month, day), (hour, minute, second) = date, time
     march_year = divide(f"(12 * {year} + {month} + {12 * 400 - 3})", 12)
     leaps = f"{divide(march_year, 4)} - {divide(march_year, 100)} + {divide(march_year, 400)}"

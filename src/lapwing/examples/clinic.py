@@ -1,11 +1,9 @@
-"""`lapwing demo`: the mechanisms on a small invented data set, all paid from one ledger.
+"""The mechanisms on a small invented data set, all paid from one ledger, which is then attacked.
 
-Every step is charged, on disk, before its data is touched. The data, data/clinic.csv, is made by
-tests/cli/make_clinic.py: nobody in it exists, and only therefore are true values shown beside.
-
-The demo's ledger: a real file in a temporary folder, spent from through the gate, and then cheated.
-
-Nothing is left behind: keys, anchors and copies lie in the same folder, the second anchor too.
+Every step is charged, on disk, before its data is read. The data, data/clinic.csv, is made by
+tests/cli/make_clinic.py: nobody in it exists, and only therefore are true values shown. The ledger is a
+real file in a temporary folder, and nothing of it is left behind: keys, anchors and copies are in the
+same folder.
 """
 
 from __future__ import annotations
@@ -48,11 +46,11 @@ STATE = "LAPWING_STATE"
 
 @dataclass(frozen=True, slots=True)
 class LedgerEnding:
-    """What the ledger says once it was closed, opened again, and cheated."""
+    """What the ledger says once it was closed, opened again, and attacked."""
 
     again: bytes  # the first answer, asked for with the same key
     first: bytes
-    left: Fraction  # after that: as before
+    left: Fraction  # after that; the same as before
     entries: int
     findings: tuple[str, ...]  # of the ledger itself: none
     edited: str  # why a copy in which the sums were set to 0 is not opened
@@ -92,7 +90,7 @@ class ClinicLedger:
         return Gate(self._ledger, principal=PRINCIPAL).release(ChargedRelease(spending, run), key=question)
 
     def reopen(self, *, copy_to: Path | None = None) -> None:
-        """Close the ledger, perhaps copy its file, and open it again, as a process of tomorrow would."""
+        """Close the ledger, perhaps copy its file, and open it again, as a later process would."""
         self._ledger.close()
         if copy_to is not None:
             shutil.copy(self._path, copy_to)
@@ -107,10 +105,10 @@ class ClinicLedger:
             guards = database.execute(
                 "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
             ).fetchall()
-            for guard, _ in guards:  # they would refuse, and whoever can edit can remove them
+            for guard, _ in guards:  # they would refuse, but an attacker can remove them
                 database.execute(f'DROP TRIGGER "{guard}"')
             database.execute("UPDATE budgets SET left_1 = left_1 + 1000000000")
-            for _, again_there in guards:  # or it would be found by that alone
+            for _, again_there in guards:  # else their absence alone would be found
                 database.execute(again_there)
             database.commit()
         report = self._ledger.verify()
@@ -125,7 +123,7 @@ class ClinicLedger:
         )
 
     def _refused(self, copy: Path) -> str:
-        """What differs, first of all, without the name of the folder."""
+        """Return the first difference that was found, without the name of the folder."""
         try:
             Ledger.open(copy, keys=Path(f"{self._path}.keys"), anchor=f"{self._path}.anchor").close()
         except Tampered as tampered:
@@ -133,13 +131,13 @@ class ClinicLedger:
         raise AssertionError("a copy that says something else than the anchor must not be opened")
 
     def close(self) -> None:
-        """Let go."""
+        """Close the ledger."""
         self._ledger.close()
 
 
 @contextmanager
 def temporary_ledger(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]:
-    """A ledger in a folder that is removed afterwards."""
+    """Open a ledger in a folder that is removed afterwards."""
     with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
         ledger = ClinicLedger(Path(folder), terms, relation)
         try:
@@ -150,7 +148,7 @@ def temporary_ledger(terms: Terms, relation: Relation) -> Iterator[ClinicLedger]
 
 @contextmanager
 def state_in(folder: Path) -> Iterator[None]:
-    """Second anchors belong in the user's own folder, but not for a ledger that is gone in a second."""
+    """Keep second anchors in this folder instead of the user's own, for ledgers that are soon gone."""
     before = os.environ.get(STATE)
     os.environ[STATE] = str(folder)
     try:
@@ -184,7 +182,7 @@ class Clinic:
     skipped: NDArray[np.bool_]
 
     def rows(self, *, per_patient: int) -> NDArray[np.int64]:
-        """The first so many rows of each patient: the bound is enforced here, never trusted."""
+        """Return the first rows of each patient, at most `per_patient`: the bound is enforced here."""
         seen: dict[int, int] = {}
         kept = []
         for row, patient in enumerate(self.patient.tolist()):
@@ -196,7 +194,7 @@ class Clinic:
 
 @dataclass(frozen=True, slots=True)
 class DemoStep:
-    """One question: what was paid, what came out, what was left."""
+    """One question: its price, its answer, and the budget left."""
 
     question: str
     mechanism: str
@@ -208,7 +206,7 @@ class DemoStep:
 
     @property
     def price(self) -> str:
-        """ε, and δ where there is one."""
+        """The ε, and the δ where there is one."""
         if not self.loss.pure:
             return "free"
         delta = f", δ {float(self.loss.delta0):.0e}".replace("e-0", "e-") if self.loss.delta0 else ""
@@ -226,7 +224,7 @@ class WardBar:
 
 @dataclass(frozen=True, slots=True)
 class DemoStory:
-    """All that the demo shows."""
+    """Everything that the demo shows of the mechanisms."""
 
     terms: Terms
     steps: tuple[DemoStep, ...]
@@ -239,7 +237,7 @@ class DemoStory:
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What a step computed, and the truth to compare it with."""
+    """The result of a step, and the truth to compare it with."""
 
     answer: str
     interval: str
@@ -258,7 +256,7 @@ class DemoAnalyst:
         self.first = clinic.rows(per_patient=1)
 
     def ask(self, question: str, mechanism: str, loss: Loss, compute: Callable[[], DemoResult]) -> Release:
-        """Charge first; only what was admitted is computed, and stored before it is shown."""
+        """Charge first; only an admitted question is computed. Its answer is stored, then shown."""
         computed: list[DemoResult] = []
 
         def run() -> bytes:
@@ -267,7 +265,7 @@ class DemoAnalyst:
             return f"{found.answer} ({found.interval})".encode()  # never the truth
 
         release = self.ledger.release(question, mechanism, loss, run)
-        for found in computed:  # none if it was answered before
+        for found in computed:  # empty if it was answered before
             step = DemoStep(
                 question, mechanism, loss, found.answer, found.interval, found.truth, self.ledger.left
             )
@@ -275,7 +273,7 @@ class DemoAnalyst:
         return release
 
     def elderly(self) -> Release:
-        """A count: one patient changes it by at most 1."""
+        """Ask for a count: one patient changes it by at most 1."""
         noise = Laplace.for_epsilon("0.1", l1=moves.count(rows=1).l1)
 
         def compute() -> DemoResult:
@@ -286,7 +284,7 @@ class DemoAnalyst:
         return self.ask("How many patients are 65 or older?", "Laplace, Δ = 1", noise.loss, compute)
 
     def costs(self) -> None:
-        """A sum on a public grid and a count, from which a mean follows at no further price."""
+        """Ask for a sum on a public grid and a count, from which a mean follows at no further price."""
         reach = moves.total(low=0, high=COSTS.high, relation=RELATION, rows=VISITS_AT_MOST)
         sums = Laplace.for_epsilon("0.3", l1=reach.in_steps(COSTS.step).l1)
         counts = Laplace.for_epsilon("0.15", l1=moves.count(rows=VISITS_AT_MOST).l1)
@@ -320,7 +318,7 @@ class DemoAnalyst:
         self.ask("What does a visit cost?", "from the two above", Pure(Fraction(0)), mean)
 
     def wards(self) -> None:
-        """A histogram: whoever is replaced leaves one bar and enters another, however many there are."""
+        """Ask for a histogram: a replaced patient leaves one bar and enters another."""
         noise = Laplace.for_epsilon("0.25", l1=moves.histogram(relation=RELATION, rows=1).l1)
 
         def compute() -> DemoResult:
@@ -333,7 +331,7 @@ class DemoAnalyst:
         self.ask("Which wards do patients come to first?", "Laplace histogram, Δ = 2", noise.loss, compute)
 
     def age(self) -> None:
-        """A median: chosen among all ages, each the likelier the nearer it is to the middle rank."""
+        """Ask for a median: chosen among all ages, likelier the nearer it is to the middle rank."""
         ages = Grid.of(low=0, high=OLDEST, step=1)
         middle = Quantile.for_epsilon(
             "0.2", fraction="0.5", first=0, last=OLDEST, relation=RELATION, rows=1
@@ -350,7 +348,7 @@ class DemoAnalyst:
         self.ask("What is the median age?", "quantile", middle.loss, compute)
 
     def busiest(self) -> None:
-        """A choice: noise on the name of a ward would make no sense."""
+        """Ask for a choice: noise on the name of a ward would make no sense."""
         choice = Exponential.for_epsilon("0.25", sensitivity=VISITS_AT_MOST)
 
         def compute() -> DemoResult:
@@ -362,8 +360,8 @@ class DemoAnalyst:
         self.ask("Which ward has most visits?", "exponential", choice.loss, compute)
 
     def towns(self) -> None:
-        """Keys that nobody declared: a town may be told only if enough patients live there."""
-        # Whoever is replaced may leave one town and enter another, hence two keys.
+        """Ask for keys that nobody declared: a town is told only if enough patients live there."""
+        # A replaced patient may leave one town and enter another, hence two keys.
         shown = PartitionSelection.for_budget("0.5", "5e-8", keys=2)
 
         def compute() -> DemoResult:
@@ -377,7 +375,7 @@ class DemoAnalyst:
         self.ask("Which towns do patients come from?", "partition selection", shown.loss, compute)
 
     def survey(self) -> None:
-        """Two coins: each patient answers at random half of the time, so no answer is proof."""
+        """Ask by two coins: each patient answers at random half of the time, so no answer is proof."""
         coins = RandomizedResponse.two_coins()
 
         def compute() -> DemoResult:
@@ -391,7 +389,7 @@ class DemoAnalyst:
         self.ask("Which share skipped a prescribed medicine?", "two-coin survey", coins.loss, compute)
 
     def one_too_many(self) -> str:
-        """A question that the budget does not cover: nothing is computed and nothing is charged."""
+        """Ask a question that the budget does not cover: nothing is computed or charged."""
         noise = Laplace.for_epsilon("0.5", l1=1)
         try:
             self.ask("How many are younger?", "Laplace, Δ = 1", noise.loss, lambda: DemoResult("", "", ""))
@@ -400,14 +398,14 @@ class DemoAnalyst:
         raise AssertionError("the demo's prices are public and add up to more than its budget")
 
     def _by_ward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows by declared ward; a ward that was not declared is not counted."""
+        """Count rows by declared ward; an undeclared ward is not counted."""
         found = [self.clinic.ward[row] for row in rows]
         return np.array([found.count(ward) for ward in WARDS], dtype=np.int64)
 
 
 def load_clinic() -> Clinic:
-    """The invented clinic."""
-    text = files("lapwing.cli").joinpath("data/clinic.csv").read_text(encoding="utf-8")
+    """Read the invented clinic."""
+    text = files("lapwing.examples").joinpath("data/clinic.csv").read_text(encoding="utf-8")
     rows = list(csv.DictReader(text.splitlines()))
     return Clinic(
         patient=np.array([int(row["patient"]) for row in rows], dtype=np.int64),
@@ -420,7 +418,7 @@ def load_clinic() -> Clinic:
 
 
 def run_demo() -> DemoStory:
-    """Ask everything once, with fresh noise, on a budget of (3, 1e-6); then try to cheat the ledger."""
+    """Ask everything once, with fresh noise, on a budget of (3, 1e-6); then attack the ledger."""
     terms = Terms.of(3, "1e-6")
     with temporary_ledger(terms, RELATION) as ledger:
         analyst = DemoAnalyst(load_clinic(), ledger)

@@ -1,4 +1,4 @@
-"""`lapwing train example`: an invented stream of rides, month by month, and some pipelines."""
+"""An invented stream of rides, month by month, and some pipelines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ RIDERS, FIRST, MONTHS = 6000, 1, 4
 RIDES_POLICY, PIPELINES = "rides.toml", ("durations.toml", "hopeless.toml")
 OTHERS = ("late.toml", "mean.toml", "histogram.toml")  # a network, and two statistics
 TAKEN, ARRIVING = "rides", "arriving"
-# Digits of a hash of a ride's number: the same on every machine, and looking like chance.
+# From a hash of a ride's number: the same on every machine, and looking like chance.
 _CHANCE = "((hash({ride}, '{salt}') % 1000000) + 0.5) / 1000000.0"
 
 
 def _month_sql(month: int) -> str:
-    """About 1.7 rides of each rider: 5 minutes and 2 for each kilometre, give or take 6."""
+    """Return about 1.7 rides of each rider: 5 minutes and 2 for each kilometre, give or take 6."""
     chance = {salt: _CHANCE.format(ride="r", salt=salt) for salt in ("day", "far", "u", "v", "again")}
     normal = f"sqrt(-2 * ln({chance['u']})) * cos(2 * pi() * {chance['v']})"
     return f"""
@@ -32,7 +32,7 @@ def _month_sql(month: int) -> str:
 
 
 def write_rides(folder: Path) -> list[str]:
-    """Write it all. Gives the names of what was written."""
+    """Write all files into the folder. Return their names. Raise BadParameter if one of them exists."""
     import duckdb  # noqa: PLC0415
 
     for name in (RIDES_POLICY, *PIPELINES, *OTHERS, TAKEN, ARRIVING):
@@ -45,9 +45,9 @@ def write_rides(folder: Path) -> list[str]:
             place.parent.mkdir(parents=True, exist_ok=True)
             connection.sql(_month_sql(month)).write_parquet(str(place))
             written.append(str(place.relative_to(folder)))
-    forget_lost_ledgers(folder / TAKEN / Path(name).name for name in written)  # where all of them will lie
+    forget_lost_ledgers(folder / TAKEN / Path(name).name for name in written)  # all files will be there
     for name in (RIDES_POLICY, *PIPELINES, *OTHERS):
-        text = files("lapwing.cli").joinpath("data", name).read_text(encoding="utf-8")
+        text = files("lapwing.examples").joinpath("data", name).read_text(encoding="utf-8")
         (folder / name).write_text(text, encoding="utf-8")
         written.append(name)
     return written

@@ -1,4 +1,4 @@
-"""The pictures, one function each. They need the extra `plots`; nothing here reads private data.
+"""Pictures, one function each. They need the extra `plots`; nothing here reads private data.
 
 Each function returns a matplotlib figure; `save` writes it as SVG, PNG or PDF.
 """

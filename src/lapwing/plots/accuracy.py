@@ -1,6 +1,7 @@
-"""What privacy costs in accuracy: the error of a count, a mean and a histogram against ε.
+"""The cost of privacy in accuracy.
 
-What it costs to trust nobody: a curator's error against that of randomized response.
+`accuracy` draws the error of a count, a mean and a histogram against ε. `curator_and_local` compares a
+trusted curator with randomized response, where nobody is trusted.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,21 @@ from lapwing.core.laplace import Laplace
 from lapwing.core.losses import checked_epsilon
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
-from lapwing.plots.style import BLUE, GREEN, GREY, ORANGE, EndLabel, label_ends, new_figure, short, style
+from lapwing.plots.style import (
+    BLUE,
+    DOTS,
+    GREEN,
+    GREY,
+    ORANGE,
+    WHITE_BOX,
+    EndLabel,
+    error_axes,
+    label_ends,
+    new_figure,
+    note_beside,
+    short,
+    style,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,28 +48,29 @@ _CONFIDENCE = Fraction(95, 100)
 
 @dataclass(frozen=True, slots=True)
 class RelativeError:
-    """Of an answer, as a share of what it could be at most."""
+    """The error of an answer, as a share of its largest possible value."""
 
     expected: float
     within: float  # with 95 % confidence; NaN where nothing can be said
 
 
 def mean_size(scale: Fraction) -> float:
-    """E|noise| of discrete Laplace noise: 2q / (1 - q²), q = exp(-1/scale)."""
+    """Return E|noise| of discrete Laplace noise: 2q / (1 - q²), q = exp(-1/scale)."""
     return 1 / math.sinh(1 / float(scale))
 
 
 def of_count(epsilon: Fraction, n: int) -> RelativeError:
-    """A count of people, as a share of n."""
+    """Return the error of a count of people, as a share of n."""
     noise = Laplace.for_epsilon(epsilon, l1=1)
     return RelativeError(mean_size(noise.scale) / n, noise.spread(_CONFIDENCE) / n)
 
 
 def of_mean(epsilon: Fraction, n: int) -> RelativeError:
-    """The mean of values in [0, 1] (here: with mean 1/2), n private: a noisy sum over a noisy count.
+    """Return the error of the mean of values in [0, 1] (here: with mean 1/2), where n is private.
 
-    Each gets ε/2. The error is (a - b/2) / (n + b) for noises a and b. Expected size: to leading
-    order in 1/n, by E|X + Y| = (p² + pq + q²) / (p + q) for Laplace X, Y of scales p, q.
+    It is a noisy sum over a noisy count. Each gets ε/2. The error is (a - b/2) / (n + b) for noises a and
+    b. Expected size: to leading order in 1/n, by E|X + Y| = (p² + pq + q²) / (p + q) for Laplace X, Y of
+    scales p, q.
     """
     sums, counts = Laplace.for_epsilon(epsilon / 2, l1=_STEPS), Laplace.for_epsilon(epsilon / 2, l1=1)
     p = float(sums.scale) / _STEPS
@@ -66,7 +82,7 @@ def of_mean(epsilon: Fraction, n: int) -> RelativeError:
 
 
 def of_histogram(epsilon: Fraction, n: int) -> RelativeError:
-    """The worst of 20 bars, as a share of n."""
+    """Return the error of the worst of 20 bars, as a share of n."""
     noise = Laplace.for_epsilon(epsilon, l1=1)
     q = math.exp(-1 / float(noise.scale))
     # E max = Σ P[max > w], P[|noise| <= w] = 1 - 2 q^(w+1) / (1 + q); 60 scales leave 1e-25 out.
@@ -83,7 +99,7 @@ _PANELS: tuple[tuple[str, str, str, Callable[[Fraction, int], RelativeError]], .
 
 
 def accuracy(*, n: int) -> Figure:
-    """Expected error and 95 % bound against ε for a count, a mean and a histogram of n people."""
+    """Draw the expected error and its 95 % bound against ε, of three statistics of n people."""
     people = whole(n, "n", at_least=10)
     if people > 10**12:
         raise BadParameter("n", "must be at most 1e12 to be drawn")
@@ -103,7 +119,7 @@ def accuracy(*, n: int) -> Figure:
             axes.set_title(title, color=colour)
             _sampling(axes, people, labelled=axes is panels[-1])
         panels[0].set_ylabel("error, in % of n or of the range")
-        panels[0].set_ylim(bottom=100 * 0.3 / people)  # less than a third of a person is no error
+        panels[0].set_ylim(bottom=100 * 0.3 / people)  # smaller errors are not drawn
         _name_lines(panels[0], people)
         return figure
 
@@ -115,18 +131,15 @@ def _panel(axes: Axes, name: str, colour: str, found: list[RelativeError]) -> No
     expected = [100 * error.expected for error in found]
     # Noise that is 0 in 95 % of all cases has no place on a log axis.
     within = [100 * error.within or math.nan for error in found]
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log", xlabel="ε (smaller is more private)")
     axes.set_xlim(epsilons[0], epsilons[-1])
     axes.fill_between(epsilons, expected, within, color=colour, alpha=0.15, linewidth=0)
     axes.plot(epsilons, within, color=colour, linewidth=1.2, gid=f"{name}-within")
     axes.plot(epsilons, expected, color=colour, gid=f"{name}-expected")
-    plain = FuncFormatter(lambda value, _: short(value))
-    axes.xaxis.set_major_formatter(plain)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{short(value)} %"))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("ε (smaller is more private)")
 
 
 def _name_lines(axes: Axes, n: int) -> None:
@@ -134,33 +147,18 @@ def _name_lines(axes: Axes, n: int) -> None:
         (Fraction(2, 10), "within", "95 % of answers\nare within this", (9, 6)),
         (Fraction(1, 10), "expected", "expected error", (-7, -8)),
     ):
-        axes.annotate(
-            text,
-            xy=(float(epsilon), 100 * getattr(of_count(epsilon, n), what)),
-            xytext=shift,
-            textcoords="offset points",
-            ha="left" if shift[0] > 0 else "right",
-            va="bottom" if shift[1] > 0 else "top",
-            color=BLUE,
-            size=9.5,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-        )
+        at = (float(epsilon), 100 * getattr(of_count(epsilon, n), what))
+        ha, va = "left" if shift[0] > 0 else "right", "bottom" if shift[1] > 0 else "top"
+        note_beside(axes, text, at, shift, ha=ha, va=va, color=BLUE, size=9.5, bbox=WHITE_BOX)
 
 
 def _sampling(axes: Axes, n: int, *, labelled: bool) -> None:
-    """For comparison: by how much a random sample of n people is off anyway."""
+    """Draw the error of a random sample of n people, for comparison."""
     chance = 100 * 1.96 * math.sqrt(0.25 / n)
     axes.axhline(chance, color=GREY, linewidth=1, linestyle=(0, (5, 3)))
     if labelled:
-        axes.annotate(
-            "sampling error (95 %)",
-            xy=(_EPSILONS[-1], chance),
-            xytext=(-2, 4),
-            textcoords="offset points",
-            ha="right",
-            color=GREY,
-            size=9.5,
-        )
+        at = (_EPSILONS[-1], chance)
+        note_beside(axes, "sampling error (95 %)", at, (-2, 4), ha="right", color=GREY, size=9.5)
 
 
 def _percent(share: float) -> str:
@@ -174,13 +172,16 @@ _FEWEST_RUNS = 30
 
 
 def curator_error(epsilon: Fraction, n: int) -> float:
-    """Root mean square error of a share under Laplace noise on the count: √(2q) / ((1 - q) n)."""
+    """Return the root mean square error of a share with Laplace noise on the count.
+
+    It is √(2q) / ((1 - q) n) with q = e^-ε.
+    """
     q = math.exp(-float(epsilon))
     return math.sqrt(2 * q) / (1 - q) / n
 
 
 def local_error(epsilon: Fraction, n: int) -> float:
-    """Root mean square error of the estimated share of n respondents' answers, whatever they are.
+    """Return the root mean square error of the estimated share of n respondents, whatever they answer.
 
     √(p (1 - p) / n) / (2p - 1) with p = e^ε / (1 + e^ε), the probability of the truth.
     """
@@ -189,7 +190,7 @@ def local_error(epsilon: Fraction, n: int) -> float:
 
 
 def measured(epsilon: Fraction, n: int, repetitions: int) -> tuple[float, float]:
-    """Root mean square errors of both, over fresh runs of the real mechanisms on a half-yes crowd."""
+    """Return root mean square errors of both, over fresh runs of the mechanisms; half of all say yes."""
     answers = np.arange(n) % 2
     count, share = int(answers.sum()), answers.mean()
     released = Laplace.for_epsilon(epsilon, l1=1).sample(np.full(repetitions, count)) / n
@@ -203,7 +204,7 @@ def _rms(errors: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
 
 
 def curator_and_local(*, epsilon: Number, repetitions: int = 200) -> Figure:
-    """Error of a share as n grows: trusted curator against randomized response.
+    """Draw the error of a share as n grows: a trusted curator against randomized response.
 
     Lines are exact. Points are measured with fresh noise, over `repetitions` runs where n is small and
     fewer where it is large; 0 draws lines only.
@@ -217,8 +218,6 @@ def curator_and_local(*, epsilon: Number, repetitions: int = 200) -> Figure:
 
 
 def _draw(epsilon: Fraction, runs: int) -> Figure:
-    from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 (an extra)
-
     curator = [100 * curator_error(epsilon, n) for n in _SIZES]
     local = [100 * local_error(epsilon, n) for n in _SIZES]
     people = 10_000
@@ -230,8 +229,7 @@ def _draw(epsilon: Fraction, runs: int) -> Figure:
         + (" Points: measured with fresh noise." if runs else ""),
         right=0.74,
     )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    error_axes(axes)
     axes.set_xlim(0.8 * _SIZES[0], _SIZES[-1])
     axes.set_ylim(0.3 * curator[-1], 2.5 * max(local[0], curator[0]))
     axes.plot(_SIZES, curator, color=BLUE, gid="curator")
@@ -239,15 +237,9 @@ def _draw(epsilon: Fraction, runs: int) -> Figure:
     if runs:
         sizes = [n for n in _SIZES if n * min(runs, _FEWEST_RUNS) <= _MOST_REPORTS]
         points = [measured(epsilon, n, min(runs, _MOST_REPORTS // n)) for n in sizes]
-        look: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgecolor": "white"}
-        axes.plot(sizes, [100 * c for c, _ in points], color=BLUE, gid="curator-measured", **look)
-        axes.plot(sizes, [100 * r for _, r in points], color=ORANGE, gid="local-measured", **look)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{short(value)} %"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.set_xlabel("people asked, n")
-    axes.set_ylabel("error of the share, in percentage points")
+        axes.plot(sizes, [100 * c for c, _ in points], color=BLUE, gid="curator-measured", **DOTS)
+        axes.plot(sizes, [100 * r for _, r in points], color=ORANGE, gid="local-measured", **DOTS)
+    axes.set(xlabel="people asked, n", ylabel="error of the share, in percentage points")
     label_ends(
         axes,
         [

@@ -1,7 +1,4 @@
-"""A private answer with its error bars.
-
-The estimates of a survey with their error bars, one panel for each question.
-"""
+"""Answers with their error bars: of private SQL, and the estimates of a survey."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ Column = tuple[str, Sequence[Any], Sequence[Any] | None, Sequence[Any] | None]
 
 
 def answer_picture(columns: Sequence[Column], *, confidence: float) -> Figure:
-    """One panel for each number with an interval, over the groups of the answer."""
+    """Draw one panel for each number with an interval, over the groups of the answer."""
     numbers = [column for column in columns if column[2] is not None and column[3] is not None]
     if not numbers:
         raise BadParameter("plot", "there is no number with an interval to draw")
@@ -72,7 +69,7 @@ def _draw_answer(axes: Axes, column: Column, shown: int, colour: str) -> None:
         ends = [float(low[row]), float(high[row])]
         if all(map(math.isfinite, ends)):
             axes.plot(ends, [row, row], color=colour, linewidth=5, alpha=0.35)
-        else:  # as far as there is no end: all across the panel
+        else:  # an infinite interval is drawn all across the panel
             axes.axhline(row, color=colour, linewidth=5, alpha=0.12)
     axes.set_xlabel(shortened(name, 40))
     axes.grid(axis="x", color=GREY, alpha=0.2)
@@ -87,7 +84,7 @@ Bar = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class EstimatePanel:
-    """The estimates of one question: intervals for the population, and for those who were asked."""
+    """The estimates of one question: intervals for the population, and for the respondents."""
 
     title: str
     labels: Sequence[str]
@@ -95,16 +92,16 @@ class EstimatePanel:
     population: Sequence[Bar | None]
     respondents: Sequence[Bar | None]
     show: Callable[[float], str]
-    from_zero: bool  # shares are compared with nothing at all
+    from_zero: bool  # the axis of shares begins at 0
 
 
 def estimates_picture(panels: Sequence[EstimatePanel], *, title: str, confidence: float) -> Figure:
-    """A picture of all panels, from top to bottom."""
+    """Draw all panels from top to bottom."""
     from matplotlib.ticker import FuncFormatter, MaxNLocator  # noqa: PLC0415 (an extra)
 
     drawn = [panel for panel in panels if panel.labels][:MOST_PANELS]
     if not drawn:
-        raise BadParameter("picture", "there is no estimate to draw")
+        raise BadParameter("plot", "there is no estimate to draw")
     rows = [min(len(panel.labels), MOST_ROWS) for panel in drawn]
     note = (
         f"Pale bars: intervals of {confidence:.4g} confidence for the population. Dark bars: for those "

@@ -1,4 +1,4 @@
-"""Training from growing data: attempts of a run, and what validation, data and load come to."""
+"""Learning from growing data: the attempts of a run, calibration, and results of simulations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 @dataclass(frozen=True, slots=True)
 class ShownAttempt:
-    """An attempt: what was estimated and shown, the verdict, and what it used."""
+    """An attempt: its estimate, its bound, its verdict, and the data and ε that it used."""
 
     number: int
     estimate: float | None
@@ -45,7 +45,7 @@ class ShownAttempt:
 
 
 def attempts_picture(name: str, shown: Sequence[ShownAttempt], *, what: str, target: float) -> Figure:
-    """What each attempt of a run showed, beside the target, and what it used."""
+    """Draw the bound of each attempt of a run beside the target, and what each attempt used."""
     with style():
         last = shown[-1].verdict
         ended = {"accept": "was accepted", "reject": "was rejected"}.get(last, "is not accepted yet")
@@ -92,7 +92,7 @@ def _attempts(axes: Axes, shown: Sequence[ShownAttempt], target: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShownBin:
-    """Units whose prediction lies in low … high: their mean and its interval. No mean: too few units."""
+    """Units whose prediction is in low … high: their mean and its interval. No mean: too few units."""
 
     low: float
     high: float
@@ -104,7 +104,7 @@ class ShownBin:
 def calibration_picture(
     name: str, bins: Sequence[ShownBin], *, predicted: str, compared: str, confidence: float
 ) -> Figure:
-    """What a model says, in bins, against what is so."""
+    """Draw a model's predictions, in bins, against the true values."""
     told = [one for one in bins if one.mean is not None]
     off = [one for one in told if one.at_least > one.high or one.at_most < one.low]
     found = f"is off in {len(off)} of {len(told)} bins" if off else "agrees with what is so, as far as seen"
@@ -137,7 +137,7 @@ def calibration_picture(
 
 
 def violations_picture(rates: Series, *, eta: float) -> Figure:
-    """How often a model is accepted that is worse than its target: for each way to validate, (ε, rate)."""
+    """Draw how often a model is accepted that misses its target: (ε, rate) for each validation."""
     return _curves_picture(
         "Only validation that allows for its own noise keeps bad models out",
         f"Share of accepted models that miss their target, by the ε of an attempt. η = {short(eta)}.",
@@ -150,7 +150,7 @@ def violations_picture(rates: Series, *, eta: float) -> Figure:
 
 
 def needed_picture(needed: Series) -> Figure:
-    """Data needed until a model is accepted: for each target, (ε, rows)."""
+    """Draw the data needed until a model is accepted: (ε, rows) for each target."""
     return _curves_picture(
         "A tighter target or a smaller ε needs more data before a model can be accepted",
         "Rows of the first accepted attempt (mean over runs), against the ε of an attempt.",
@@ -162,7 +162,7 @@ def needed_picture(needed: Series) -> Figure:
 
 
 def release_picture(times: Series) -> Figure:
-    """Mean time until a pipeline releases its model, against how many arrive: for each way to account."""
+    """Draw the mean time until a pipeline releases its model, against arrivals, for each accounting."""
     return _curves_picture(
         "Counting loss per block, and sparing it, releases models soonest under load",
         "Mean time from a pipeline's arrival to its release, in hours (simulated; one block an hour).",

@@ -1,4 +1,4 @@
-"""Spending over time: what each block of an account has left, until now."""
+"""Spending over time: the budget that each block of an account has left, until now."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from lapwing.plots.style import (
     INK,
     ORANGE,
     PURPLE,
+    WHITE_BOX,
     EndLabel,
     in_title,
     label_ends,
     new_figure,
+    note_beside,
     short,
     shortened,
     style,
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_LINES = 13  # beyond this, bands: a year by months, and everybody else
+MOST_LINES = 13  # if there are more, bands are drawn: 13 are a year by months, and the rest
 MOST_TEXTS = 3
 _SMALL = 9.5
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
@@ -43,20 +45,20 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class EqualBlocks:
-    """Blocks that had the same left all along."""
+    """Blocks that had the same budget left at all times."""
 
     blocks: tuple[str, ...]
     left: Reals
 
     @property
     def text(self) -> str:
-        """Whose line it is."""
+        """The label of the line."""
         others = len(self.blocks) - 1
         return shortened(self.blocks[0]) + (f"\nand {others:,} more" if others else "")
 
 
 def equal_blocks(course: BudgetHistory) -> list[EqualBlocks]:
-    """The different courses that blocks took; in the order of their first blocks."""
+    """Group blocks whose budget left was the same at all times, in the order of their first blocks."""
     alike: dict[bytes, list[int]] = {}
     for column in range(course.left.shape[1]):
         alike.setdefault(np.ascontiguousarray(course.left[:, column]).tobytes(), []).append(column)
@@ -67,9 +69,9 @@ def equal_blocks(course: BudgetHistory) -> list[EqualBlocks]:
 
 
 def spending(course: BudgetHistory) -> Figure:
-    """What each block had left, as steps over time: the largest pure ε that a next question could spend.
+    """Draw the budget left of each block, as steps over time: the largest pure ε for a next question.
 
-    Up to thirteen different courses are lines of their own; more are bands from the least to the most.
+    Up to thirteen different histories are lines of their own; more are bands from the least to the most.
     """
     if not course.times or not course.grants:
         raise BadParameter("course", "must begin with an account")
@@ -179,12 +181,12 @@ def _draw_bands(axes: Axes, course: BudgetHistory) -> list[EndLabel]:
 
 
 def _till_the_edge(axes: Axes, course: BudgetHistory) -> list[float]:
-    """The times, and the right edge: what is left stays so until now."""
+    """Return the times, and the right edge: the budget left stays the same until now."""
     return [*map(_number, course.times), axes.get_xlim()[1]]
 
 
 def _caps(axes: Axes, course: BudgetHistory) -> None:
-    """What each budget admitted while nothing was spent."""
+    """Draw the ε that each budget admitted while nothing was spent."""
     edge = axes.get_xlim()[1]
     ends = [*(_number(grant.time) for grant in course.grants[1:]), edge]
     for k, (grant, end) in enumerate(zip(course.grants, ends, strict=True)):
@@ -192,14 +194,8 @@ def _caps(axes: Axes, course: BudgetHistory) -> None:
         cap = grant.at_first
         axes.plot(ends_of_line, [cap, cap], color=GREY, linewidth=1, linestyle=(0, (5, 3)), gid=f"cap-{k}")
     first = course.grants[0]
-    axes.annotate(
-        f"at first: {short(first.at_first)}",
-        xy=(_number(first.time), first.at_first),
-        xytext=(2, 4),
-        textcoords="offset points",
-        color=GREY,
-        size=_SMALL,
-    )
+    at = (_number(first.time), first.at_first)
+    note_beside(axes, f"at first: {short(first.at_first)}", at, (2, 4), color=GREY, size=_SMALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +227,7 @@ def _events(course: BudgetHistory) -> list[_Event]:
 
 
 def _mark(axes: Axes, events: Sequence[_Event]) -> None:
-    """One row each for the last few, so that their texts cannot meet; older ones are lines only."""
+    """Draw the events. Only the last few have texts, one row each, so that they cannot overlap."""
     begin, end = axes.get_xlim()
     for row, event in enumerate(reversed(events)):
         at = _number(event.time)
@@ -239,23 +235,16 @@ def _mark(axes: Axes, events: Sequence[_Event]) -> None:
         if row >= MOST_TEXTS:
             continue
         is_late = at > (begin + end) / 2
-        axes.annotate(
-            event.text,
-            xy=(at, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(-5 if is_late else 5, -3 - 1.5 * _SMALL * row),
-            textcoords="offset points",
-            ha="right" if is_late else "left",
-            va="top",
-            color=event.colour,
-            size=_SMALL,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-            zorder=5,
+        shift = (-5 if is_late else 5, -3 - 1.5 * _SMALL * row)
+        look: dict[str, Any] = {"ha": "right" if is_late else "left", "va": "top", "color": event.colour}
+        place = ("data", "axes fraction")
+        note_beside(
+            axes, event.text, (at, 1), shift, xycoords=place, size=_SMALL, bbox=WHITE_BOX, zorder=5, **look
         )
 
 
 def _floor(value: float) -> str:
-    """Three digits, rounded down: never more than is left."""
+    """Return three digits, rounded down: never more than is left."""
     text = short(value)
     if float(text) <= value or not value:
         return text

@@ -1,4 +1,4 @@
-"""HTTP: the page of a survey and the two requests that respondents make."""
+"""HTTP: running a server, TLS, headers, limits of connections; and the web service of surveys."""
 
 from __future__ import annotations
 

@@ -1,18 +1,16 @@
-"""What every reply carries, and what is left of an error that nobody foresaw.
+"""Replies: security headers, fixed files, and a plain reply for unexpected errors.
 
-The page may load and talk to nothing but the server that it came from; nothing may frame it; nothing of it
-is sent on to others. No reply sets a cookie, names the software or tells the time.
-
-The files of the page: read once, served from memory, each with a fixed content type.
+A page may load from and talk to its own server only. Nothing may frame it, and nothing of it is sent to
+others. No reply sets a cookie, names the software or tells the time. Files are read once and served from
+memory.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -50,14 +48,12 @@ HEADERS = {
 NO_STORE = (b"cache-control", b"no-store")
 ONLY_TLS = "max-age=31536000"
 CLOSE = (b"connection", b"close")
-# After these, something may follow that nobody wants to read.
+# After these replies, unread content of the request may follow, so the connection ends.
 CLOSING_STATUSES = frozenset({400, 404, 405, 408, 413, 415})
-# A report must not come over the connection by which somebody with an invitation came.
-CLOSING_PATHS = frozenset({"/survey.json", "/sign"})
 
 
 def uncached_headers(*, has_tls: bool) -> list[tuple[bytes, bytes]]:
-    """As they go over the wire, on replies that must not be kept."""
+    """Return the headers, as they are sent, of replies that must not be stored."""
     return [*_wire(has_tls=has_tls), NO_STORE]
 
 
@@ -67,52 +63,55 @@ def _wire(*, has_tls: bool) -> list[tuple[bytes, bytes]]:
 
 
 class SecureReplies:
-    """Adds the headers to every reply, and answers for whatever went wrong without saying what."""
+    """Middleware that adds the headers to every reply, and replies to unexpected errors without detail.
 
-    def __init__(self, app: ASGIApp, *, has_tls: bool) -> None:
+    Replies to `closing_paths` end their connection.
+    """
+
+    def __init__(self, app: ASGIApp, *, has_tls: bool, closing_paths: Collection[str] = ()) -> None:
         self._app = app
+        self._closing_paths = closing_paths
         self._headers = _wire(has_tls=has_tls)  # made once: every reply has them
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         has_begun = False
 
-        async def sending(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
                 own = message["headers"]
                 is_cached = any(name == b"cache-control" for name, _ in own)
                 message["headers"] = [*own, *self._headers, *([] if is_cached else [NO_STORE])]
-                if message["status"] in CLOSING_STATUSES or scope["path"] in CLOSING_PATHS:
+                if message["status"] in CLOSING_STATUSES or scope["path"] in self._closing_paths:
                     message["headers"].append(CLOSE)
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_with_headers)
         except Exception as error:
-            # Its text might quote a request. Whoever runs the server sees that there was one, and its kind.
+            # The error's text might quote a request, so only its kind is printed.
             print(f"lapwing: a request failed ({type(error).__name__})", file=sys.stderr, flush=True)
             if not has_begun:
-                await JSONResponse({"error": "the server failed"}, 500)(scope, receive, sending)
+                await JSONResponse({"error": "the server failed"}, 500)(scope, receive, send_with_headers)
 
 
-PAGES = Path(__file__).parent / "pages"
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# A new version of the page must reach whoever has an old one; nothing personal is in it.
+# Browsers must ask for a new version of a page. Nothing personal is in it.
 _CACHED = {"Cache-Control": "no-cache"}
 
 
-def page_routes(folder: Path = PAGES) -> list[Route]:
-    """`/` is index.html, `/by-hand` is by_hand.html, and everything else has its own name."""
+def page_routes(folder: Path) -> list[Route]:
+    """Return a route for each file: `/` is index.html, `/by-hand` is by_hand.html, others as named."""
     return [
         Route(_address(path), partial(_file, path.read_bytes(), TYPES[path.suffix]), methods=["GET"])
         for path in sorted(folder.iterdir())
@@ -130,10 +129,10 @@ async def _file(content: bytes, kind: str, _: Request) -> Response:
     return Response(content, media_type=None, headers={**_CACHED, "Content-Type": kind})
 
 
-def json_route(address: str, content: bytes, headers: Mapping[str, str] | None = None) -> Route:
-    """A fixed JSON text."""
+def json_route(address: str, content: bytes) -> Route:
+    """Return a route that replies with a fixed JSON text."""
 
-    async def reply(_: Request) -> Any:
-        return Response(content, headers={"Content-Type": "application/json", **(headers or {})})
+    async def reply(_: Request) -> Response:
+        return Response(content, headers={"Content-Type": "application/json"})
 
     return Route(address, reply, methods=["GET"])

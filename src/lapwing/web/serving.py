@@ -1,10 +1,9 @@
-"""Running the server: no access log, no address or time in any log, plain HTTP on this machine only.
+"""Run an HTTP server: TLS, limits of connections, and logs without addresses or times.
 
-Connections: how many there may be, how long one may wait, and who goes when there is no room.
-
-Nobody can keep others out by holding connections open. A request must be there, headers and all, within
-seconds; and where there is no room, whoever has waited longest without a whole request makes room for
-whoever comes. Addresses are counted while their connections are open, in memory, and nowhere else.
+Plain HTTP is served to this machine only. Nobody can keep others out by holding connections open: a
+request must be complete, with its headers, within seconds. Where there is no room, the connection that
+has waited longest without a complete request is closed. Addresses are counted while their connections are
+open, in memory, and nowhere else.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from lapwing.errors import BadParameter
 from lapwing.web.replies import uncached_headers
 
-BACKLOG = 128  # as many are let in before the first of them is looked at
-RESERVED = 512  # file numbers that connections leave to everything else, a burst of newcomers among it
+BACKLOG = 128  # connections that wait to be accepted
+RESERVED = 512  # file descriptors for everything but connections, and for a burst of new ones
 MOST_FILES = 1 << 16
 _NOT_HTTP = json.dumps({"error": "this is not a request that is understood here"}).encode()
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What a server lets happen."""
+    """Limits of a server's connections."""
 
     connections: int = 4096
-    per_address: int = 512  # many people may share one: a school, an office
-    seconds: float = 10.0  # from the opening of a connection, or the last reply, to a whole head
+    per_address: int = 512  # many people may share an address: a school, an office
+    seconds: float = 10.0  # from the opening of a connection, or the last reply, to a complete request head
 
 
 @dataclass(eq=False, slots=True)
@@ -54,72 +53,72 @@ class OpenConnection:
     """An open connection."""
 
     connection: socket.socket
-    number: int  # of its file
+    number: int  # its file descriptor
     address: str
-    has_asked: bool = False  # a whole request came, and the reply is under way
+    has_asked: bool = False  # a complete request came, and the reply is under way
 
 
 class ConnectionTable:
-    """All open connections, by the number of their file, oldest first."""
+    """All open connections by file descriptor, oldest first."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
         self._open: dict[int, OpenConnection] = {}
-        self._alike: Counter[str] = Counter()
+        self._per_address: Counter[str] = Counter()
 
-    def enter(self, connection: socket.socket, address: str) -> None:
-        """Let one in, if need be in the place of one that only waits; if nobody does, it goes itself."""
-        visitor = OpenConnection(connection, connection.fileno(), _group(address))
-        if before := self._open.get(visitor.number):
-            self.leave(before)  # a number is given again only after its connection was closed
-        if not self._has_room(visitor.address):
+    def admit(self, connection: socket.socket, address: str) -> None:
+        """Add a connection. If there is no room, close one that only waits, or else the new one."""
+        entry = OpenConnection(connection, connection.fileno(), _address_group(address))
+        if before := self._open.get(entry.number):
+            self.remove(before)  # a descriptor is reused only after its connection was closed
+        if not self._has_room(entry.address):
             for other in list(self._open.values()):
-                if other.connection.fileno() < 0:  # closed before it got to a request
-                    self.leave(other)
-        while not self._has_room(visitor.address):
-            if not self._end_oldest(visitor.address):
+                if other.connection.fileno() < 0:  # closed before a request came
+                    self.remove(other)
+        while not self._has_room(entry.address):
+            if not self._end_oldest(entry.address):
                 _end(connection)
                 return
-        self._open[visitor.number] = visitor
-        self._alike[visitor.address] += 1
+        self._open[entry.number] = entry
+        self._per_address[entry.address] += 1
 
     def of(self, number: int) -> OpenConnection | None:
-        """Who has this file."""
+        """Return the connection with this file descriptor, or None."""
         return self._open.get(number)
 
-    def leave(self, visitor: OpenConnection) -> None:
-        """One is gone."""
-        if self._open.get(visitor.number) is visitor:
-            del self._open[visitor.number]
-            self._alike[visitor.address] -= 1
-            if not self._alike[visitor.address]:
-                del self._alike[visitor.address]  # an address is known as long as it is here
+    def remove(self, entry: OpenConnection) -> None:
+        """Remove a connection that has ended."""
+        if self._open.get(entry.number) is entry:
+            del self._open[entry.number]
+            self._per_address[entry.address] -= 1
+            if not self._per_address[entry.address]:
+                del self._per_address[entry.address]  # forget the address with its last connection
 
     def _has_room(self, address: str) -> bool:
         return len(self._open) < self.limits.connections and self._has_share(address)
 
     def _has_share(self, address: str) -> bool:
-        return self._alike[address] < self.limits.per_address
+        return self._per_address[address] < self.limits.per_address
 
     def _end_oldest(self, address: str) -> bool:
-        """End who has waited longest: of this address if it has its share, else of any."""
-        is_full = self._has_share(address)
-        for visitor in self._open.values():
-            if not visitor.has_asked and (is_full or visitor.address == address):
-                _end(visitor.connection)
-                self.leave(visitor)
+        """Close the connection that has waited longest; of this address, if it has its share."""
+        from_any = self._has_share(address)
+        for entry in self._open.values():
+            if not entry.has_asked and (from_any or entry.address == address):
+                _end(entry.connection)
+                self.remove(entry)
                 return True
         return False
 
 
 def _end(connection: socket.socket) -> None:
-    """Whoever reads it finds its end, and closes it."""
+    """Shut a connection down. Its reader then finds the end and closes it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
 
-def _group(address: str) -> str:
-    """An address, or the network of 2^64 that one household gets."""
+def _address_group(address: str) -> str:
+    """Return an IPv4 address, or the IPv6 network of 2^64 addresses that one household gets."""
     with suppress(ValueError):
         found = ipaddress.ip_address(address.partition("%")[0])
         if found.version == 6 and found.ipv4_mapped is None:
@@ -128,50 +127,55 @@ def _group(address: str) -> str:
 
 
 class GuardedSocket(socket.socket):
-    """A socket whose newcomers pass the door, before TLS or anything else is done for them."""
+    """A listening socket whose new connections are counted before TLS or anything else is done."""
 
-    door: ConnectionTable | None = None
+    table: ConnectionTable | None = None
 
     def accept(self) -> tuple[socket.socket, Any]:
+        """Accept a connection and count it."""
         connection, address = super().accept()
-        if self.door is not None:
-            self.door.enter(connection, str(address[0]))
+        if self.table is not None:
+            self.table.admit(connection, str(address[0]))
         return connection, address
 
 
 class DeadlineProtocol(H11Protocol):
-    """One connection, with a deadline for each head, and headers on the replies of the protocol itself."""
+    """One HTTP connection, with a deadline for each request head and security headers on every reply."""
 
-    def __init__(self, door: ConnectionTable, headers: list[tuple[bytes, bytes]], **more: Any) -> None:
+    def __init__(self, table: ConnectionTable, headers: list[tuple[bytes, bytes]], **more: Any) -> None:
         super().__init__(**more)
-        self._door = door
+        self._table = table
         self._headers = headers
-        self._visitor: OpenConnection | None = None
+        self._entry: OpenConnection | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start the deadline of the first request."""
         super().connection_made(transport)
-        self._visitor = self._door.of(transport.get_extra_info("socket").fileno())
+        self._entry = self._table.of(transport.get_extra_info("socket").fileno())
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Free the connection's place."""
         self._stop_watching()
-        if self._visitor is not None:
-            self._door.leave(self._visitor)
+        if self._entry is not None:
+            self._table.remove(self._entry)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        """Read data; the deadline stays until the request head is complete."""
         super().data_received(data)
         self._watch()
 
     def on_response_complete(self) -> None:
+        """Start the deadline of the next request."""
         super().on_response_complete()
         self._watch()
 
     def send_400_response(self, msg: str) -> None:
-        """As every reply, also what is no request gets the headers; what it was is not repeated."""
+        """Reply to a malformed request with all headers, without quoting it."""
         kind = (b"content-type", b"application/json"), (b"connection", b"close")
-        with suppress(h11.LocalProtocolError):  # in the middle of another reply: nothing can be said
+        with suppress(h11.LocalProtocolError):  # another reply is being sent
             for event in (
                 h11.Response(status_code=400, headers=[*kind, *self._headers], reason=b"Bad Request"),
                 h11.Data(data=_NOT_HTTP),
@@ -181,14 +185,14 @@ class DeadlineProtocol(H11Protocol):
         self.transport.close()
 
     def _watch(self) -> None:
-        """A head that has begun does not get more time by each letter of it."""
+        """Set or cancel the deadline. Data that arrives does not extend it."""
         is_answering = self.cycle is not None and not self.cycle.response_complete
-        if self._visitor is not None:
-            self._visitor.has_asked = is_answering and not self.cycle.more_body
+        if self._entry is not None:
+            self._entry.has_asked = is_answering and not self.cycle.more_body
         if is_answering or self.transport.is_closing():
             self._stop_watching()
         elif self._deadline is None:
-            self._deadline = self.loop.call_later(self._door.limits.seconds, self.transport.abort)
+            self._deadline = self.loop.call_later(self._table.limits.seconds, self.transport.abort)
 
     def _stop_watching(self) -> None:
         if self._deadline is not None:
@@ -197,7 +201,7 @@ class DeadlineProtocol(H11Protocol):
 
 
 def limited_by_open_files(limits: ConnectionLimits) -> ConnectionLimits:
-    """As many open files as the system allows this process, and no more connections than that bears."""
+    """Raise this process's limit of open files, and return limits that fit into it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if wanted > soft:
@@ -212,7 +216,7 @@ REPEAT_AFTER = 60.0  # seconds between two lines about failures of the same kind
 
 
 def require_encrypted(host: str, *, has_tls: bool, behind_tls_proxy: bool) -> None:
-    """What respondents send must be unreadable on its way: TLS here, or in front of here."""
+    """Raise BadParameter unless requests are encrypted: TLS here, or in a proxy in front."""
     if has_tls or behind_tls_proxy or is_loopback(host):
         return
     raise BadParameter(
@@ -223,7 +227,7 @@ def require_encrypted(host: str, *, has_tls: bool, behind_tls_proxy: bool) -> No
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can be meant."""
+    """Return whether only this machine can reach a host."""
     if host == "localhost":
         return True
     try:
@@ -243,17 +247,17 @@ def serve(
     limits: ConnectionLimits | None = None,
     ready: Callable[[str], None],
 ) -> None:
-    """Serve until a signal ends it. `ready` is told the address once the port is taken."""
+    """Serve until a signal ends it. `ready` is called with the address once the port is open."""
     if (certificate is None) != (key is None):
         raise BadParameter("tls", "a certificate and its key go together")
     require_encrypted(host, has_tls=certificate is not None, behind_tls_proxy=behind_tls_proxy)
     allowed = limited_by_open_files(limits or ConnectionLimits())
-    if behind_tls_proxy:  # all come from its address
+    if behind_tls_proxy:  # all connections come from its address
         allowed = replace(allowed, per_address=allowed.connections)
-    door = ConnectionTable(allowed)
-    config = _config(app, certificate, key, door)
+    table = ConnectionTable(allowed)
+    config = _config(app, certificate, key, table)
     with _listening(host, port) as listening:
-        listening.door = door
+        listening.table = table
         scheme = "http" if certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
         ready(f"{scheme}://{shown}:{listening.getsockname()[1]}/")
@@ -261,32 +265,32 @@ def serve(
 
 
 class FailureKindHandler(logging.Handler):
-    """Failures, for who runs the server: their kind, and not again within a minute. Never their text."""
+    """A log handler for the operator: the kind of a failure, once a minute. Never its text."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One line at most."""
+        """Print at most one line."""
         error = record.exc_info[1] if record.exc_info else None
         kind = type(error).__name__ if error else record.name
         now = time.monotonic()
-        if now - self._told.get(kind, -REPEAT_AFTER) >= REPEAT_AFTER:
-            self._told[kind] = now
+        if now - self._reported.get(kind, -REPEAT_AFTER) >= REPEAT_AFTER:
+            self._reported[kind] = now
             print(f"lapwing: the server had a failure ({kind})", file=sys.stderr, flush=True)
 
 
 def _config(
-    app: FastAPI, certificate: Path | None, key: Path | None, door: ConnectionTable
+    app: FastAPI, certificate: Path | None, key: Path | None, table: ConnectionTable
 ) -> uvicorn.Config:
-    terse = FailureKindHandler()
+    handler = FailureKindHandler()
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio"):
         logger = logging.getLogger(name)
         logger.setLevel(logging.ERROR)
-        logger.handlers = [terse]
+        logger.handlers = [handler]
         logger.propagate = False
-    protocol: Any = partial(DeadlineProtocol, door, uncached_headers(has_tls=certificate is not None))
+    protocol: Any = partial(DeadlineProtocol, table, uncached_headers(has_tls=certificate is not None))
     config = uvicorn.Config(
         app,
         http=protocol,
@@ -296,7 +300,7 @@ def _config(
         log_config=None,
         server_header=False,
         date_header=False,
-        proxy_headers=False,  # whom a proxy speaks for is nobody's business here
+        proxy_headers=False,  # the addresses that a proxy reports are not wanted
         ws="none",
         lifespan="on",
         timeout_keep_alive=10,
@@ -315,10 +319,10 @@ def _config(
 
 
 def _resume_nothing(context: ssl.SSLContext) -> None:
-    """Every connection begins anew: one that resumed another would show that both are one person's.
+    """Switch TLS session resumption off: it would show that two connections are one person's.
 
-    Claim    the TLS session of a report's connection tells nothing about the one its credential came by.
-    Because  TLS 1.3 resumes by tickets alone, and the server gives none. TLS 1.2 is not spoken: there,
+    Claim    the TLS session of a report's connection tells nothing about the connection of its credential.
+    Because  TLS 1.3 resumes by tickets alone, and the server gives none. TLS 1.2 is not accepted: there,
              OpenSSL also resumes by session ids, which Python cannot switch off.
     Test     tests/server/test_running.py::TestTls::test_no_connection_resumes_another
     """
@@ -328,7 +332,7 @@ def _resume_nothing(context: ssl.SSLContext) -> None:
 
 def _listening(host: str, port: int) -> GuardedSocket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named TCP: only then does asyncio send at once what is short, instead of waiting for 40 ms.
+    # With TCP named, asyncio sends short messages at once instead of waiting for 40 ms.
     listening = GuardedSocket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,12 +1,12 @@
-"""A survey as a web application: the page, what it needs to know, and two requests.
+"""The web service of a survey: the page, the public description, and two requests.
 
-`POST /sign`    an invitation and a blinded token; the signature comes back. Says that somebody takes part.
-`POST /report`  a token, its signature and a report. Says what was thrown, and not who threw it.
+`POST /sign`    an invitation and a blinded token; the signature comes back. Shows that somebody takes
+part. `POST /report`  a token, its signature and a report. Shows a randomized answer, and not whose it is.
 
-The connection of a signature ends with it: a report comes over another one (headers.py).
+The connection of a signature ends with it: a report comes over another one (`CLOSING_PATHS`).
 
-Nothing is logged and nothing is stored but what the store keeps: no address, no time, no header. What is
-answered depends on the form of a request, on invitations and tokens, never on what a report says.
+Nothing is logged, and nothing is stored beside the store's own records: no address, no time, no header.
+Replies depend on the form of a request, on invitations and tokens, never on the content of a report.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
@@ -30,13 +31,16 @@ from lapwing.survey.service import InvalidCredential, SurveyService
 from lapwing.web.replies import SecureReplies, json_route, page_routes
 
 VERSION = 1
-_ROOM = 1024  # for names, signs and spaces around the values of a request
-CONTENT_SECONDS = 20.0  # seconds, for the content of a request
-_LET_GO = 1 << 20  # bytes that are too many are let pass, so that whoever sends them can read the reply
+PAGES = Path(__file__).parent / "pages"
+# A report must come over another connection than the invitation: the connection of these replies ends.
+CLOSING_PATHS = frozenset({"/survey.json", "/sign"})
+_EXTRA_BYTES = 1024  # for names, punctuation and spaces around the values of a request
+CONTENT_SECONDS = 20.0  # seconds until the whole content of a request must be there
+_READ_AT_MOST = 1 << 20  # bytes beyond the limit are still read, so that the client can read the reply
 _HEX = re.compile(r"([0-9a-f]{2})*")
 _JSON = "application/json"
-# It would tell others the time, the address and the failures of every request. No variable of the
-# environment may turn it on.
+# Telemetry would tell others the time, the address and the failures of every request. No environment
+# variable may turn it on.
 _NO_TELEMETRY: Any = {
     "tracing": False,
     "metrics": False,
@@ -59,7 +63,7 @@ _PLAIN = {
 
 
 class _Refused(Exception):
-    """A reply that is not what was asked for."""
+    """A reply that refuses the request, with its HTTP status."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__()
@@ -74,29 +78,29 @@ def create_app(
     has_tls: bool = False,
     patience: float = CONTENT_SECONDS,
 ) -> FastAPI:
-    """The application of an open survey. `public` is what its design tells respondents."""
+    """Return the web application of an open survey. `public` is its description for respondents."""
     known = {"survey": public, "digest": desk.digest, "key": desk.key.public.to_json(), "version": VERSION}
 
     @asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(desk.close)  # whoever is promised a commit gets it
+        await run_in_threadpool(desk.close)  # reports that were accepted are committed
 
     app = FastAPI(
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
         redirect_slashes=False,
-        lifespan=life,
+        lifespan=lifespan,
         telemetry=_NO_TELEMETRY,
     )
     app.state.patience = patience
-    app.add_route("/report", _guarded(desk, _report), methods=["POST"])  # the most frequent comes first
+    app.add_route("/report", _guarded(desk, _report), methods=["POST"])  # the most frequent request first
     app.add_route("/sign", _guarded(desk, _sign), methods=["POST"])
     app.router.routes.append(json_route("/survey.json", json.dumps(known, ensure_ascii=True).encode()))
-    app.router.routes.extend(page_routes())
+    app.router.routes.extend(page_routes(PAGES))
     app.add_exception_handler(HTTPException, _not_found)
-    app.add_middleware(SecureReplies, has_tls=has_tls)
+    app.add_middleware(SecureReplies, has_tls=has_tls, closing_paths=CLOSING_PATHS)
     return app
 
 
@@ -110,7 +114,7 @@ def _failed(status: int, error: str, headers: Mapping[str, str] | None = None) -
 
 
 def _guarded(desk: SurveyService, work: Any) -> Any:
-    """A request as an endpoint: what it raises becomes a reply that is the same for all alike."""
+    """Return an endpoint that turns errors into replies, the same for every request."""
 
     async def endpoint(request: Request) -> Response:
         try:
@@ -135,7 +139,7 @@ def _reply_to(error: Exception) -> Response:
         case BadValue():
             return _failed(422, str(error))
         case _:
-            return Response(status_code=400)  # whoever asked is gone
+            return Response(status_code=400)  # the client is gone
 
 
 async def _sign(desk: SurveyService, request: Request) -> Response:
@@ -163,10 +167,10 @@ async def _report(desk: SurveyService, request: Request) -> Response:
 
 
 async def _fields(request: Request, names: set[str], longest: int) -> dict[str, str]:
-    """The texts of a JSON object with exactly these names; not more than can belong to them is read."""
+    """Return the texts of a JSON object with exactly these names. Read no more than can belong to them."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
         raise _Refused(415, f"the content must be {_JSON}")  # so no form of another site can send it
-    content = await _content(request, longest + _ROOM)
+    content = await _content(request, longest + _EXTRA_BYTES)
     try:
         body = json.loads(content)
     except (ValueError, RecursionError):
@@ -178,20 +182,20 @@ async def _fields(request: Request, names: set[str], longest: int) -> dict[str, 
     return body
 
 
-async def _content(request: Request, most: int) -> bytes:
-    """What was sent, if it is not too much and does not take too long."""
+async def _content(request: Request, at_most: int) -> bytes:
+    """Read the content of a request, if it is not too long and does not take too long."""
     content, count = bytearray(), 0
     try:
         async with asyncio.timeout(request.app.state.patience):
             async for piece in request.stream():
                 count += len(piece)
-                if count <= most:
+                if count <= at_most:
                     content += piece
-                elif count > _LET_GO:
+                elif count > _READ_AT_MOST:
                     break
     except TimeoutError:
         raise _Refused(408, _PLAIN[408]) from None
-    if count > most:
+    if count > at_most:
         raise _Refused(413, _PLAIN[413])
     return bytes(content)
 

@@ -1,10 +1,9 @@
-"""A survey file, opened for respondents: its design, its key and its reports."""
+"""A survey file opened for respondents: its design, its key and its reports."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI
 
@@ -17,28 +16,24 @@ from lapwing.web.survey_app import create_app
 
 @dataclass(frozen=True)
 class HostedSurvey:
-    """A survey whose desk is open."""
+    """A survey that accepts respondents."""
 
     design: Design
     desk: SurveyService
 
-    def public(self) -> dict[str, Any]:
-        """What respondents are told."""
-        return self.design.public()
-
     def app(self, *, has_tls: bool = False) -> FastAPI:
-        """The survey as a web application."""
-        return create_app(self.desk, self.public(), has_tls=has_tls)
+        """Return the survey as a web application."""
+        return create_app(self.desk, self.design.public(), has_tls=has_tls)
 
 
 def open_survey(path: str | Path) -> HostedSurvey:
-    """The survey of a file. Its signing key and its store of reports are made at the first use."""
+    """Open the survey of a file. Its signing key and its store of reports are made at the first use."""
     planned = design(load(path))
     return HostedSurvey(planned, open_desk(planned))
 
 
 def open_desk(planned: Design) -> SurveyService:
-    """The desk of a survey."""
+    """Open the service of a survey: its store and its signing key."""
     survey, digest, size = planned.survey, planned.digest, planned.report_size
     key = open_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=digest)
     store = open_report_store(survey.reports, digest=digest, report_size=size)

@@ -178,7 +178,7 @@ def test_an_epsilon_too_small_for_any_coin_is_told_so(designed: Designed) -> Non
 
 
 def bundled() -> Design:
-    return design(load(Path(str(files("lapwing.cli").joinpath("data", "wellbeing.toml")))))
+    return design(load(Path(str(files("lapwing.examples").joinpath("data", "wellbeing.toml")))))
 
 
 def test_the_same_survey_always_has_the_same_design() -> None:

@@ -132,7 +132,7 @@ def test_a_question_is_found_by_its_name() -> None:
 
 
 def test_the_bundled_survey_has_every_kind() -> None:
-    path = Path(str(files("lapwing.cli").joinpath("data", "wellbeing.toml")))
+    path = Path(str(files("lapwing.examples").joinpath("data", "wellbeing.toml")))
     survey = load(path)
     assert {found.kind for found in survey.questions} == set(KEYS_OF_KIND)
     assert len(survey.questions) == 8

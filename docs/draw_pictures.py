@@ -1,10 +1,18 @@
-"""An invented history for the documentation."""
+"""Draw the pictures of the documentation: `python docs/draw_pictures.py FOLDER`.
+
+The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
+folder, if that exists. `lapwing party compare --out parties.json` measures them.
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,10 +25,42 @@ from lapwing.ledger.budget_history import (
     estimate_remaining,
     grant_of,
 )
+from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
+from lapwing.plots.parties import MeasuredErrors, parties
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
-def clinic() -> BudgetHistory:
-    """A year of an invented clinic: patients by the quarter of their first visit, and one raise."""
+def main(arguments: Sequence[str]) -> int:
+    """Draw every picture into the folder that the one argument names."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python docs/draw_pictures.py FOLDER", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = {
+        "privacy-loss": privacy_loss("0.5", "1e-6"),
+        "epsilon-delta": epsilon_delta_curve((LaplaceNoise(Fraction(20), 1), 100)),
+        "accuracy": accuracy(n=10_000),
+        "curator-and-local": curator_and_local(epsilon="0.5"),
+        "spending": spending(invented_clinic()),
+        **parties_pictures(folder),
+    }
+    for name, figure in pictures.items():
+        save(figure, folder / f"{name}.svg")
+    return 0
+
+
+def parties_pictures(folder: Path) -> dict[str, Figure]:
+    """Return the picture whose numbers are in the folder; nothing if they are not there."""
+    if not (measured := folder / "parties.json").is_file():
+        return {}
+    return {"parties": parties(MeasuredErrors.from_json(json.loads(measured.read_text(encoding="utf-8"))))}
+
+
+def invented_clinic() -> BudgetHistory:
+    """Invent a year of a clinic: patients by the quarter of their first visit, and one raise."""
     terms, raised = Terms.of(1, "1e-6"), Terms.of("0.5", "1e-7")
     small, count = GaussianNoise(Fraction(40), Fraction(1), 1), LaplaceNoise(Fraction(20), 1)
     names = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
@@ -52,3 +92,7 @@ def clinic() -> BudgetHistory:
             charge(small, [k for k in range(opened) if (day // 5 + k) % 3 == 0])
         look(day, opened)
     return BudgetHistory("clinic", tuple(times), names, np.array(rows), tuple(grants), ())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

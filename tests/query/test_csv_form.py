@@ -191,10 +191,10 @@ def _one_cell(folder: Path, cell: str, form: CsvForm, column: str) -> object:
     ("csv", "told"),
     [
         ('{ encoding = "klingon" }', "encoding: must be"),
-        ('{ delimiter = ";;" }', "delimiter: must be one ASCII letter"),
-        ('{ delimiter = "\\n" }', "delimiter: must be one ASCII letter"),
-        ('{ quote = "" }', "quote: must be one ASCII letter"),
-        ('{ quote = ";", delimiter = ";" }', "quote: must be another letter than delimiter"),
+        ('{ delimiter = ";;" }', "delimiter: must be one ASCII character"),
+        ('{ delimiter = "\\n" }', "delimiter: must be one ASCII character"),
+        ('{ quote = "" }', "quote: must be one ASCII character"),
+        ('{ quote = ";", delimiter = ";" }', "quote: must differ from delimiter"),
         ('{ null = ["a;b"] }', "null: must have no delimiter"),
         ("{ null = [1] }", "null: must be a list of texts"),
         ("{ null = [] }", "null: must be 1 to 20 texts"),
@@ -220,7 +220,7 @@ def test_options_are_for_csv_alone_and_files_have_one_encoding(tmp_path: Path) -
     text = POLICY.format(source="sales.csv", csv='csv = { encoding = "latin1" }')
     more = '[tables.again]\nsource = "sales.csv"\nunit = "who"\nrows_per_unit = 1\n'
     (tmp_path / "two.toml").write_text(text + more)
-    with pytest.raises(BadFile, match="must be one for the same files"):
+    with pytest.raises(BadFile, match="must be the same for the same files"):
         load_policy(tmp_path / "two.toml")
 
 
@@ -273,7 +273,7 @@ def test_a_file_that_is_not_utf8_gets_a_hint(tmp_path: Path, monkeypatch: pytest
     path.write_bytes("who;ward;Preis x;day\na;Größe;1;2024-01-01\n".encode("cp1252"))
     assert tables_not_utf8(policy) == ["sales"]
     text = draft("sales.csv", unit="who")
-    assert 'csv = { encoding = "latin-1" }  # it is not in UTF-8: look whether it is so' in text
+    assert 'csv = { encoding = "latin-1" }  # it is not in UTF-8: check this guess' in text
     assert "Größe" not in text  # a value
     path.write_bytes("who;Größe\na;1\n".encode("utf-16"))
     text = draft("sales.csv", unit="who")

@@ -203,7 +203,7 @@ def test_a_ledger_in_a_server_is_made_by_the_curator(opened: Open, tmp_path: Pat
     """Plans are free before it is there; questions say what to do."""
     url = "postgresql://localhost:1/nowhere#visits"
     dataset = opened(more=f'[ledger]\nurl = "{url}"\nkeys = "some.keys"\nanchor = "some.anchor"\n')
-    assert "bounded table" in dataset.plan(COUNT, epsilon=1).statements[0]
+    assert "truncated table" in dataset.plan(COUNT, epsilon=1).statements[0]
     with pytest.raises(BadParameter, match="lapwing ledger init"):
         dataset.ask(COUNT, epsilon=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["visits.parquet", "visits.toml"]

@@ -51,7 +51,7 @@ def test_a_plan_is_free_reads_no_rows_and_makes_no_ledger(opened: Open, tmp_path
     assert str(plan.cost) == "ε 1"
     assert plan.spread["n"].half is not None
     assert plan.spread["days"].formula is not None
-    assert "bounded table" in plan.statements[0]
+    assert "truncated table" in plan.statements[0]
     assert "rank <= 2" in plan.statements[0]
     json.dumps(plan.to_json())
     assert "COUNT" not in str(plan)

@@ -90,7 +90,7 @@ def test_a_draft_is_toml_and_its_mistakes_are_what_is_left_to_say(source: str) -
         load_policy("policy.toml")
     told = [line.split(": ")[1].split(".")[-1] for line in caught.value.mistakes]
     assert told == ["epsilon", "delta", "rows_per_unit", "unit"]
-    assert "which column says whom a row is about?" in Path("policy.toml").read_text()
+    assert "which column says which person a row belongs to?" in Path("policy.toml").read_text()
 
 
 WRITTEN = {
@@ -184,7 +184,7 @@ def test_a_unit_that_is_not_there_is_told_what_is() -> None:
     ("source", "expected"),
     [
         ("gone.parquet", "there is no such file"),
-        ("visits.txt", "is of no known kind"),
+        ("visits.txt", "is not a known kind of source"),
         ("broken.parquet", "cannot be read as Parquet"),
         ("broken.duckdb", "cannot be read as a DuckDB file"),
         ("broken.csv", "cannot be read as CSV"),

@@ -73,10 +73,10 @@ def test_what_an_engine_cannot_plan_is_refused_alike_and_costs_nothing(
 
             with monkeypatch.context() as patched:
                 patched.setattr(Reader, "statements", broken)
-                with pytest.raises(Refused, match="cannot plan this question") as refusal:
+                with pytest.raises(Refused, match="cannot plan this query") as refusal:
                     dataset.ask(sql, epsilon=2)
                 told.append(str(refusal.value))
-                with pytest.raises(Refused, match="cannot plan this question"):
+                with pytest.raises(Refused, match="cannot plan this query"):
                     JointQuestion.of(dataset, sql).version()
                 assert dataset.ask(sql, epsilon=1).is_replay  # what was stored needs no plan
             assert spent(dataset) == before

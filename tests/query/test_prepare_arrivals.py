@@ -130,7 +130,7 @@ def test_an_older_copy_is_not_taken_for_the_last(opens: Opens, tmp_path: Path) -
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "older", folder)
     again = opens()
-    with pytest.raises(Unavailable, match="older than what the ledger"):
+    with pytest.raises(Unavailable, match="older than the ledger"):
         again.prepare(today=date(2026, 3, 5))
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "newest", folder)
@@ -163,7 +163,7 @@ def test_a_copy_of_a_preparation_that_was_cut_off_is_not_taken_for_the_last(
         manifest = json.loads((folder / prepared_copy.MANIFEST).read_text())
         del manifest["follows"]
         (folder / prepared_copy.MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(Unavailable, match="older than what the ledger"):
+    with pytest.raises(Unavailable, match="older than the ledger"):
         dataset.prepare(today=date(2026, 3, 5))
 
 

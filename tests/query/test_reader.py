@@ -52,8 +52,8 @@ def test_only_tables_that_a_question_names_are_computed(
 
     monkeypatch.setattr(DuckDbEngine, "run", recorded)
     dataset.ask("SELECT COUNT(*) FROM visits2", epsilon=1)
-    assert '"the bounded table visits2" AS (' in ran[-1]
-    assert '"the bounded table visits" AS (' not in ran[-1]
+    assert '"the truncated table visits2" AS (' in ran[-1]
+    assert '"the truncated table visits" AS (' not in ran[-1]
 
 
 def test_S10_everybody_is_told_to_the_ledger_once(opened: Open) -> None:

@@ -53,7 +53,9 @@ def test_a_crash_between_the_ledger_and_the_note_is_noticed(
     dataset = opened()
     dataset.ask(COUNT, epsilon=1)
     with monkeypatch.context() as patch:
-        patch.setattr(registration, "remember", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            registration, "save_registration", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             dataset.register()
     require_refused(dataset)

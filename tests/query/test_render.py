@@ -265,7 +265,7 @@ def test_a_unit_with_nothing_known_has_no_sum(ask: Ask) -> None:
 
 
 def test_long_names_stay_within_what_engines_keep() -> None:
-    assert truncated_name("visits") == "the bounded table visits"
+    assert truncated_name("visits") == "the truncated table visits"
     assert len({truncated_name("t" * 60 + end) for end in "ab"}) == 2
     assert len(truncated_name("t" * 63)) <= 63
 

@@ -156,7 +156,7 @@ def test_who_asks_while_the_data_is_registered_waits(opened: Open, monkeypatch: 
         time.sleep(0.5)
         remember(*given)
 
-    monkeypatch.setattr(registration, "remember", late)
+    monkeypatch.setattr(registration, "save_registration", late)
     found = in_threads([asker(dataset, range(k, k + 1)) for k in range(4)])
     assert found == [1, 1, 1, 1]
 

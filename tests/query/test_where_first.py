@@ -98,7 +98,7 @@ def test_both_ways_are_different_questions_also_with_a_copy(tmp_path: Path) -> N
 
 def test_without_where_it_is_refused_before_anything_is_charged(tmp_path: Path) -> None:
     dataset = Dataset(policy_for(invented(1), "duckdb", tmp_path), analyst="ann")
-    with pytest.raises(BadParameter, match="needs a WHERE right at a private table"):
+    with pytest.raises(BadParameter, match="needs a WHERE directly on a private table"):
         dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1, where_first=True)
     assert not list(tmp_path.glob("*.ledger*"))
 

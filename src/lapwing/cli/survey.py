@@ -378,7 +378,7 @@ def collect(
     """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
     from lapwing.survey import invitations, report_store
     from lapwing.survey.report_file import read_reports  # noqa: PLC0415
-    from lapwing.survey.report_store import IntakeResult  # noqa: PLC0415
+    from lapwing.survey.report_store import IntakeResult
 
     design = designed(file)
     found = read_reports(reports, design)

@@ -1,21 +1,30 @@
-"""A question, bound and checked: which whole numbers the engine computes, and what is made of them."""
+"""A bound query: the sums that the engine computes, their noise, and the answer computed from them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 from lapwing.sql.expression import Expression, Kind, Numeric
 from lapwing.sql.relation import Relation
 
 WHOLE = Numeric(Fraction(1), None, None)
-Combination = tuple[tuple[int, int], ...]  # (factor, position in `Question.sums`)
+Combination = tuple[tuple[int, int], ...]  # pairs of a factor and a position in `BoundQuery.sums`
+
+
+def _stored_repr(word: str, record: object) -> str:
+    """Return the repr of a dataclass under the word that stored digests of queries were made with."""
+    shown = [f"{one.name}={getattr(record, one.name)!r}" for one in fields(record) if one.repr]  # type: ignore[arg-type]
+    return f"{word}({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is grouped by. `codes` are all keys that are answered; None: they are selected privately."""
+    """A key of GROUP BY.
+
+    `codes` are all keys that are answered; None means that keys are selected privately.
+    """
 
     name: str
     expression: Expression
@@ -23,16 +32,16 @@ class Key:
 
     @property
     def kind(self) -> Kind:
-        """What the key's code means."""
+        """The kind of the key's codes."""
         return self.expression.kind
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """An aggregate that the engine computes per group, as a whole number (0 for no rows).
+    """An aggregate that the engine computes per group, as a whole number (0 if there are no rows).
 
-    function: "rows" (all rows), "count" (rows where the expression is known), "sum", "units" (distinct
-    units), "distinct" (distinct known values).
+    The functions are "rows" (all rows), "count" (rows where the expression is not NULL), "sum", "units"
+    (distinct privacy units) and "distinct" (distinct values that are not NULL).
     """
 
     function: str
@@ -41,39 +50,48 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class NoisySum:
-    """A number per group that gets noise: a whole combination of engine sums.
+    """A number per group that gets noise: a combination of engine sums with whole factors.
 
-    Claim    removing one unit moves the vector of this part over all groups of one grouping by at most
+    Claim    removing one unit moves the vector of this number over all groups of one grouping by at most
              l1 in L1 and √l2_squared in L2.
     """
 
-    label: str  # public, for plans: "rows", "sum of stay", "people"
+    label: str  # public, shown in plans: "rows", "sum of stay", "people"
     combination: Combination
     l1: int
     l2_squared: int
-    weight: Fraction = Fraction(1)  # error that matters, relative to the column's range, per unit of l1
+    weight: Fraction = Fraction(1)  # of its error, relative to the column's range, per unit of l1
 
     @property
     def numbers(self) -> tuple[Combination, ...]:
-        """What is released for each group. One mechanism takes the vector of the first, then the next."""
+        """The combinations that are released for each group. One mechanism adds noise to all of them."""
         return (self.combination,)
+
+    def __repr__(self) -> str:
+        return _stored_repr("Part", self)
 
 
 @dataclass(frozen=True, slots=True)
 class NoisySumPair(NoisySum):
-    """Two numbers per group in one vector, for one mechanism: a part's claim holds for both together."""
+    """Two numbers per group that one mechanism releases.
+
+    The claim of `NoisySum` holds for both together.
+    """
 
     second: Combination = ()
 
     @property
     def numbers(self) -> tuple[Combination, ...]:
-        """Both."""
+        """Both combinations."""
         return (self.combination, self.second)
+
+    def __repr__(self) -> str:
+        return _stored_repr("Pair", self)
 
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """How often each code stands in each group: for quantiles and extremes.
+    """How often each code occurs in each group: the input of quantiles, MIN and MAX.
 
     `number` bounds the codes. A unit has at most `rows` rows over all groups.
     """
@@ -86,7 +104,9 @@ class Spectrum:
 
 @dataclass(frozen=True, slots=True)
 class NoisyAggregate:
-    """What an analyst's aggregate comes to, from noisy parts.
+    """An aggregate of the analyst, as a formula over noisy sums.
+
+    Its parts are positions in `BoundQuery.parts`.
 
     function  parts                                              value, m the centre (a code)
     count     n                                                  n
@@ -112,10 +132,13 @@ class NoisyAggregate:
     spectrum: int | None = None
     fraction: Fraction | None = None  # of a quantile
 
+    def __repr__(self) -> str:
+        return _stored_repr("Statistic", self)
+
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """The value of a key in the answer."""
+    """The value of a GROUP BY key in the answer, by its position in `BoundQuery.keys`."""
 
     key: int
 
@@ -129,7 +152,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """Arithmetic, comparison or logic on what was released: it costs nothing.
+    """Arithmetic, comparison or logic on released values. It costs no budget.
 
     op: + - * / // neg abs round sqrt least greatest coalesce case = <> < <= > >= and or not is_null
     """
@@ -159,7 +182,7 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By what the released rows are sorted."""
+    """One item of ORDER BY: released rows are sorted by its value."""
 
     value: Released
     descending: bool
@@ -168,9 +191,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class BoundQuery:
-    """All of it. `sets` are the groupings, each a tuple of positions in `keys`; normally one.
+    """A query that was bound and checked. `sets` are the groupings, as positions in `keys`; normally one.
 
-    Noise is drawn for every part in every grouping, and every grouping adds to the loss.
+    Noise is drawn for every part in every grouping, and every grouping adds to the privacy loss.
     """
 
     source: Relation
@@ -180,7 +203,7 @@ class BoundQuery:
     parts: tuple[NoisySum, ...]
     spectra: tuple[Spectrum, ...]
     outputs: tuple[Output, ...]
-    rows: int  # the most rows of one unit in `source`
+    rows: int  # the contribution bound: the most rows of one unit in `source`
     having: Released | None = None
     order: tuple[Order, ...] = ()
     limit: int | None = None
@@ -188,28 +211,32 @@ class BoundQuery:
 
     @property
     def numbers(self) -> int:
-        """How many numbers get noise in each group."""
+        """The number of noisy numbers in each group."""
         return sum(len(part.numbers) for part in self.parts)
 
     @property
     def statistics(self) -> tuple[NoisyAggregate, ...]:
-        """Every distinct statistic, in the order of the text: of the columns, HAVING and ORDER BY."""
+        """All distinct aggregates, in the order of the text: columns, HAVING, ORDER BY."""
         trees: list[Released | None] = [output.value for output in self.outputs]
         trees += [self.having, *(order.value for order in self.order)]
         return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
 
+    def __repr__(self) -> str:
+        return _stored_repr("Question", self)
 
-def without_names(question: BoundQuery) -> BoundQuery:
-    """The same without what the text calls its columns: equal ones compute the same, in the same order.
 
-    Names of tables and of inner columns are not the analyst's any more: binding found what they stand for.
+def without_names(query: BoundQuery) -> BoundQuery:
+    """Return the query without the names that its text gives to columns.
+
+    Queries that are equal then compute the same values in the same order. Names of tables and of inner
+    columns are gone already: binding replaced them.
     """
     return replace(
-        question,
-        keys=tuple(replace(key, name="") for key in question.keys),
-        parts=tuple(replace(part, label="") for part in question.parts),
-        spectra=tuple(replace(spectrum, label="") for spectrum in question.spectra),
-        outputs=tuple(replace(output, name="") for output in question.outputs),
+        query,
+        keys=tuple(replace(key, name="") for key in query.keys),
+        parts=tuple(replace(part, label="") for part in query.parts),
+        spectra=tuple(replace(spectrum, label="") for spectrum in query.spectra),
+        outputs=tuple(replace(output, name="") for output in query.outputs),
     )
 
 

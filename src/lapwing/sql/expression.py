@@ -1,13 +1,11 @@
-"""What a value in a private table can be. Everything but text is a whole number with a public meaning.
+"""Values of a private table and typed expressions over one row.
 
-A column's *code* is what the engine computes with: the whole number of steps of a number, the position of
-a declared value, days since 1970, months since 1970. Codes are exact and alike on every engine, and their
-bounds are known before any row is read.
+A column's *code* is the value that the engine computes with: the whole number of steps of a number, the
+position of a declared value, days since 1970, months since 1970. Everything but text and truth is a code.
+Codes are exact and the same on every engine, and their bounds are known before any row is read.
 
-Expressions over one row, checked and typed: the only ones that ever reach an engine.
-
-Every operation is total: whatever is in a row, it gives a value or NULL, never an error. All but text
-and truth are whole numbers (codes) whose bounds follow from the policy, so that none can overflow.
+Every operation is total: for any row it gives a value or NULL, never an error. The bounds of all codes
+follow from the policy, so that no operation can overflow. Only these expressions ever reach an engine.
 """
 
 from __future__ import annotations
@@ -25,7 +23,10 @@ Value = str | int | float | bool | date | datetime | Fraction | None
 
 @dataclass(frozen=True, slots=True)
 class Numeric:
-    """Multiples of `step`; `first` and `last` are the bounds in steps. Without bounds: None."""
+    """A multiple of `step`.
+
+    `first` and `last` are the bounds, counted in steps; None means that there is no bound.
+    """
 
     step: Fraction
     first: int | None
@@ -33,38 +34,47 @@ class Numeric:
 
     @property
     def is_bounded(self) -> bool:
-        """Whether it can be summed."""
+        """Whether both bounds are known, so that the number can be summed."""
         return self.first is not None and self.last is not None
 
     @property
-    def reach(self) -> int:
-        """The greatest size of a code."""
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest code of a bounded number."""
         assert self.first is not None
         assert self.last is not None
-        return max(abs(self.first), abs(self.last))
+        return self.first, self.last
+
+    @property
+    def reach(self) -> int:
+        """The greatest absolute value of a code of a bounded number."""
+        return max(map(abs, self.bounds))
 
     def value(self, code: int) -> int | float:
-        """What people read."""
+        """Return the number that a code stands for."""
         exact = code * self.step
         return int(exact) if exact.denominator == 1 else float(exact)
+
+    def __repr__(self) -> str:
+        # Stored digests are made of this text. In them the class has its first name.
+        return f"Number(step={self.step!r}, first={self.first!r}, last={self.last!r})"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the declared values, by its position."""
+    """One of the declared values, given by its position."""
 
     values: tuple[str | int | bool, ...]
 
     def value(self, code: int) -> str | int | bool:
-        """What people read."""
+        """Return the declared value at a position."""
         return self.values[code]
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A point in time: how often `seconds` fit between `start` and it, from `first` to `last`.
+    """A point in time: the number of intervals of `seconds` since `start`, from `first` to `last`.
 
-    `start` is in seconds since 1970 (UTC), and 0 but for weeks, which begin on Mondays. A date is a
+    `start` is in seconds since 1970 (UTC). It is 0 for all but weeks, which begin on Mondays. A date is a
     Moment of 86400 seconds.
     """
 
@@ -74,45 +84,51 @@ class Moment:
     start: int = 0
 
     def value(self, code: int) -> date | datetime:
-        """What people read."""
+        """Return the date or the time that a code stands for."""
         at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=self.start + code * self.seconds)
         return at.date() if self.seconds % SECONDS["day"] == 0 else at
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A calendar period of so many months: the whole number of them since January 1970."""
+    """A calendar period of `months` months, counted from January 1970."""
 
     months: int
     first: int
     last: int
 
     def value(self, code: int) -> date:
-        """The first day of the period."""
+        """Return the first day of the period."""
         year, month = divmod(code * self.months, 12)
         return date(1970 + year, month + 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """True or false (SQL's boolean, so that it may also be unknown)."""
+    """True or false. As in SQL, it can also be NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Any text. It has no bounds: it can be compared, and grouped by with private selection."""
+    """Any text.
+
+    It has no bounds. It can be compared, and used as a key whose groups are selected privately.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Who the row is about. It can be counted (distinct) and grouped by, never shown."""
+    """The privacy unit that a row belongs to.
+
+    It can be counted (distinct) and grouped by, but never shown.
+    """
 
 
 Kind = Numeric | Choice | Moment | Period | Truth | Text | Person
 
 
 def codes_of(kind: Kind) -> range | None:
-    """All codes of a kind, if they are finitely many: then every one of them can be answered."""
+    """Return all codes of a kind, or None if they are not finitely many."""
     match kind:
         case Choice(values):
             return range(len(values))
@@ -126,9 +142,14 @@ def codes_of(kind: Kind) -> range | None:
 
 @unique
 class Op(Enum):
-    """What can be computed. `p` is the operation's public parameter. NULL in, NULL out, unless said."""
+    """The operations.
 
-    # Whole numbers. The result's kind bounds it, and every intermediate one, below 2^52.
+    `p` is the public parameter. The result is NULL if an argument is, unless stated otherwise.
+
+    The texts are a part of stored digests of queries: never change them. "Known" in them means: not NULL.
+    """
+
+    # Whole numbers. The kind of the result bounds it. Every intermediate result is below 2^52.
     ADD = "a + b"
     SUBTRACT = "a - b"
     MULTIPLY = "a * b"
@@ -141,7 +162,7 @@ class Op(Enum):
     GREATEST = "the greatest of the known ones"
     FROM_TRUTH = "1 or 0"
 
-    # Of any kind
+    # Any kind
     COALESCE = "the first that is known"
     NULL_IF = "a, or NULL where a = b"
     CASE = "args: condition, value, condition, value, ..., otherwise (always given, maybe a NULL)"
@@ -177,7 +198,7 @@ class Op(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A column of the relation that the expression stands on."""
+    """A column of the relation that the expression is computed over."""
 
     name: str
     kind: Kind
@@ -188,7 +209,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A public value as a code, a text or a truth; None is NULL."""
+    """A public value: a code, a text or a truth. None is NULL."""
 
     value: int | str | bool | None
     kind: Kind
@@ -201,7 +222,8 @@ class Constant:
 class Apply:
     """An operation on expressions.
 
-    `size` counts all that stands in it, what stands in it twice twice; `depth` is how far it is nested.
+    `size` counts all parts of the expression; a part that is used twice counts twice. `depth` is its
+    nesting.
     """
 
     op: Op
@@ -225,3 +247,10 @@ class Apply:
 
 
 Expression = Reference | Constant | Apply
+
+
+def conjuncts(predicate: Expression) -> list[Expression]:
+    """Return the conditions that AND joins to the predicate, nested ones too."""
+    if isinstance(predicate, Apply) and predicate.op is Op.AND:
+        return [part for arg in predicate.args for part in conjuncts(arg)]
+    return [predicate]

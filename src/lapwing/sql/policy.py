@@ -1,12 +1,12 @@
-"""A policy: who is protected in which tables, what is public about them, and the budget for life.
+"""The policy of a data set: its privacy unit, its tables and public bounds, and its lifetime budget.
 
-Blocks of a policy: what they are called, and by which rule units or rows are put into them.
+A policy can divide units or rows into blocks, each with the whole budget.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, timedelta
 from fractions import Fraction
 from hashlib import sha256
@@ -19,14 +19,14 @@ from lapwing.sql.expression import MONTHS, SECONDS, Kind, Period
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a table lies.
+    """The place that a table is read from.
 
-    engine    "duckdb" (files and DuckDB files), "postgres" or "spark".
-    location  an absolute pattern of files (letters with a meaning in patterns are escaped: `[[]`), the
-              absolute path of a DuckDB file, a PostgreSQL URL, or a Spark master ("" for the default one).
-    table     the table within it, or "" for files; for "spark-parquet", the absolute path or pattern.
-    form      "parquet", "csv", "duckdb", "postgres", "spark", "spark-parquet": how it is read.
-    csv       what CSV files do not say themselves.
+    engine    "duckdb" (files and DuckDB databases), "postgres" or "spark".
+    location  an absolute pattern of files (special characters of patterns are escaped: `[[]`), the absolute
+              path of a DuckDB database, a PostgreSQL URL, or a Spark master ("" for the default one).
+    table     the table within the location, or "" for files; for "spark-parquet", the absolute path.
+    form      "parquet", "csv", "duckdb", "postgres", "spark", "spark-parquet": how the table is read.
+    csv       the properties of CSV files that the files themselves do not state.
     """
 
     engine: str
@@ -36,21 +36,24 @@ class Source:
     csv: CsvForm = DEFAULT_CSV
 
     def __repr__(self) -> str:
-        """Digests are made of this: of files that say no more, those of before."""
+        # Stored digests are made of this text: a CSV form that is not given must not change it.
         more = "".join(f", csv={form}" for form in self.reading)
-        said = (
+        given = (
             f"engine={self.engine!r}, location={self.location!r}, table={self.table!r}, form={self.form!r}"
         )
-        return f"Source({said}{more})"
+        return f"Source({given}{more})"
 
     @property
     def reading(self) -> tuple[str, ...]:
-        """How its files are read, where the policy says it: for digests, in which nothing is as before."""
+        """The CSV form, where the policy gives one.
+
+        Digests include it; an empty tuple leaves them unchanged.
+        """
         return () if self.csv == DEFAULT_CSV else (repr(self.csv),)
 
     @property
     def place(self) -> str:
-        """Where it is, in words without secrets."""
+        """The location in words, without passwords."""
         scheme, mark, rest = self.location.partition("://")
         location = f"{scheme}://{rest.rsplit('@', 1)[-1]}" if mark else self.location
         return f"{self.form}:{location}#{self.table}"
@@ -58,29 +61,32 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A declared column. What is missing in it stays missing, unless `missing` says what it counts as."""
+    """A declared column. Missing values stay NULL, unless `missing` gives the code that they count as."""
 
     name: str
     kind: Kind
-    missing: int | None = None  # a code
-    longest: int | None = None  # letters of a text that are read
-    source: str = ""  # what the source calls it, if not so
-    checks: Kind | None = None  # the kind whose cells are told apart by `STATES`, which its own kind lists
+    missing: int | None = None  # the code of a missing value; None leaves it NULL
+    longest: int | None = None  # characters of a text that are read; None for all
+    source: str = ""  # its name in the source, if that is another one
+    checks: Kind | None = None  # the kind that cells are checked against; the codes are then `STATES`
 
     @property
     def coding(self) -> tuple[object, ...]:
-        """All that decides codes. Digests are made of it: of columns that say no more, those of before."""
+        """Everything that decides the codes.
+
+        Digests include it; options that are not given leave them unchanged.
+        """
         cut = () if self.longest is None else (self.longest,)
         called = ("source", self.source) if self.source else ()
         return (self.kind, self.missing, *cut, *called, *(() if self.checks is None else (self.checks,)))
 
     @property
     def in_source(self) -> str:
-        """What the source calls it."""
+        """Its name in the source."""
         return self.source or self.name
 
     def __repr__(self) -> str:
-        """Digests are made of this, too."""
+        # Stored digests are made of this text: options that are not given must not change it.
         more = "" if self.longest is None else f", longest={self.longest!r}"
         more += f", source={self.source!r}" if self.source else ""
         more += "" if self.checks is None else f", checks={self.checks!r}"
@@ -89,23 +95,23 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class UnitBy:
-    """How a table's rows find their unit: a column of their own, or a key into another private table.
+    """The column that gives the privacy unit of a row: its own, or a key into another private table.
 
-    Where rows are protected and no column tells them apart, the column is "": each row is its own unit.
+    If rows are protected and no column identifies them, `column` is "": each row is its own unit.
     """
 
     column: str
-    through: str = ""  # the table that holds the unit, whose `key` the column refers to
+    through: str = ""  # the table that holds the unit; the column refers to its `key`
     key: str = ""
-    source: str = ""  # what the source calls the column, if not so
+    source: str = ""  # the column's name in the source, if that is another one
 
     @property
     def in_source(self) -> str:
-        """What the source calls the column."""
+        """The column's name in the source."""
         return self.source or self.column
 
     def __repr__(self) -> str:
-        """Digests are made of this: of units that say no more, those of before."""
+        # Stored digests are made of this text: a source name that is not given must not change it.
         more = f", source={self.source!r}" if self.source else ""
         return f"UnitBy(column={self.column!r}, through={self.through!r}, key={self.key!r}{more})"
 
@@ -114,7 +120,7 @@ class UnitBy:
 class Table:
     """A private table (with a unit) or a public one (without).
 
-    Only declared columns can be used. A public table that declares none shows all of its columns.
+    Only declared columns can be used. If a public table declares no column, all of its columns can be used.
     """
 
     name: str
@@ -123,30 +129,39 @@ class Table:
     unit: UnitBy | None
     rows_per_unit: int  # 0 for public tables
     primary_key: tuple[str, ...] = ()
-    rows: int | None = None  # a declared, public size: prices of averages are computed with it
-    hidden: tuple[str, ...] = ()  # columns that are declared to be used by nobody
+    rows: int | None = None  # the declared, public size, for the price of averages; None if not declared
+    hidden: tuple[str, ...] = ()  # columns that are declared as hidden: nobody can use them
 
     @property
     def is_public(self) -> bool:
-        """Whether its rows protect nobody."""
+        """Whether the rows belong to no privacy unit."""
         return self.unit is None
 
 
 @dataclass(frozen=True, slots=True)
 class BlockRule:
-    """Disjoint slices. `by` "unit": cohorts of units (or the month of their arrival); "row": periods."""
+    """The rule that divides the data into disjoint blocks.
+
+    `by` is "unit" for cohorts of units (or for the month in which a unit arrived) and "row" for periods of
+    rows.
+    """
 
     by: str
     cohorts: int = 0
-    column: str = "cohort"  # how analysts call the slice in SQL; for rows, the column that is sliced
+    column: str = "cohort"  # the block's name in SQL; for periods of rows, the date column
     every: str = ""  # day, week, month, quarter, year
-    first: int = 0  # of periods of rows: the codes of the first and the last, from the column's bounds
+    first: int = 0  # the codes of the first and the last period of rows, from the column's bounds
     last: int = 0
+
+    def __repr__(self) -> str:
+        # Stored digests are made of this text. In them the class has its first name.
+        shown = [f"{one.name}={getattr(self, one.name)!r}" for one in fields(self)]
+        return f"Blocks({', '.join(shown)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """All of it, checked."""
+    """A policy that was read and checked."""
 
     path: Path
     name: str
@@ -156,42 +171,45 @@ class Policy:
     tables: Mapping[str, Table]
     blocks: BlockRule | None
     ledger: str
-    quotas: Mapping[str, tuple[Fraction, Fraction]]  # by analyst
+    quotas: Mapping[str, tuple[Fraction, Fraction]]  # epsilon and delta of each analyst
     protects: str = "person"  # or "row", or "person-period"
-    population: str = ""  # the account's name, shared by data sets about the same people
-    timeout: int = 600  # seconds that an engine may work on one question
-    failures: int = 3  # charged questions of an analyst that may fail before all of theirs are held
-    ledger_keys: str = ""  # where the ledger's keys and anchor lie, if not beside it
+    population: str = ""  # the account's name; data sets about the same people share it
+    timeout: int = 600  # the most seconds that an engine may work on one query
+    failures: int = 3  # failed queries of an analyst after which all of theirs are held
+    ledger_keys: str = ""  # the places of the ledger's keys and anchor, if not beside it
     ledger_anchor: str = ""
-    folds_ids: bool = False  # whether ids that differ in spaces around and in ASCII capitals only are one
-    limits: EngineLimits = DEFAULT_LIMITS  # of what an engine may use
-    shares_answers: bool = False  # whether all analysts get an answer that one of them was charged for
-    least_coalition: int = 0  # so many members of a consortium may belong together, or it is refused
+    folds_ids: bool = False  # whether ids that differ only in outer spaces and ASCII case are equal
+    limits: EngineLimits = DEFAULT_LIMITS  # of the engine's memory, disk and threads
+    shares_answers: bool = False  # whether an answer that one analyst paid for is given to all
+    least_coalition: int = 0  # the smallest coalition of members that a consortium must tolerate
 
 
 EPOCH = date(1970, 1, 1)
 
 
 def block_rule_text(policy: Policy) -> str:
-    """The rule, in words that two policies share only if they slice alike."""
+    """Return the block rule in words, which are the same only for rules that make the same blocks."""
     blocks = policy.blocks
     if blocks is None:
         return ""
     if blocks.by == "row":
         return f"rows by {blocks.column}, every {blocks.every}"
     if not blocks.cohorts:
-        # In other data the same people arrive at other times: only this data slices as it does.
+        # In other data the same people arrive at other times: the blocks are of this data set alone.
         return f"units by their first {blocks.every} in {policy.name}"
     rows = [table for table in policy.tables.values() if table.unit is not None and not table.unit.column]
     if not rows:
         return f"{blocks.cohorts} cohorts of units"
-    # Rows that are their own units are told apart by their codes: with others they would move.
+    # Rows that are their own units are identified by their codes. Other codes would put them elsewhere.
     coded = sorted((t.name, sorted((c.name, repr(c.coding)) for c in t.columns.values())) for t in rows)
     return f"{blocks.cohorts} cohorts of rows, coded as {sha256(repr(coded).encode()).hexdigest()[:16]}"
 
 
 def period_of(every: str, day: int) -> int:
-    """The block of a row: the whole periods from 1970 to its day. Weeks begin on Thursdays, as 1970 did."""
+    """Return the block of a row: the number of whole periods from 1970 to its day.
+
+    `day` is the number of days since 1970. Weeks begin on Thursdays, as 1970 did.
+    """
     if every in MONTHS:
         then = EPOCH + timedelta(days=day)
         return ((then.year - EPOCH.year) * 12 + then.month - 1) // MONTHS[every]
@@ -199,12 +217,12 @@ def period_of(every: str, day: int) -> int:
 
 
 def days_in(every: str) -> int:
-    """Of a period that is no number of months."""
+    """Return the number of days in a day or a week."""
     return SECONDS[every] // SECONDS["day"]
 
 
 def block_label(blocks: BlockRule, code: int) -> str:
-    """What a block is called: a cohort's number, or the beginning of a period."""
+    """Return the public name of a block: a cohort's number, or the beginning of a period."""
     if blocks.by == "unit" and blocks.cohorts:
         return str(code)
     if blocks.every in MONTHS:
@@ -214,12 +232,12 @@ def block_label(blocks: BlockRule, code: int) -> str:
 
 
 def codes_of_blocks(blocks: BlockRule) -> range:
-    """All blocks that the policy declares. Those of arriving units open as they arrive."""
+    """Return the codes of all declared blocks. Blocks of arriving units are opened when units arrive."""
     if blocks.by == "unit":
         return range(blocks.cohorts)
     return range(blocks.first, blocks.last + 1)
 
 
 def block_labels(blocks: BlockRule, codes: Iterable[int] | None = None) -> list[str]:
-    """The names of some blocks, or of all."""
+    """Return the public names of the given blocks, or of all declared ones if `codes` is None."""
     return [block_label(blocks, code) for code in (codes_of_blocks(blocks) if codes is None else codes)]

@@ -1,10 +1,9 @@
-"""`lapwing init`: a policy drafted from the schema alone.
+"""Drafting a policy for `lapwing init` from the schema of a source alone.
 
 Claim    no value of the data gets into the draft: no bound, category, count or cell.
-Because  only names and types of columns are read, and of types only the word: `ENUM('A', 'B')` is ENUM.
+Because  only the names and types of columns are read, and only the word of a type: `ENUM('A', 'B')` is
+         ENUM. Messages of engines about failures are not shown: they can quote data.
 Test     tests/query/test_draft.py
-
-The names and types of a table's columns, and no value. What engines say of failures stays unsaid.
 """
 
 from __future__ import annotations
@@ -32,16 +31,19 @@ _PATTERN = re.compile(r"[*?\[\]]")
 
 @dataclass(frozen=True, slots=True)
 class SourceSchema:
-    """A source, and what is public about it: names and types. A type has no details: they can be values."""
+    """A source and its public facts: the names and types of its columns.
 
-    text: str  # the source as it may be written in a policy
+    A type is one word: details can be values.
+    """
+
+    text: str  # the source as it is written in a policy
     source: Source
     table: str
     columns: tuple[tuple[str, str], ...]
 
 
 def read_schema(text: str, *, folder: Path) -> SourceSchema:
-    """The schema of a source as it is written in a policy that lies in `folder`."""
+    """Return the schema of a source, given as in a policy that lies in `folder`."""
     table = suggested_table_name(text)
     source = parse_source(text, folder=folder, table=table)
     if "#" not in text and source.form == "duckdb":
@@ -59,7 +61,7 @@ def read_schema(text: str, *, folder: Path) -> SourceSchema:
 
 
 def suggested_table_name(text: str) -> str:
-    """What the table may be called: the last name in a source that is not a pattern."""
+    """Return a name for the table: the last name in the source that is not a pattern."""
     if "#" in text or (text.startswith(SPARK) and "/" not in text):
         last = re.split(r"[#.:]", text)[-1]
     else:
@@ -72,7 +74,7 @@ def suggested_table_name(text: str) -> str:
 
 
 def find_unit_column(schema: SourceSchema, unit: str) -> str:
-    """The column with that name, as the source spells it."""
+    """Return the column of that name, as the source spells it. Raises BadParameter if there is none."""
     names = [name for name, _ in schema.columns]
     for name in names:
         if name == unit or name.lower() == unit.strip().lower():
@@ -81,29 +83,32 @@ def find_unit_column(schema: SourceSchema, unit: str) -> str:
 
 
 def _without_details(kind: str) -> str:
-    """The word alone: ENUM('A', 'B') lists values, and STRUCT(…) may."""
+    """Return the word of a type alone: ENUM('A', 'B') lists values, and STRUCT(…) may."""
     word = re.match(r"[A-Za-z][A-Za-z0-9_ -]*", kind)
     return (word[0].strip().upper() if word else "UNKNOWN") + ("[]" if kind.endswith("]") else "")
 
 
-def _in_duckdb(database: str, question: str, given: Sequence[object], what: str) -> list[tuple[str, str]]:
-    import duckdb  # noqa: PLC0415 - only who drafts needs it
+def _in_duckdb(database: str, sql: str, given: Sequence[object], what: str) -> list[tuple[str, str]]:
+    import duckdb  # noqa: PLC0415 (only drafts need it)
 
     try:
         with duckdb.connect(database, read_only=database != ":memory:") as connection:
-            rows = connection.execute(question, given).fetchall()
-    except duckdb.Error:  # its text can show a line of the data
+            rows = connection.execute(sql, given).fetchall()
+    except duckdb.Error:  # its message can quote a line of the data
         raise BadParameter("source", f"cannot be read as {what}") from None
     return [(str(row[0]), str(row[1])) for row in rows]
 
 
 def _of_parquet(source: Source) -> list[tuple[str, str]]:
-    question = "DESCRIBE SELECT * FROM read_parquet(?)"
-    return _in_duckdb(":memory:", question, [source.location], "Parquet")
+    sql = "DESCRIBE SELECT * FROM read_parquet(?)"
+    return _in_duckdb(":memory:", sql, [source.location], "Parquet")
 
 
 def _encoding_of(source: Source) -> str:
-    """UTF-8 if all files are, UTF-16 if one says so; else a guess, for the curator to look at."""
+    """Return UTF-8 if all files are in it, or UTF-16 if one is marked so.
+
+    Else it is a guess for the curator.
+    """
     paths = files_in(source)
     if all(is_utf8(path) for path in paths):
         return "utf-8"
@@ -111,7 +116,7 @@ def _encoding_of(source: Source) -> str:
 
 
 def _of_csv(source: Source) -> list[tuple[str, str]]:
-    """Names as they are read later, from the first line; types as they are guessed from rows."""
+    """Return the names in the first line, and the types that DuckDB guesses from the rows."""
     paths = files_in(source)
     if not any(os.path.getsize(path) for path in paths):
         raise BadParameter("source", "is empty: there are no columns to draft from")
@@ -133,20 +138,20 @@ def _of_csv(source: Source) -> list[tuple[str, str]]:
 
 def _of_duckdb(source: Source) -> list[tuple[str, str]]:
     schema, _, table = source.table.rpartition(".")
-    question = (
+    sql = (
         "SELECT column_name, data_type FROM duckdb_columns() "
         "WHERE schema_name = ? AND lower(table_name) = lower(?) AND NOT internal ORDER BY column_index"
     )
-    return _in_duckdb(source.location, question, [schema or "main", table], "a DuckDB file")
+    return _in_duckdb(source.location, sql, [schema or "main", table], "a DuckDB file")
 
 
 def _only_table(location: str) -> str:
-    question = (
+    sql = (
         "SELECT table_name, '' FROM duckdb_tables() WHERE schema_name = 'main' AND NOT internal "
         "UNION ALL SELECT view_name, '' FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal "
         "ORDER BY 1"
     )
-    tables = [name for name, _ in _in_duckdb(location, question, [], "a DuckDB file")]
+    tables = [name for name, _ in _in_duckdb(location, sql, [], "a DuckDB file")]
     if len(tables) != 1:
         shown = ", ".join(tables[:20]) or "none"
         raise BadParameter("source", f"say which table with #table after the file. Tables in it: {shown}")
@@ -159,15 +164,15 @@ def _of_postgres(source: Source) -> list[tuple[str, str]]:
     except ImportError:
         raise MissingExtra("postgres", "PostgreSQL") from None
     schema, _, table = source.table.rpartition(".")
-    question = (
+    sql = (
         "SELECT column_name::text, data_type::text FROM information_schema.columns "
         "WHERE table_schema = coalesce(nullif(%s, ''), current_schema()) AND table_name = %s "
         "ORDER BY ordinal_position"
     )
     try:
         with psycopg.connect(source.location, connect_timeout=10) as connection:
-            return connection.execute(question, (schema, table)).fetchall()
-    except psycopg.Error:  # its text can hold the password
+            return connection.execute(sql, (schema, table)).fetchall()
+    except psycopg.Error:  # its message can contain the password
         raise Unavailable("the PostgreSQL database could not be reached or read") from None
 
 
@@ -251,14 +256,16 @@ HOW: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
 
 
 def draft(source: str, *, unit: str | None) -> str:
-    """The text of a policy for a source, to be saved in the current folder."""
+    """Return the text of a policy for a source, to be saved in the current folder."""
     return draft_of(read_schema(source, folder=Path.cwd()), unit=unit)
 
 
 def draft_of(schema: SourceSchema, *, unit: str | None, folder: Path | None = None) -> str:
-    """The text of a policy. It loads once unit, rows_per_unit, epsilon and delta are there.
+    """Return the text of a policy.
 
-    folder  where the policy will lie, if not in the current folder.
+    It can be loaded once unit, rows_per_unit, epsilon and delta are filled in.
+
+    `folder` is the folder that the policy will lie in, if that is not the current one.
     """
     unit = None if unit is None else find_unit_column(schema, unit)
     names = _names([name for name, _ in schema.columns])
@@ -270,7 +277,7 @@ def draft_of(schema: SourceSchema, *, unit: str | None, folder: Path | None = No
 
 
 def _names(columns: list[str]) -> dict[str, str]:
-    """How questions call columns: as the source does, or like it where SQL needs another name."""
+    """Return the SQL name of each column: its name in the source, or a similar one that SQL accepts."""
     taken = {name.lower() for name in columns if not why_bad_name(name)}
     found = {}
     for number, name in enumerate(columns, 1):
@@ -282,7 +289,7 @@ def _names(columns: list[str]) -> dict[str, str]:
 
 
 def _like(name: str, number: int, taken: set[str]) -> str:
-    """Return a name that SQL can use and that no other column has."""
+    """Return a similar name that SQL accepts and that no other column has."""
     letters = (
         unicodedata.normalize("NFKD", name.lower().replace("ß", "ss")).encode("ascii", "ignore").decode()
     )
@@ -296,7 +303,7 @@ def _like(name: str, number: int, taken: set[str]) -> str:
 
 
 def _source_from(folder: Path | None, schema: SourceSchema) -> str:
-    """The source as it is called from the policy's folder: relative stays relative."""
+    """Return the source as it is written in the policy's folder. Relative paths stay relative."""
     source = schema.text
     mark = "spark:" if source.startswith("spark:") else ""
     path = source.removeprefix(mark)
@@ -319,7 +326,7 @@ def _head(schema: SourceSchema) -> list[str]:
         "# A policy: who is protected, what is public, and the budget for life.",
         "# Drafted by `lapwing init` from names and types of columns alone: no value was copied.",
         *notes,
-        "# Lines with TODO are for you. What they say becomes public: write what you know of the subject.",
+        "# Lines with TODO are for you. They become public: write what you know about the subject.",
         "",
         "[dataset]",
         f"name = {quoted(schema.table)}",
@@ -351,12 +358,12 @@ def _has_password(source: str) -> bool:
 
 def _table(schema: SourceSchema, source: str, unit: str | None, names: Mapping[str, str]) -> list[str]:
     if unit is None:
-        line = 'unit = ""  # TODO: which column says whom a row is about?'
+        line = 'unit = ""  # TODO: which column says which person a row belongs to?'
     else:
         called = quoted(unit)
         if names[unit] != unit:
             called = f"{{ name = {quoted(names[unit])}, source = {called} }}"
-        line = f"unit = {called}  # the column that says whom a row is about"
+        line = f"unit = {called}  # the column that says which person a row belongs to"
     return [
         f"[tables.{schema.table}]",
         f"source = {quoted(source)}",
@@ -372,17 +379,15 @@ def _table(schema: SourceSchema, source: str, unit: str | None, names: Mapping[s
 
 
 def _csv(source: Source) -> list[str]:
-    """What CSV files do not say themselves."""
+    """Return the lines about properties that CSV files do not state themselves."""
     if source.form != "csv":
         return []
     said, encoding = [], source.csv.encoding
     if encoding != "utf-8":
         other = ', or "windows-1252"' if encoding == "latin-1" else ""
-        said = [
-            f"csv = {{ encoding = {quoted(encoding)} }}  # it is not in UTF-8: look whether it is so{other}"
-        ]
+        said = [f"csv = {{ encoding = {quoted(encoding)} }}  # it is not in UTF-8: check this guess{other}"]
     more = 'decimal = ",", date_format = "%d.%m.%Y", null = ["", "NA"], delimiter = ";"'
-    return [*said, f"# csv = {{ {more} }}  # what else a CSV file does not say itself"]
+    return [*said, f"# csv = {{ {more} }}  # other properties that CSV files do not state"]
 
 
 def _column(table: str, source: str, name: str, kind: str) -> list[str]:
@@ -390,5 +395,5 @@ def _column(table: str, source: str, name: str, kind: str) -> list[str]:
     if how is None:
         shown = name if name == source else quoted(source, at_most=80)
         return [f"# {shown} ({kind}): values of this type cannot be declared", ""]
-    called = [] if name == source else [f"source = {quoted(source)}  # what the source calls it"]
+    called = [] if name == source else [f"source = {quoted(source)}  # its name in the source"]
     return [f"# [tables.{table}.columns.{name}]  # {kind}", *[f"# {line}" for line in (*called, *how)], ""]

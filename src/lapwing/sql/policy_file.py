@@ -1,4 +1,6 @@
-"""A policy from its file (TOML). All mistakes are found and told together, each with its line.
+"""Reading a policy from its TOML file, and checks between its parts.
+
+All mistakes are found and reported together, each with its line.
 
 ```toml
 [dataset]
@@ -14,35 +16,27 @@ rows_per_unit = 5
 low = 0
 high = 60
 ```
-
-What holds between the parts of a policy: units through tables, one engine, blocks by columns.
 """
 
 from __future__ import annotations
 
 import glob
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
-from lapwing.config.section import (
-    LedgerLocations,
-    Section,
-    did_you_mean,
-    quoted_choices,
-    read_ledger_locations,
-)
+from lapwing.config.section import Section, did_you_mean, quoted_choices, read_ledger_locations
 from lapwing.config.toml_text import FileMistakes, read_toml
 from lapwing.core.budget import DELTA_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
 from lapwing.core.losses import checked_delta, checked_epsilon
-from lapwing.engines.engine import DEFAULT_LIMITS, MEGABYTE, EngineLimits
+from lapwing.engines.engine import MEGABYTE, EngineLimits
 from lapwing.errors import BadFile, BadParameter
 from lapwing.ledger.entry import checked_label
 from lapwing.sql.expression import SECONDS, Moment
 from lapwing.sql.policy import BlockRule, Policy, Source, Table, period_of
-from lapwing.sql.policy_tables import TableContext, read_tables
+from lapwing.sql.policy_tables import TableContext, read_tables, require_keys
 
 BLOCK_KEYS = ("by", "cohorts", "column", "every")
 PERIODS = ("day", "week", "month", "quarter", "year")
@@ -53,7 +47,7 @@ PERSON_PERIOD = "person-period"
 def check_tables(
     mistakes: FileMistakes, tables: Mapping[str, Table], *, named: Mapping[str, object]
 ) -> None:
-    """Whether the tables fit together. `named` are all that the file names, also those with mistakes."""
+    """Note the mistakes between tables. `named` are all tables of the file, also those with mistakes."""
     private = [table for table in tables.values() if not table.is_public]
     if not private and len(tables) == len(named):
         mistakes.add(("tables",), "name no private table. Write [tables.visits] with source and unit")
@@ -63,7 +57,7 @@ def check_tables(
     for table in private:
         source = table.source
         if encodings.setdefault(source.location, source.csv.encoding) != source.csv.encoding:
-            mistakes.add(("tables", table.name, "csv", "encoding"), "must be one for the same files")
+            mistakes.add(("tables", table.name, "csv", "encoding"), "must be the same for the same files")
     if private:
         _check_engines(mistakes, private[0], tables)
 
@@ -90,7 +84,10 @@ def _check_through(
 
 
 def _check_engines(mistakes: FileMistakes, first: Table, tables: Mapping[str, Table]) -> None:
-    """Rows that may be joined lie in one engine. Public files are small: they are brought to it."""
+    """Note private tables in different engines: their rows could not be joined.
+
+    Public files may lie elsewhere.
+    """
     for table in tables.values():
         if _together(first.source, table.source) or (table.is_public and table.source.engine == "duckdb"):
             continue
@@ -107,24 +104,20 @@ def _together(one: Source, other: Source) -> bool:
 
 
 def read_block_rule(root: Section, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
-    """The declared slices, or None for one block."""
+    """Return the block rule of the file, or None if all data are one block or the rule is wrong."""
     section = root.below("blocks", BLOCK_KEYS)
     if section is None:
-        if protects == PERSON_PERIOD and not root.has("blocks"):
-            root.missing(
-                "blocks", '[blocks] with by = "row", column and every: protects = "person-period" needs it'
-            )
+        if protects == PERSON_PERIOD:
+            needed = '[blocks] with by = "row", column and every: protects = "person-period" needs it'
+            require_keys(root, {"blocks": needed})
         return None
     if not section.has("by"):
         section.missing("by", 'by = "unit", or by = "row" for periods of rows')
         return None
-    match section.one_of("by", ("unit", "row")):
-        case "unit":
-            return _of_units(section, protects, tables)
-        case "row":
-            return _of_rows(section, protects, tables)
-        case _:
-            return None
+    by = section.one_of("by", ("unit", "row"))
+    if by is None:
+        return None
+    return (_of_units if by == "unit" else _of_rows)(section, protects, tables)
 
 
 def _of_units(section: Section, protects: str | None, tables: Mapping[str, Table]) -> BlockRule | None:
@@ -147,7 +140,10 @@ def _of_units(section: Section, protects: str | None, tables: Mapping[str, Table
 
 
 def _check_block_name(section: Section, column: str, tables: Mapping[str, Table]) -> None:
-    """In SQL the slice is a column of every private table: it must not hide one that is there."""
+    """Note a block name that is also a column of a private table.
+
+    In SQL, each of them has the block as a column.
+    """
     for table in tables.values():
         taken = {name.lower() for name in (*table.columns, table.unit.column if table.unit else "")}
         if not table.is_public and column.lower() in taken:
@@ -165,12 +161,8 @@ def _of_rows(section: Section, protects: str | None, tables: Mapping[str, Table]
         )
     if section.has("cohorts"):
         section.wrong("cohorts", 'belongs to by = "unit". Remove it')
-    for name, write in (
-        ("column", 'column = "admitted": the date by which rows are sliced'),
-        ("every", f"every = {quoted_choices(PERIODS)}"),
-    ):
-        if not section.has(name):
-            section.missing(name, write)
+    column_hint = 'column = "admitted": the date that divides rows into periods'
+    require_keys(section, {"column": column_hint, "every": f"every = {quoted_choices(PERIODS)}"})
     column, every = section.name("column"), section.one_of("every", PERIODS)
     if column is None or every is None:
         return None
@@ -186,19 +178,22 @@ def _of_rows(section: Section, protects: str | None, tables: Mapping[str, Table]
 
 
 def _dates_in(mistakes: FileMistakes, table: Table, column: str) -> Moment | None:
-    """What a private table declares of the column that slices its rows."""
+    """Return the bounds of a private table's date column.
+
+    None means that it is wrong, or the table is public.
+    """
     if table.is_public:
         return None
     key = ("tables", table.name, "columns", column)
     found = table.columns.get(column)
     if found is None:
         mistakes.add(
-            key, "is missing, but blocks.column slices rows by it. Declare it with low and high as dates"
+            key, "is missing, but blocks.column divides rows by it. Declare it with low and high as dates"
         )
         return None
     if not isinstance(found.kind, Moment) or found.kind.seconds != SECONDS["day"]:
         mistakes.add(
-            key, "must have low and high as dates, such as 2024-01-31: blocks.column slices rows by it"
+            key, "must have low and high as dates, such as 2024-01-31: blocks.column divides rows by it"
         )
         return None
     return found.kind
@@ -207,129 +202,107 @@ def _dates_in(mistakes: FileMistakes, table: Table, column: str) -> Moment | Non
 __all__ = ["BadFile", "load_policy"]
 
 ROOT = ("dataset", "budget", "blocks", "ledger", "analysts", "engine", "parties", "tables")
-LEDGER = "lapwing.ledger"  # the budget follows the data, also if a policy is copied or renamed
+LEDGER = "lapwing.ledger"  # in the policy's folder: copies of a policy use the same ledger
 IDS = ("exact", "folded")
 ENGINE = ("timeout", "failures", "spark_master", "memory", "temporary", "threads")
 PROTECTS = ("person", "row", PERSON_PERIOD)
-QUERIES = 1000  # the questions with undeclared keys that δ is shared by, unless delta_per_query is given
+QUERIES = 1000  # queries with undeclared keys that share delta, unless delta_per_query is given
 MOST_MEMBERS = 1000
-TIMEOUT, DAY = 600, 86_400  # seconds
-FAILURES, MOST_FAILURES = 3, 100
+DAY = 86_400  # seconds
+MOST_FAILURES = 100
 LEAST_MEMORY, MOST_MEGABYTES, MOST_THREADS = 500, 100_000_000, 1024
 
 
 def load_policy(path: str | Path) -> Policy:
-    """The policy in a file, checked; or `BadFile` with every mistake in it. Reads no data."""
+    """Read and check the policy in a file. No data is read.
+
+    Args:
+        path: The policy's TOML file.
+
+    Returns:
+        The policy. Its sources are absolute.
+
+    Raises:
+        BadFile: The file cannot be read or has mistakes. All mistakes are listed, each with its line.
+
+    Example:
+        policy = load_policy("visits.toml")
+    """
     path = Path(path)
     values, mistakes = read_toml(path, what="policy", example="visits.toml", draft="lapwing init DATA")
     root = Section.of(mistakes, (), values, ROOT)
     assert root is not None
     path = path.absolute()
-    dataset = _dataset(root)
-    budget = _budget(root)
+    dataset, budget = _dataset(root), _budget(root)
     quotas = _quotas(root, budget)
-    engine = _engine(root)
-    ledger = _ledger(root, path)
-    least_coalition = _least_coalition(root)
-    protects = dataset.protects if dataset else None
-    if not root.has("tables"):
-        root.missing("tables", "[tables.visits] with source, unit and rows_per_unit")
-    tables = read_tables(root, TableContext(path.parent, protects, engine.spark_master))
+    engine, spark_master = _engine(root)
+    ledger = read_ledger_locations(root, path, default=str(_default_ledger(path)), example=LEDGER)
+    parties = root.below("parties", ("least_coalition",))
+    coalition = None if parties is None else parties.whole("least_coalition", least=1, most=MOST_MEMBERS)
+    protects = dataset.get("protects")
+    require_keys(root, {"tables": "[tables.visits] with source, unit and rows_per_unit"})
+    tables = read_tables(root, TableContext(path.parent, protects, spark_master))
     if root.has("tables"):
         check_tables(mistakes, tables, named=root.tables("tables"))
     blocks = read_block_rule(root, protects, tables)
     mistakes.complain()
-    assert dataset is not None
-    assert dataset.name is not None
-    assert dataset.protects is not None
-    assert budget is not None
     return Policy(
         path=path,
-        name=dataset.name,
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        delta_per_query=budget.delta_per_query,
         tables=tables,
         blocks=blocks,
-        ledger=ledger.url,
         quotas=quotas,
-        protects=dataset.protects,
-        population=dataset.population,
-        timeout=engine.timeout,
-        failures=engine.failures,
+        ledger=ledger.url,
         ledger_keys=ledger.keys,
         ledger_anchor=ledger.anchor,
-        folds_ids=dataset.folds_ids,
-        limits=engine.limits,
-        shares_answers=not quotas if dataset.shares_answers is None else dataset.shares_answers,
-        least_coalition=least_coalition,
+        least_coalition=coalition or 0,
+        **{"shares_answers": not quotas, **dataset, **budget, **engine},
     )
 
 
-def _least_coalition(root: Section) -> int:
-    section = root.below("parties", ("least_coalition",))
-    return 0 if section is None else section.whole("least_coalition", least=1, most=MOST_MEMBERS) or 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Dataset:
-    name: str | None
-    protects: str | None
-    population: str
-    folds_ids: bool
-    shares_answers: bool | None
-
-
-def _dataset(root: Section) -> _Dataset | None:
+def _dataset(root: Section) -> dict[str, Any]:
+    """Return the fields of `Policy` that [dataset] gives."""
     section = root.below("dataset", ("name", "protects", "population", "ids", "share_answers"))
     if section is None:
-        if not root.has("dataset"):
-            root.missing("dataset", '[dataset] with name = "visits"')
-        return None
-    if not section.has("name"):
-        section.missing("name", 'name = "visits": how the ledger calls these data')
-    protects = section.one_of("protects", PROTECTS) if section.has("protects") else "person"
-    folds_ids = section.has("ids") and section.one_of("ids", IDS) == "folded"
-    shares = section.flag("share_answers") if section.has("share_answers") else None
-    return _Dataset(section.label("name"), protects, section.label("population") or "", folds_ids, shares)
+        require_keys(root, {"dataset": '[dataset] with name = "visits"'})
+        return {}
+    require_keys(section, {"name": 'name = "visits": how the ledger calls these data'})
+    shares = {"shares_answers": section.flag("share_answers")} if section.has("share_answers") else {}
+    return {
+        "name": section.label("name"),
+        "protects": section.one_of("protects", PROTECTS) if section.has("protects") else "person",
+        "population": section.label("population") or "",
+        "folds_ids": section.has("ids") and section.one_of("ids", IDS) == "folded",
+        **shares,
+    }
 
 
-@dataclass(frozen=True, slots=True)
-class _Budget:
-    epsilon: Fraction
-    delta: Fraction
-    delta_per_query: Fraction
-
-
-def _budget(root: Section) -> _Budget | None:
+def _budget(root: Section) -> dict[str, Fraction]:
+    """Return the fields of `Policy` that [budget] gives; none of them if epsilon or delta is wrong."""
     section = root.below("budget", ("epsilon", "delta", "delta_per_query"))
     if section is None:
-        if not root.has("budget"):
-            root.missing("budget", "[budget] with epsilon = 3.0 and delta = 1e-7, for life")
-        return None
+        require_keys(root, {"budget": "[budget] with epsilon = 3.0 and delta = 1e-7, for life"})
+        return {}
     epsilon, delta = _epsilon_delta(section)
     if epsilon is None or delta is None:
-        return None
+        return {}
     try:
         Terms.of(epsilon, delta)
     except BadParameter as error:
         section.wrong(error.name, error.why)
-    return _Budget(epsilon, delta, _per_query(section, delta))
+    return {"epsilon": epsilon, "delta": delta, "delta_per_query": _per_query(section, delta)}
 
 
 def _per_query(section: Section, delta: Fraction) -> Fraction:
-    default = two_digits_below(delta / QUERIES)
-    found = _number(section, "delta_per_query")
-    if found is not None and found > delta * SHARE_DELTA0:
+    given = _number(section, "delta_per_query")
+    if given is not None and given > delta * SHARE_DELTA0:
         share = f"{float(SHARE_DELTA0):.0%}"
         section.wrong("delta_per_query", f"must be at most {share} of delta: more could never be spent")
-    return default if found is None else found
+    return two_digits_below(delta / QUERIES) if given is None else given
 
 
 def _epsilon_delta(section: Section) -> tuple[Fraction | None, Fraction | None]:
-    for name, write in (("epsilon", "epsilon = 3.0"), ("delta", "delta = 1e-7")):
-        if not section.has(name):
-            section.missing(name, f"{write}, or what you promise for life")
+    examples = {"epsilon": "epsilon = 3.0", "delta": "delta = 1e-7"}
+    require_keys(section, {name: f"{one}, or what you promise for life" for name, one in examples.items()})
     return _number(section, "epsilon"), _number(section, "delta")
 
 
@@ -340,13 +313,13 @@ def _number(section: Section, name: str) -> Fraction | None:
 
 
 def two_digits_below(value: Fraction) -> Fraction:
-    """The greatest decimal of two digits, in whole units of the ledger, that is not above `value`."""
+    """Return the greatest decimal with two digits that is at most `value`, in whole ledger units."""
     units = round_down(value, DELTA_UNIT)
     scale = 10 ** max(len(str(units)) - 2, 0)
     return Fraction(units // scale * scale, DELTA_UNIT)
 
 
-def _quotas(root: Section, budget: _Budget | None) -> dict[str, tuple[Fraction, Fraction]]:
+def _quotas(root: Section, budget: Mapping[str, Fraction]) -> dict[str, tuple[Fraction, Fraction]]:
     quotas: dict[str, tuple[Fraction, Fraction]] = {}
     for name, raw in root.tables("analysts").items():
         section = Section.of(root.mistakes, ("analysts", name), raw, ("epsilon", "delta"))
@@ -358,47 +331,39 @@ def _quotas(root: Section, budget: _Budget | None) -> dict[str, tuple[Fraction, 
         epsilon, delta = _epsilon_delta(section)
         if epsilon is None or delta is None:
             continue
-        if budget is not None and (epsilon > budget.epsilon or delta > budget.delta):
-            beyond = "epsilon" if epsilon > budget.epsilon else "delta"
+        given = {"epsilon": epsilon, "delta": delta}
+        beyond = next((name for name in given if budget and given[name] > budget[name]), None)
+        if beyond is not None:
             section.wrong(beyond, f"must be at most budget.{beyond}: a quota is a part of it")
         quotas[label] = epsilon, delta
     return quotas
 
 
-@dataclass(frozen=True, slots=True)
-class _Engine:
-    timeout: int = TIMEOUT
-    failures: int = FAILURES
-    spark_master: str = ""
-    limits: EngineLimits = DEFAULT_LIMITS
-
-
-def _engine(root: Section) -> _Engine:
+def _engine(root: Section) -> tuple[dict[str, Any], str]:
+    """Return the fields of `Policy` that [engine] gives, and the Spark master ("" for the default one)."""
     section = root.below("engine", ENGINE)
     if section is None:
-        return _Engine()
+        return {}, ""
     memory = section.whole("memory", least=LEAST_MEMORY, most=MOST_MEGABYTES)
     temporary = section.whole("temporary", least=1, most=MOST_MEGABYTES)
-    limits = EngineLimits(
-        None if memory is None else memory * MEGABYTE,
-        None if temporary is None else temporary * MEGABYTE,
-        section.whole("threads", least=1, most=MOST_THREADS),
-    )
-    return _Engine(
-        section.whole("timeout", least=1, most=DAY) or TIMEOUT,
-        section.whole("failures", least=1, most=MOST_FAILURES) or FAILURES,
-        section.text("spark_master") or "",
-        limits,
-    )
-
-
-def _ledger(root: Section, path: Path) -> LedgerLocations:
-    return read_ledger_locations(root, path, default=str(_default_ledger(path)), example=LEDGER)
+    given = {
+        "timeout": section.whole("timeout", least=1, most=DAY),
+        "failures": section.whole("failures", least=1, most=MOST_FAILURES),
+        "limits": EngineLimits(
+            None if memory is None else memory * MEGABYTE,
+            None if temporary is None else temporary * MEGABYTE,
+            section.whole("threads", least=1, most=MOST_THREADS),
+        ),
+    }
+    return {name: value for name, value in given.items() if value}, section.text("spark_master") or ""
 
 
 def _default_ledger(path: Path) -> Path:
-    """One for all policies of a folder; but one that is named after the policy, or what is left of it,
-    stays the policy's own. Never the policy itself."""
+    """Return the ledger's default place: one ledger for all policies of a folder.
+
+    If files exist that are named after the policy, the policy keeps a ledger of its own. The ledger's file
+    is never the policy itself.
+    """
     named = f"{path.stem if path.suffix != '.ledger' else path.name}.ledger"
     has_own = any(path.parent.glob(f"{glob.escape(named)}*"))
     return path.with_name(named if has_own or path.name == LEDGER else LEDGER)

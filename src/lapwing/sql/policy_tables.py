@@ -1,14 +1,12 @@
-"""The tables of a policy: where they lie, whom their rows are about, and which columns may be used.
+"""Reading the tables of a policy: their sources, privacy units, columns and CSV forms.
 
-The columns of a policy: what is public about their values becomes a kind.
-
-How a table's CSV files are written, as the policy says it.
+The public facts about a column's values become its kind.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from fractions import Fraction
@@ -25,7 +23,7 @@ from lapwing.sql.policy import Column, Source, Table, UnitBy
 from lapwing.sql.source_location import parse_source
 
 COLUMN_KEYS = ("values", "low", "high", "step", "type", "hidden", "missing", "longest", "source")
-SOURCE_AT_MOST = 1000  # letters of what a source calls a column
+SOURCE_AT_MOST = 1000  # characters of a column's name in the source
 VALUES_AT_MOST = 1_000_000
 LETTERS_AT_MOST = 10_000
 EPOCH = date(1970, 1, 1)
@@ -47,7 +45,7 @@ OTHER_TYPES = {
 
 
 def read_column(mistakes: FileMistakes, key: Key, found: object) -> Column | None:
-    """A declared column; None if it is hidden or wrong."""
+    """Return a declared column, or None if it is hidden or wrong."""
     section = Section.of(mistakes, key, found, COLUMN_KEYS)
     if section is None:
         return None
@@ -65,7 +63,7 @@ def read_column(mistakes: FileMistakes, key: Key, found: object) -> Column | Non
         return None
     if section.has("step") and forms[0] not in ("low", "high"):
         section.wrong("step", "belongs to low and high only. Remove it")
-    kind = _kind(section, forms[0])
+    kind = _read_kind(section, forms[0])
     missing = _missing(section, kind) if kind is not None and section.has("missing") else None
     longest = section.whole("longest", least=1, most=TEXT_BYTES // 4)
     if section.has("longest") and not isinstance(kind, Text):
@@ -74,77 +72,65 @@ def read_column(mistakes: FileMistakes, key: Key, found: object) -> Column | Non
 
 
 def read_source_name(section: Section, name: str) -> str | None:
-    """What a source calls a column: any text, spaces and signs included. Engines get it quoted."""
+    """Return a column's name in the source, or None. It can be any text: engines get it in quotes."""
     value = section.values.get(name)
     if value is None:
         return None
     if not isinstance(value, str):
         section.wrong(name, f"must be a text in quotes, not {kind_of(value)}")
     elif not 0 < len(value) <= SOURCE_AT_MOST or "\0" in value:
-        section.wrong(name, f"must be what the source calls the column: 1 to {SOURCE_AT_MOST:,} letters")
+        section.wrong(name, f"must be what the source calls the column: 1 to {SOURCE_AT_MOST:,} characters")
     else:
         return value
     return None
 
 
-def _kind(section: Section, form: str) -> Kind | None:
-    match form:
-        case "values":
-            return _choice(section)
-        case "type":
-            return _type(section)
-        case _:
-            return _bounded(section)
+def _read_kind(section: Section, form: str) -> Kind | None:
+    """Return the kind that a column declares, or None if it is wrong. Mistakes are noted."""
+    readers: dict[str, Callable[[Section], Kind | None]] = {"values": _choice, "type": _type}
+    try:
+        return readers.get(form, _bounded)(section)
+    except BadParameter as error:
+        section.wrong(error.name, error.why)
+        return None
 
 
 def _type(section: Section) -> Kind | None:
     word = section.values["type"]
     if isinstance(word, str) and word.lower() in OTHER_TYPES:
-        section.wrong("type", f"must be {quoted_choices(TYPES)}. {OTHER_TYPES[word.lower()]}")
-        return None
-    found = section.one_of("type", TYPES)
-    if found is None:
-        return None
-    return Text() if found == "text" else Truth()
+        raise BadParameter("type", f"must be {quoted_choices(TYPES)}. {OTHER_TYPES[word.lower()]}")
+    kinds: dict[str | None, Kind] = {"text": Text(), "bool": Truth()}
+    return kinds.get(section.one_of("type", TYPES))
 
 
-def _choice(section: Section) -> Choice | None:
+def _choice(section: Section) -> Choice:
     values = section.values["values"]
     if not isinstance(values, list):
-        section.wrong("values", f'must be a list such as ["A", "B"], not {kind_of(values)}')
-        return None
-    if _is_left(section, "values", *values):
-        return None
+        raise BadParameter("values", f'must be a list such as ["A", "B"], not {kind_of(values)}')
+    _require_written("values", *values)
     if not 0 < len(values) <= VALUES_AT_MOST:
-        section.wrong("values", f"must list 1 to {VALUES_AT_MOST:,} values")
-        return None
+        raise BadParameter("values", f"must list 1 to {VALUES_AT_MOST:,} values")
     odd = next((n for n, value in enumerate(values, 1) if type(value) is not type(values[0])), None)
     if odd is not None or type(values[0]) not in {str, int, bool}:  # for Python, true is an int
-        section.wrong(
+        raise BadParameter(
             "values", f"must be all texts, all whole numbers, or true and false: see value {odd or 1}"
         )
-        return None
     if why := _why_no_values(values):
-        section.wrong("values", why)
-        return None
+        raise BadParameter("values", why)
     return Choice(tuple(values))
 
 
-def _is_left(section: Section, name: str, *values: object) -> bool:
-    """Note whether something is still as `lapwing init` drafted it."""
-    left = TODO in [value for value in values if isinstance(value, str)]
-    if left:
-        section.wrong(name, f"is still {TODO}, as drafted. Write what you know, not from the data")
-    return left
+def _require_written(name: str, *values: object) -> None:
+    """Raise BadParameter if a value is still the TODO that `lapwing init` drafted."""
+    if TODO in [value for value in values if isinstance(value, str)]:
+        raise BadParameter(name, f"is still {TODO}, as drafted. Write what you know, not from the data")
 
 
 def _why_no_values(values: list[str | int]) -> str | None:
     known: dict[str | int, int] = {}
     for number, value in enumerate(values, 1):
         if isinstance(value, str) and ("\0" in value or len(value) > LETTERS_AT_MOST):
-            return (
-                f"must have at most {LETTERS_AT_MOST:,} letters each, none of them NUL: see value {number}"
-            )
+            return f"must have at most {LETTERS_AT_MOST:,} characters each, and no NUL: see value {number}"
         if isinstance(value, int) and abs(value) > LARGEST_WHOLE:
             return f"must be whole numbers within 2^63 of 0: see value {number}"
         if value in known:
@@ -159,17 +145,15 @@ def _bounded(section: Section) -> Kind | None:
             section.missing(name, f"{name} = … beside {other}: the bounds that values are clamped to")
             return None
     for name in ("low", "high", "step"):
-        if _is_left(section, name, section.values.get(name)):
-            return None
+        _require_written(name, section.values.get(name))
     low, high = section.values["low"], section.values["high"]
     are_times = [isinstance(bound, date) for bound in (low, high)]  # a datetime is a date, too
     if all(are_times):
         return _moment(section, low, high)
     if any(are_times):
-        section.wrong(
+        raise BadParameter(
             "high", f"must be of the same kind as low: low is {kind_of(low)}, high {kind_of(high)}"
         )
-        return None
     return _number(section)
 
 
@@ -186,44 +170,34 @@ def _number(section: Section) -> Numeric | None:
         return None
     if step is None:
         return None
-    try:
-        grid = Grid.of(low=low, high=high, step=step)
-    except BadParameter as error:
-        section.wrong(error.name, error.why)
-        return None
+    grid = Grid.of(low=low, high=high, step=step)
     return Numeric(grid.step, grid.first, grid.last)
 
 
 def _moment(section: Section, low: object, high: object) -> Moment | None:
     is_date = [not isinstance(bound, datetime) for bound in (low, high)]
     if is_date[0] != is_date[1]:
-        section.wrong("high", "must be written like low: both as dates, or both with a time")
+        raise BadParameter("high", "must be written like low: both as dates, or both with a time")
+    if is_date[0] and section.values.get("step", "day") != "day":
+        raise BadParameter("step", 'must be "day" for dates. Remove it, or write the bounds with a time')
+    default = "day" if is_date[0] else "second"
+    step = section.one_of("step", STEPS) if section.has("step") else default
+    if step is None:
         return None
-    if is_date[0]:
-        if section.values.get("step", "day") != "day":
-            section.wrong("step", 'must be "day" for dates. Remove it, or write the bounds with a time')
-            return None
-        seconds = SECONDS["day"]
-    else:
-        step = section.one_of("step", STEPS) if section.has("step") else "second"
-        if step is None:
-            return None
-        seconds = SECONDS[step]
+    seconds = SECONDS[step]
     first, last = -(-_since_1970(low) // seconds), _since_1970(high) // seconds
     if first >= last:
-        section.wrong("low", "must be below high, by at least one step")
-        return None
+        raise BadParameter("low", "must be below high, by at least one step")
     moment = Moment(int(seconds), int(first), int(last))
     try:
         moment.value(moment.first), moment.value(moment.last)
     except (OverflowError, ValueError):  # an offset can lead out of the years 1 to 9999
-        section.wrong("low", "and high must lie in the years 1 to 9999, in UTC")
-        return None
+        raise BadParameter("low", "and high must lie in the years 1 to 9999, in UTC") from None
     return moment
 
 
 def _since_1970(moment: object) -> Fraction:
-    """Seconds. What has no offset is UTC."""
+    """Return the seconds since 1970. A time without an offset is in UTC."""
     if isinstance(moment, datetime):
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         gone = aware - datetime(1970, 1, 1, tzinfo=UTC)
@@ -233,7 +207,7 @@ def _since_1970(moment: object) -> Fraction:
 
 
 def _missing(section: Section, kind: Kind) -> int | None:
-    """The code that stands for what is missing."""
+    """Return the code that missing values count as, or None if the given value is wrong."""
     value = section.values["missing"]
     code: int | None = None
     match kind:
@@ -271,12 +245,12 @@ def _same(one: object, other: object) -> bool:
 
 CSV_KEYS = ("encoding", "delimiter", "quote", "null", "decimal", "date_format")
 NULLS_AT_MOST, NULL_AT_MOST = 20, 100
-_FORM = re.compile(r"(?:[^%]|%[dmYyHMSIpbB%])*")  # of strptime, what is alike for everybody who reads it
+_FORM = re.compile(r"(?:[^%]|%[dmYyHMSIpbB%])*")  # the part of strptime that all engines share
 _SAME = {"utf8": "utf-8", "latin1": "latin-1", "iso-8859-1": "latin-1", "cp1252": "windows-1252"}
 
 
 def read_csv_form(section: Section, source: Source) -> Source:
-    """A source with what `csv` says of its files."""
+    """Return the source with the CSV form that the policy gives."""
     inner = section.below("csv", CSV_KEYS)
     if inner is None:
         return source
@@ -293,7 +267,7 @@ def read_csv_form(section: Section, source: Source) -> Source:
         _date_format(inner) or DEFAULT_CSV.date_format,
     )
     if form.delimiter and form.delimiter == form.quote:
-        inner.wrong("quote", "must be another letter than delimiter")
+        inner.wrong("quote", "must differ from delimiter")
     return replace(source, csv=form)
 
 
@@ -306,16 +280,9 @@ def _encoding(section: Section) -> str | None:
 
 def _letter(section: Section, name: str) -> str | None:
     value = section.values.get(name)
-    if value is None:
-        return None
-    if (
-        isinstance(value, str)
-        and len(value) == 1
-        and value.isascii()
-        and (value.isprintable() or value == "\t")
-    ):
+    if value is None or (isinstance(value, str) and re.fullmatch(r"[\t -~]", value)):
         return value
-    section.wrong(name, 'must be one ASCII letter in quotes, such as ";" or "\\t"')
+    section.wrong(name, 'must be one ASCII character in quotes, such as ";" or "\\t"')
     return None
 
 
@@ -327,7 +294,7 @@ def _nulls(section: Section, refused: str) -> tuple[str, ...]:
     if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
         section.wrong("null", f'must be a list of texts such as ["", "NA"], not {kind_of(value)}')
     elif not 0 < len(given) <= NULLS_AT_MOST or any(len(one) > NULL_AT_MOST for one in given):
-        section.wrong("null", f"must be 1 to {NULLS_AT_MOST} texts of at most {NULL_AT_MOST} letters")
+        section.wrong("null", f"must be 1 to {NULLS_AT_MOST} texts of at most {NULL_AT_MOST} characters")
     elif any(letter in one for one in given for letter in f"{refused}\r\n\0"):
         section.wrong("null", "must have no delimiter, quote or line break in it")
     else:
@@ -352,21 +319,31 @@ TABLES_AT_MOST = 500
 COLUMNS_AT_MOST = 5_000
 ROWS_PER_UNIT_AT_MOST = 1_000_000
 ROWS_AT_MOST = 10**15
-WHICH_UNIT = 'unit = "patient_id": the column that says whom a row is about'
+WHICH_UNIT = 'unit = "patient_id": the column that says which person a row belongs to'
 EACH_ROW = UnitBy(column="")
 
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """What the rest of the file says that tables need to know."""
+    """The settings of the file that the reading of tables depends on."""
 
     folder: Path
     protects: str | None
     spark_master: str
 
 
-def read_tables(root: Section, around: TableContext) -> dict[str, Table]:
-    """The tables, each checked by itself. What is wrong in one is noted, and the table left out."""
+def require_keys(section: Section, hints: Mapping[str, str]) -> None:
+    """Note each key that the section does not have as missing, with the hint what to write."""
+    for name, hint in hints.items():
+        if not section.has(name):
+            section.missing(name, hint)
+
+
+def read_tables(root: Section, context: TableContext) -> dict[str, Table]:
+    """Return the tables, each checked by itself.
+
+    Mistakes are noted, and tables with mistakes are left out.
+    """
     found = root.tables("tables")
     if len(found) > TABLES_AT_MOST:
         root.wrong("tables", f"must be at most {TABLES_AT_MOST}")
@@ -378,7 +355,7 @@ def read_tables(root: Section, around: TableContext) -> dict[str, Table]:
     tables = {}
     for name, raw in found.items():
         section = Section.of(root.mistakes, ("tables", name), raw, TABLE_KEYS)
-        table = None if section is None else _table(section, name, around)
+        table = None if section is None else _table(section, name, context)
         if table is not None:
             tables[name] = table
     return tables
@@ -393,18 +370,18 @@ def _check_names(mistakes: FileMistakes, key: tuple[str, ...], names: Iterable[s
     names = list(names)
     for name in names:
         if why := why_bad_name(name):
-            mistakes.add((*key, name), f"cannot be called so. A name {why}")
+            mistakes.add((*key, name), f"is not a valid name. A name {why}")
     for name, before in repeated_names(names):
-        mistakes.add((*key, name), f"is {quoted(before, at_most=80)} again: SQL does not see capitals")
+        mistakes.add((*key, name), f"is {quoted(before, at_most=80)} again: SQL ignores case")
 
 
-def _table(section: Section, name: str, around: TableContext) -> Table | None:
-    source = _source(section, name, around)
+def _table(section: Section, name: str, context: TableContext) -> Table | None:
+    source = _source(section, name, context)
     is_public = section.flag("public")
-    unit = None if is_public else _unit(section, around.protects)
+    unit = None if is_public else _unit(section, context.protects)
     if is_public:
         _check_no_unit(section)
-    rows_per_unit = 0 if is_public else _rows_per_unit(section, around.protects)
+    rows_per_unit = 0 if is_public else _rows_per_unit(section, context.protects)
     columns, hidden = _columns(section, unit)
     primary_key = _primary_key(section)
     rows = section.whole("rows", least=1, most=ROWS_AT_MOST)
@@ -413,14 +390,13 @@ def _table(section: Section, name: str, around: TableContext) -> Table | None:
     return Table(name, source, columns, unit, rows_per_unit, primary_key, rows, hidden)
 
 
-def _source(section: Section, name: str, around: TableContext) -> Source | None:
+def _source(section: Section, name: str, context: TableContext) -> Source | None:
+    require_keys(section, {"source": 'source = "visits.parquet", or where the table lies'})
     text = section.text("source")
     if text is None:
-        if not section.has("source"):
-            section.missing("source", 'source = "visits.parquet", or where the table lies')
         return None
     try:
-        source = parse_source(text, folder=around.folder, table=name, spark_master=around.spark_master)
+        source = parse_source(text, folder=context.folder, table=name, spark_master=context.spark_master)
         return read_csv_form(section, source)
     except BadParameter as error:
         section.wrong("source", error.why)
@@ -431,7 +407,7 @@ def _check_no_unit(section: Section) -> None:
     for name in ("unit", "rows_per_unit"):
         if section.has(name):
             section.wrong(
-                name, "cannot stand in a public table: its rows protect nobody. Remove it, or public"
+                name, "cannot stand in a public table: its rows belong to nobody. Remove it, or public"
             )
 
 
@@ -441,7 +417,7 @@ def _unit(section: Section, protects: str | None) -> UnitBy | None:
         if protects == "row":
             return EACH_ROW
         if protects is not None:  # else that mistake is noted already
-            section.missing("unit", f"{WHICH_UNIT}; or public = true if the rows protect nobody")
+            section.missing("unit", f"{WHICH_UNIT}; or public = true if the rows belong to nobody")
         return None
     if isinstance(found, dict):
         return _through(section, protects)
@@ -461,29 +437,27 @@ def _through(section: Section, protects: str | None) -> UnitBy | None:
     if protects == "row":
         section.wrong("unit", 'must be one column, or left out, where dataset.protects is "row"')
         return None
-    for name, write in (
-        ("through", 'through = "patients": the private table that holds the unit'),
-        ("by", 'by = "patient_key": the column of this table that refers to it'),
-        ("key", 'key = "key": the column of the other table that is referred to'),
-    ):
-        if not inner.has(name):
-            inner.missing(name, write)
+    hints = {
+        "through": 'through = "patients": the private table that holds the unit',
+        "by": 'by = "patient_key": the column of this table that refers to it',
+        "key": 'key = "key": the column of the other table that is referred to',
+    }
+    require_keys(inner, hints)
     through, by, key = inner.text("through"), read_source_name(inner, "by"), read_source_name(inner, "key")
     return UnitBy(by, through, key) if through and by and key else None
 
 
 def _renamed(section: Section) -> UnitBy | None:
-    """A column of this table that the source calls otherwise than SQL does."""
+    """Return a unit column whose name in the source differs from its name in SQL."""
     for other in ("through", "by", "key"):
         if section.has(other):
             section.wrong(other, "cannot stand beside name and source. Write through, by and key, or those")
             return None
-    for needed, write in (
-        ("name", 'name = "customer": how questions call the column'),
-        ("source", 'source = "Customer ID": what the source calls it'),
-    ):
-        if not section.has(needed):
-            section.missing(needed, write)
+    hints = {
+        "name": 'name = "customer": how queries call the column',
+        "source": 'source = "Customer ID": what the source calls it',
+    }
+    require_keys(section, hints)
     name, source = section.name("name"), read_source_name(section, "source")
     return UnitBy(name, source=source) if name and source else None
 
@@ -500,15 +474,18 @@ def _rows_per_unit(section: Section, protects: str | None) -> int | None:
 
 
 def _columns(section: Section, unit: UnitBy | None) -> tuple[dict[str, Column], tuple[str, ...]]:
-    found = section.tables("columns")
+    """Return the declared columns, and the names of the hidden ones."""
+    given = section.tables("columns")
     key = (*section.key, "columns")
-    _check_names(section.mistakes, key, found)
+    _check_names(section.mistakes, key, given)
     columns, hidden = {}, []
-    people = set() if unit is None or unit.through else {unit.column.lower(), unit.in_source.lower()} - {""}
-    for name, raw in found.items():
-        called = raw.get("source") if isinstance(raw, dict) else None
-        read = called.lower() if isinstance(called, str) else name.lower()
-        if people & {name.lower(), read}:
+    of_unit = (
+        set() if unit is None or unit.through else {unit.column.lower(), unit.in_source.lower()} - {""}
+    )
+    for name, raw in given.items():
+        source = raw.get("source") if isinstance(raw, dict) else None
+        in_source = source.lower() if isinstance(source, str) else name.lower()
+        if of_unit & {name.lower(), in_source}:
             section.mistakes.add(
                 (*key, name), "is the unit: it can be counted, never shown. Remove it here"
             )
@@ -516,7 +493,7 @@ def _columns(section: Section, unit: UnitBy | None) -> tuple[dict[str, Column], 
         if column is not None:
             columns[name] = column
         elif isinstance(raw, dict) and raw.get("hidden") is True:
-            hidden += [name, *([called] if isinstance(called, str) else [])]
+            hidden += [name, *([source] if isinstance(source, str) else [])]
     closed = {name.lower() for name in hidden}
     for name, column in columns.items():
         if column.in_source.lower() in closed:
@@ -525,19 +502,20 @@ def _columns(section: Section, unit: UnitBy | None) -> tuple[dict[str, Column], 
 
 
 def _primary_key(section: Section) -> tuple[str, ...]:
-    found = section.values.get("primary_key")
-    if found is None:
+    names = section.values.get("primary_key", [])
+    names = [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        names = []
+    if not section.has("primary_key"):
         return ()
-    if isinstance(found, str):
-        found = [found]
-    if not isinstance(found, list) or not found or not all(isinstance(name, str) for name in found):
+    if not names:
         section.wrong(
             "primary_key", 'must be a column or a list of columns, such as "id" or ["ward", "bed"]'
         )
-    elif not all(0 < len(name) <= SOURCE_AT_MOST and "\0" not in name for name in found):
+    elif not all(0 < len(name) <= SOURCE_AT_MOST and "\0" not in name for name in names):
         section.wrong("primary_key", "must name columns, as the source calls them")
-    elif len({name.lower() for name in found}) < len(found):
+    elif len({name.lower() for name in names}) < len(names):
         section.wrong("primary_key", "must name each column once")
     else:
-        return tuple(found)
+        return tuple(names)
     return ()

@@ -1,22 +1,20 @@
-"""Relations: what an analyst's FROM, JOIN, WHERE and sub-queries come to, and how many rows of one unit.
+"""Relations: the meaning of FROM, JOIN, WHERE and sub-queries, and the contribution bound of each.
 
-Claim    no unit has more than `rows` rows in a relation, and removing a unit leaves all rows of the
-         others as they are. (Where blocks are slices of rows, a unit is a person in one period.)
-Because  a scan keeps the `rows` rows of each unit with the smallest ranks, and a rank is found from the
-         unit's own rows alone; filters and computed columns work row by row; a join to a public table
-         repeats a row at most as often as its key stands there; a private join keeps to one unit, so
-         bounds multiply; a union adds; rows of a unit are aggregated among themselves.
+Claim    no unit has more than `rows` rows in a relation, and removing a unit leaves the rows of all other
+         units as they are. (Where blocks are periods of rows, a unit is a person in one period.)
+Because  a scan keeps the `rows` rows of each unit with the smallest ranks, and a rank depends on the
+         unit's own rows alone. Filters and computed columns work row by row. A join to a public table
+         repeats a row at most as often as its key occurs there. A join of private tables joins rows of one
+         unit only, so the bounds multiply. In a union they add. Aggregation per unit uses the unit's rows.
 Test     tests/query/test_neighbours.py
 
-WHERE before the bound: of each unit's rows those that a question asks about are counted, up to K.
+Usually truncation comes first: the K rows of a unit are chosen once for all queries, and WHERE keeps some
+of them. With `where_first`, WHERE comes first and the K rows are chosen among the rows that pass it. No row
+of the bound is then wasted on rows that the query does not ask for, but every query must compute new ranks.
 
-Usually the K rows of a unit are chosen first, once and for all questions; then WHERE keeps some of them.
-The other way round none is wasted on rows that are not asked about, and every question must rank anew.
-
-Claim    a scan with a predicate of its own keeps at most `rows` rows of a unit, and removing a unit leaves
-         those of the others.
-Because  whether a row passes is decided by the row alone, and its rank among those that pass is found from
-         the rows of its unit.
+Claim    a scan with a predicate keeps at most `rows` rows of a unit, and removing a unit leaves the rows of
+         all other units as they are.
+Because  the row alone decides whether it passes, and its rank is found among the passing rows of its unit.
 Test     tests/query/test_where_first.py
 """
 
@@ -34,10 +32,10 @@ Columns = tuple[tuple[str, Kind], ...]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """Rows of a private table: at most `rows` of each unit (within a block, where rows are sliced).
+    """Rows of a private table: at most `rows` of each unit (per block, where blocks are periods of rows).
 
-    `blocks` are the codes of the blocks that may be read, None for all. Rows for which `where` is not true
-    do not count and have no rank (lapwing.sql.relation).
+    `blocks` are the codes of the blocks that may be read; None means all. With `where`, only the rows for
+    which it is true are ranked and counted (see `where_first`).
     """
 
     table: str
@@ -49,9 +47,9 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class PublicScan:
-    """Rows of a public table. `sources` are the table's own names of the columns, in the same order.
+    """Rows of a public table. `sources` are the table's own column names, in the order of `columns`.
 
-    The rows were read and coded by us (lapwing.sql.binding.public_tables), as each column's kind says.
+    Lapwing reads and codes these rows itself, as the kind of each column says (`binding.public_tables`).
     """
 
     table: str
@@ -68,29 +66,29 @@ class Filter:
 
     @property
     def columns(self) -> Columns:
-        """As in the source."""
+        """The columns of the source."""
         return self.source.columns
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Computed columns. The unit is always carried along."""
+    """Computed columns. The unit is always kept."""
 
     source: Relation
     outputs: tuple[tuple[str, Expression], ...]
 
     @property
     def columns(self) -> Columns:
-        """Named by the analyst, or by us."""
+        """The computed columns."""
         return tuple((name, expression.kind) for name, expression in self.outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Rows of two relations with equal keys; with `keeps_left` also those of the left without a match.
+    """Rows of two relations with equal keys, and with `keeps_left` also the left rows without a match.
 
-    The left is private. If the right is private too, the unit is one of the keys without being named.
-    `most` is how often a public key stands in the right at most. Names of both sides are distinct.
+    The left relation is private. If the right one is private too, the unit is an implicit key. `most` is
+    the greatest number of times that a public key occurs in the right relation. Column names are distinct.
     """
 
     left: Relation
@@ -101,7 +99,7 @@ class Join:
 
     @property
     def columns(self) -> Columns:
-        """Those of both sides."""
+        """The columns of both sides."""
         return self.left.columns + self.right.columns
 
 
@@ -113,16 +111,16 @@ class UnionAll:
 
     @property
     def columns(self) -> Columns:
-        """As in the first."""
+        """The columns of the first relation."""
         return self.sources[0].columns
 
 
 @dataclass(frozen=True, slots=True)
 class PerUnit:
-    """One row for each unit (and keys): what its rows come to.
+    """One row for each unit and key: aggregates of the unit's rows.
 
-    Aggregates are (name, function, argument, kind); functions are "rows", "count", "sum", "min", "max"
-    and "distinct"; "rows" has no argument. "sum" of nothing is NULL.
+    Aggregates are (name, function, argument, kind). The functions are "rows", "count", "sum", "min", "max"
+    and "distinct". "rows" has no argument. "sum" of no values is NULL.
     """
 
     source: Relation
@@ -140,7 +138,7 @@ Relation = Scan | PublicScan | Filter | Project | Join | UnionAll | PerUnit
 
 
 def is_private(relation: Relation) -> bool:
-    """Whether its rows are about units."""
+    """Return whether the rows belong to privacy units."""
     match relation:
         case PublicScan():
             return False
@@ -151,7 +149,7 @@ def is_private(relation: Relation) -> bool:
 
 
 def contribution_bound(relation: Relation) -> int:
-    """The most rows that one unit has in it."""
+    """Return the greatest number of rows of one unit."""
     match relation:
         case Scan(rows=rows):
             return rows
@@ -170,131 +168,109 @@ def contribution_bound(relation: Relation) -> int:
 
 
 def blocks_of(relation: Relation) -> frozenset[int] | None:
-    """The blocks whose units it can reach, None for all."""
-    match relation:
-        case Scan(blocks=blocks):
-            return None if blocks is None else frozenset(blocks)
-        case PublicScan():
-            return frozenset()
-        case Filter(source) | Project(source) | PerUnit(source):
-            return blocks_of(source)
-        case Join(left, right):
-            return _together([blocks_of(left), blocks_of(right)])
-        case UnionAll(sources):
-            return _together([blocks_of(source) for source in sources])
-
-
-def _together(parts: list[frozenset[int] | None]) -> frozenset[int] | None:
-    found: frozenset[int] = frozenset()
-    for part in parts:
-        if part is None:
+    """Return the codes of the blocks that may be read, or None for all."""
+    found: set[int] = set()
+    for scan in scans_of(relation):
+        if scan.blocks is None:
             return None
-        found |= part
-    return found
+        found.update(scan.blocks)
+    return frozenset(found)
+
+
+def _inputs(relation: Relation) -> tuple[Relation, ...]:
+    """Return the relations that this one is computed from."""
+    match relation:
+        case Filter(source) | Project(source) | PerUnit(source):
+            return (source,)
+        case Join(left, right):
+            return (left, right)
+        case UnionAll(sources):
+            return sources
+        case _:
+            return ()
+
+
+def _with_inputs(relation: Relation, change: Callable[[Relation], Relation]) -> Relation:
+    """Return the relation computed from changed inputs."""
+    match relation:
+        case Filter(source) | Project(source) | PerUnit(source):
+            return replace(relation, source=change(source))
+        case Join(left, right):
+            return replace(relation, left=change(left), right=change(right))
+        case UnionAll(sources):
+            return replace(relation, sources=tuple(map(change, sources)))
+        case _:
+            return relation
 
 
 def scans_of(relation: Relation) -> list[Scan]:
-    """All private tables that it reads."""
-    match relation:
-        case Scan():
-            return [relation]
-        case PublicScan():
-            return []
-        case Filter(source) | Project(source) | PerUnit(source):
-            return scans_of(source)
-        case Join(left, right):
-            return scans_of(left) + scans_of(right)
-        case UnionAll(sources):
-            return [scan for source in sources for scan in scans_of(source)]
+    """Return the scans of all private tables that are read, from left to right."""
+    if isinstance(relation, Scan):
+        return [relation]
+    return [scan for source in _inputs(relation) for scan in scans_of(source)]
 
 
 def replace_scans(relation: Relation, change: Callable[[Scan], Relation]) -> Relation:
-    """The same, made of changed scans."""
-
-    def changed(inner: Relation) -> Relation:
-        return replace_scans(inner, change)
-
-    match relation:
-        case Scan():
-            return change(relation)
-        case PublicScan():
-            return relation
-        case Filter(source) | Project(source) | PerUnit(source):
-            return replace(relation, source=changed(source))
-        case Join(left, right):
-            return replace(relation, left=changed(left), right=changed(right))
-        case UnionAll(sources):
-            return replace(relation, sources=tuple(map(changed, sources)))
+    """Return the relation with every private scan replaced by `change(scan)`."""
+    if isinstance(relation, Scan):
+        return change(relation)
+    return _with_inputs(relation, lambda source: replace_scans(source, change))
 
 
 def public_scans_of(relation: Relation) -> list[PublicScan]:
-    """All public tables that it reads."""
-    match relation:
-        case Scan():
-            return []
-        case PublicScan():
-            return [relation]
-        case Filter(source) | Project(source) | PerUnit(source):
-            return public_scans_of(source)
-        case Join(left, right):
-            return public_scans_of(left) + public_scans_of(right)
-        case UnionAll(sources):
-            return [scan for source in sources for scan in public_scans_of(source)]
+    """Return the scans of all public tables that are read, from left to right."""
+    if isinstance(relation, PublicScan):
+        return [relation]
+    return [scan for source in _inputs(relation) for scan in public_scans_of(source)]
 
 
-def expressions_of(relation: Relation) -> list[Expression]:  # noqa: PLR0911 (a case for each)
-    """All that is computed in it."""
+def expressions_of(relation: Relation) -> list[Expression]:
+    """Return all expressions that are computed in the relation."""
+    found = [expression for source in _inputs(relation) for expression in expressions_of(source)]
     match relation:
-        case Scan(where=where):
-            return [] if where is None else [where]
-        case PublicScan():
-            return []
-        case Filter(source, predicate):
-            return [*expressions_of(source), predicate]
-        case Project(source, outputs):
-            return [*expressions_of(source), *(expression for _, expression in outputs)]
-        case PerUnit(source, keys, aggregates):
-            computed = [key for _, key in keys] + [one for _, _, one, _ in aggregates if one is not None]
-            return [*expressions_of(source), *computed]
-        case Join(left, right):
-            return expressions_of(left) + expressions_of(right)
-        case UnionAll(sources):
-            return [expression for source in sources for expression in expressions_of(source)]
+        case Scan(where=where) if where is not None:
+            found.append(where)
+        case Filter(predicate=predicate):
+            found.append(predicate)
+        case Project(outputs=outputs):
+            found += [expression for _, expression in outputs]
+        case PerUnit(keys=keys, aggregates=aggregates):
+            found += [key for _, key in keys]
+            found += [argument for _, _, argument, _ in aggregates if argument is not None]
+    return found
 
 
 def where_first(relation: Relation) -> Relation:
-    """The same, but every WHERE that stands right at a private table comes before its bound."""
-    moved = _moved(relation)
+    """Move every WHERE that stands directly on a private table before the truncation of that table.
+
+    Raises BadParameter if there is no such WHERE.
+    """
+    moved = _where_into_scans(relation)
     if moved == relation:
-        raise BadParameter("where_first", "needs a WHERE right at a private table: here is none")
+        raise BadParameter(
+            "where_first", "needs a WHERE directly on a private table, and this query has none"
+        )
     return moved
 
 
-def _moved(relation: Relation) -> Relation:
+def _where_into_scans(relation: Relation) -> Relation:
+    relation = _with_inputs(relation, _where_into_scans)
     match relation:
-        case Filter(source, predicate):
-            inner = _moved(source)
-            if not isinstance(inner, Scan):
-                return replace(relation, source=inner)
-            both = predicate if inner.where is None else Apply(Op.AND, (inner.where, predicate), Truth())
-            return replace(inner, where=both)
-        case Project(source) | PerUnit(source):
-            return replace(relation, source=_moved(source))
-        case Join(left, right):
-            return replace(relation, left=_moved(left), right=_moved(right))
-        case UnionAll(sources):
-            return replace(relation, sources=tuple(map(_moved, sources)))
+        case Filter(Scan(where=None) as scan, predicate):
+            return replace(scan, where=predicate)
+        case Filter(Scan(where=where) as scan, predicate) if where is not None:
+            return replace(scan, where=Apply(Op.AND, (where, predicate), Truth()))
         case _:
             return relation
 
 
 def needs_new_ranks(relation: Relation) -> bool:
-    """Whether some scan has a WHERE of its own, so that stored ranks are of no use."""
+    """Return whether a scan has its own WHERE, so that the stored ranks cannot be used."""
     return any(scan.where is not None for scan in scans_of(relation))
 
 
 def undo_where_first(relation: Relation) -> Relation:
-    """The other way round again: for rows that are not ranked."""
+    """Move the WHERE of every scan behind its truncation again."""
 
     def after(scan: Scan) -> Relation:
         return scan if scan.where is None else Filter(replace(scan, where=None), scan.where)

@@ -1,4 +1,7 @@
-"""Where a table lies: the text of `source` becomes an engine, a location and a form. Reads no data."""
+"""The `source` of a table as a place: its text becomes an engine, a location and a form.
+
+No data is read.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,11 @@ HOW = (
 
 
 def parse_source(text: str, *, folder: Path, table: str, spark_master: str = "") -> Source:
-    """A source as it is written in a policy that lies in `folder`, for a table of that name.
+    """Return the source that a text in a policy means.
 
-    The location of files is a pattern in which letters that have a meaning there are escaped.
+    `folder` is the policy's folder, `table` the table's name in the policy. The location of files is a
+    pattern in which special characters of patterns are escaped. Raises BadParameter if the text means no
+    source.
     """
     if not text or not text.isprintable():
         raise BadParameter("source", f"must be a printable text. {HOW}")
@@ -43,12 +48,12 @@ def parse_source(text: str, *, folder: Path, table: str, spark_master: str = "")
     if text.startswith(SPARK):
         return _spark(text.removeprefix(SPARK), folder, table, spark_master)
     if "://" in text:
-        raise BadParameter("source", f"is of no known kind. {HOW}")
+        raise BadParameter("source", f"is not a known kind of source. {HOW}")
     return _file(text, folder, table)
 
 
 def files_in(source: Source) -> list[str]:
-    """The files that a source lies in now, by their absolute paths; none for servers."""
+    """Return the absolute paths of the files that a source consists of now. A server has none."""
     if source.form in FORMS.values():
         paths = glob.glob(source.location, recursive=True)
     elif source.form == "duckdb":
@@ -67,11 +72,11 @@ def files_in(source: Source) -> list[str]:
 
 
 def registry_names(source: Source) -> set[str]:
-    """The names under which the registry knows a source, whatever it is called in a policy.
+    """Return the names of a source in the registry, which are the same for every policy.
 
-    A file has two: its path without links, and its inode with its time of change, which a file of another
-    name keeps, and a later file in the same inode does not have. A server has its address, without users.
-    DuckDB and Spark do not tell capitals apart in the names of tables.
+    A file has two names: its path without links, and its inode with its time of change. A renamed file
+    keeps the second one, and a later file in the same inode has another. A server's name is its address,
+    without users. DuckDB and Spark ignore the case of table names.
     """
     if source.form == "spark-parquet" and source.table.startswith("file:///"):
         source = replace(source, table=source.table.removeprefix("file://"))
@@ -89,7 +94,7 @@ def registry_names(source: Source) -> set[str]:
     elif source.form == "spark":
         names.add(f"spark:{source.location}#{_full(source.table.lower(), 'default')}")
     elif source.form == "spark-parquet" and "://" in source.table:
-        names.add(f"spark-parquet:{source.table}")  # whichever cluster reads it
+        names.add(f"spark-parquet:{source.table}")  # the same for every cluster that reads it
     return names
 
 
@@ -98,7 +103,7 @@ def _full(table: str, schema: str) -> str:
 
 
 def _server(url: str) -> str:
-    """Host, port and database of a URL: not who asks, nor how."""
+    """Return host, port and database of a URL, without the user and the options."""
     parts = urlsplit(url)
     asked = {name: values[-1] for name, values in parse_qs(parts.query).items()}
     address = parts.netloc.rpartition("@")[2]
@@ -112,7 +117,7 @@ def _server(url: str) -> str:
 def _check_address(url: str) -> None:
     try:
         urlsplit(url)
-    except ValueError:  # its text would repeat a part that can be the password
+    except ValueError:  # its message repeats a part of the URL, which can be the password
         raise BadParameter("source", "is no address. Write postgresql://name@host/database#table") from None
 
 
@@ -130,7 +135,7 @@ def _spark(rest: str, folder: Path, table: str, master: str) -> Source:
     is_path = "/" in rest or any(letter in rest for letter in "*?[") or rest.endswith(".parquet")
     if not is_path:
         return Source("spark", master, _table(rest, table, parts=3), "spark")
-    if "://" in rest:  # a store that only Spark can see
+    if "://" in rest:  # storage that only Spark can read
         return Source("spark", master, rest, "spark-parquet")
     absolute = os.path.normpath(folder / rest)
     location = absolute if os.path.exists(absolute) else _matching(rest, folder)
@@ -147,7 +152,7 @@ def _file(text: str, folder: Path, table: str) -> Source:
         return _folder(text, folder)
     form = _form(text)
     if form is None:
-        raise BadParameter("source", f"is of no known kind. {HOW}")
+        raise BadParameter("source", f"is not a known kind of source. {HOW}")
     absolute = os.path.normpath(folder / text)
     location = glob.escape(absolute) if os.path.exists(absolute) else _matching(text, folder)
     return Source("duckdb", location, "", form)
@@ -156,7 +161,7 @@ def _file(text: str, folder: Path, table: str) -> Source:
 def _duckdb(path: str, named: str, folder: Path, table: str) -> Source:
     absolute = os.path.normpath(folder / path)
     if not os.path.isfile(absolute):
-        raise BadParameter("source", f"there is no DuckDB file here. {_looked(folder)}")
+        raise BadParameter("source", f"there is no DuckDB file here. {_paths_begin(folder)}")
     return Source("duckdb", absolute, _table(named, table, parts=2), "duckdb")
 
 
@@ -177,28 +182,28 @@ def _folder(text: str, folder: Path) -> Source:
 
 
 def _forms_in(folder: Path) -> set[str]:
-    """Which kinds of files the first names in a folder are: a folder can be a whole disk."""
+    """Return the forms of the first files in a folder. Only NAMES_AT_MOST files are looked at."""
     names = (name for _, _, files in os.walk(folder) for name in files)
     first = islice(names, NAMES_AT_MOST)
     return {form for name in first for form in ("parquet", "csv") if name.endswith(f".{form}")}
 
 
 def _matching(text: str, folder: Path) -> str:
-    """A pattern that some file matches, with an absolute path."""
+    """Return a pattern with an absolute path, if at least one file matches it."""
     if not re.search(r"[*?\[]", text):
-        raise BadParameter("source", f"there is no such file. {_looked(folder)}")
+        raise BadParameter("source", f"there is no such file. {_paths_begin(folder)}")
     pattern = os.path.normpath(os.path.join(glob.escape(str(folder)), text))
-    if not _any(pattern):
-        raise BadParameter("source", f"no file matches this pattern. {_looked(folder)}")
+    if not _has_match(pattern):
+        raise BadParameter("source", f"no file matches this pattern. {_paths_begin(folder)}")
     return pattern
 
 
-def _any(pattern: str) -> bool:
+def _has_match(pattern: str) -> bool:
     try:
         return next(glob.iglob(pattern, recursive=True), None) is not None
-    except (OSError, ValueError, re.error):  # patterns that mean nothing
+    except (OSError, ValueError, re.error):  # invalid patterns
         return False
 
 
-def _looked(folder: Path) -> str:
+def _paths_begin(folder: Path) -> str:
     return f"Paths begin at {folder}" if str(folder).isprintable() else "Paths begin at the policy's folder"

@@ -71,7 +71,7 @@ from support.policy_files import (
         ("values = [1, true]", "see value 2"),
         ("values = [1.5, 2.5]", "see value 1"),
         ('values = ["A", "B", "A"]', "values: must be distinct: value 3 is value 1 again"),
-        ('values = ["A\\u0000"]', "none of them NUL: see value 1"),
+        ('values = ["A\\u0000"]', "and no NUL: see value 1"),
         ("values = [9223372036854775808]", "values: must be whole numbers within 2^63 of 0: see value 1"),
         ('values = ["A"]\nlow = 1\nhigh = 2', "low: cannot stand beside values"),
         ('type = "text"\nvalues = ["A"]', "type: cannot stand beside values"),
@@ -218,12 +218,12 @@ def test_a_wrong_column_is_told_what_to_write(declared: str, expected: str) -> N
         (
             "[tables.visits]",
             '[tables."vis its"]',
-            '6: tables."vis its": cannot be called so. A name has letters',
+            '6: tables."vis its": is not a valid name. A name has letters',
         ),
         (
             "[tables.visits]",
             "[tables.lapwing_x]",
-            "6: tables.lapwing_x: cannot be called so. A name must not begin",
+            "6: tables.lapwing_x: is not a valid name. A name must not begin",
         ),
         ("[tables.visits]", "[[tables]]", "6: tables: must be a table of tables, not a list"),
         ("[tables.visits]", "[table.visits]", '6: table: unknown key. Did you mean "tables"?'),

@@ -1,1 +1,1 @@
-"""From SQL text to a checked question, one pass per file."""
+"""Binding: from the text of a query to relations and typed expressions with known bounds."""

@@ -1,38 +1,36 @@
-"""Binding of one aggregate of the final SELECT: to parts that get noise, and a formula over them.
+"""Binding of aggregates to noisy sums, with how far one unit can move each sum.
 
-From an analyst's aggregates to sums of whole numbers, each with how far one unit can move it.
-
-Claim    removing a unit moves a part, over all groups of a grouping, by at most its `l1` and √`l2_squared`.
+Claim    removing a unit moves a noisy sum, over all groups of a grouping, by at most its `l1` and
+         √`l2_squared`.
 Because  a unit has at most `rows` rows in the source, all of which may lie in one group, and a row's
          contribution is at most `reach` in size: rows · reach in L1 and in L2. Where each unit counts
          once per group, it moves at most `rows` groups by one: rows in L1, √rows in L2; without keys 1.
-         A pair's two numbers take x - low and high - x of a row, both at least 0: wherever x lies they are
+         The two numbers of a pair take x - low and high - x of a row, both at least 0: for any x they are
          high - low together, in L1, and not more in L2. So a unit moves both by rows · (high - low).
 Test     tests/query/test_neighbours.py, tests/query/test_pairs.py
 
-An average that stands alone is made of a pair of sums under one mechanism: half the noise.
+An average that shares no sum with other aggregates is computed from a pair of sums under one mechanism.
 
-Claim    an average's noise then has half the variance that it has with a total and a count of their own, at
-         the same ε and wherever the mean lies; with Gaussian noise the same variance. Its loss is counted
-         once.
+Claim    with a pair, the noise of an average has half the variance that it has with a total and a count, at
+         the same ε and for any mean; with Gaussian noise it has the same variance. Its loss counts once.
 Because  a = Σ (x - low) and b = Σ (high - x) together move by rows · (high - low) in L1, so both get the
-         whole ε of the average, not half of it each. See docs/arguments/query-noise.md.
+         whole ε of the average, instead of half of it each. See docs/arguments/query-noise.md.
 Test     tests/query/test_pairs.py
 
-Where another statistic needs the count or the total too, they stay: what is shared is paid for once.
+If another aggregate needs the count or the total too, they are kept: a shared sum is paid for once.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from fractions import Fraction
 
 from sqlglot import exp
 
 from lapwing.sql.binding.analysis import ColumnNames, is_never_null
-from lapwing.sql.binding.grouping import only_where, split_filter
+from lapwing.sql.binding.grouping import count_argument, filtered, split_filter
 from lapwing.sql.binding.refusal import Refused, allow_only, name_of, refused
 from lapwing.sql.binding.scalar import ExpressionBinder, exact_number
 from lapwing.sql.binding.typed_expressions import (
@@ -40,6 +38,7 @@ from lapwing.sql.binding.typed_expressions import (
     apply,
     as_number,
     is_null,
+    null_of,
     number,
     product_of_codes,
 )
@@ -50,124 +49,112 @@ from lapwing.sql.bound_query import (
     NoisyAggregate,
     NoisySum,
     NoisySumPair,
-    Order,
-    Output,
     Released,
     Spectrum,
     Sum,
 )
-from lapwing.sql.expression import Choice, Constant, Expression, Moment, Numeric, Op, Period, Person, Truth
+from lapwing.sql.expression import Constant, Expression, Moment, Numeric, Op, Period, Person, Truth
 
-WIDEST_PAIR = 1 << 26  # steps: 2^26 rows of a member, and 2^35 of a curator, are within what is clamped
+WIDEST_PAIR = 1 << 26  # steps: 2^26 rows of a participant, or 2^35 of a curator, are not clamped
 ONE, HALF = Fraction(1), Fraction(1, 2)
-_VARIANCES_parts = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
 
 class AggregateCollector:
-    """Collects what the engine must compute. What is needed twice is computed, and paid for, once."""
+    """The sums that the engine must compute. A sum that is needed twice is computed, and paid for, once."""
 
     def __init__(self, rows: int, known: ColumnNames, *, has_keys: bool) -> None:
         self.rows = rows
-        self.known = known  # columns that are never missing
+        self.known = known  # columns that are never NULL
         self.has_keys = has_keys
         self.sums: list[Sum] = []
         self.parts: list[NoisySum] = []
         self.spectra: list[Spectrum] = []
-        self.pairs: dict[
-            NoisyAggregate, NoisySumPair
-        ] = {}  # what averages can be made of instead; see pairs.py
-        self._places: dict[Sum | Expression, int] = {}  # of sums, and of spectra by what they are of
+        self.pairs: dict[NoisyAggregate, NoisySumPair] = {}  # that averages can use instead
+        self._places: dict[Sum | Expression, int] = {}  # positions of sums, and of spectra by expression
 
     def count_rows(self) -> NoisyAggregate:
-        """COUNT(*)."""
+        """Return COUNT(*)."""
         return NoisyAggregate("count", (self._part("rows", [(1, self._sum("rows"))], 1),))
 
     def count(self, value: Expression, label: str) -> NoisyAggregate:
-        """COUNT(x)."""
+        """Return COUNT(x)."""
         return NoisyAggregate("count", (self._known(value, label, ONE),))
 
     def count_units(self) -> NoisyAggregate:
-        """COUNT(DISTINCT unit)."""
+        """Return COUNT(DISTINCT unit)."""
         most = self.rows if self.has_keys else 1
         part = NoisySum("people", ((1, self._sum("units")),), most, most)
         return NoisyAggregate("count", (self._add(part),))
 
     def count_distinct(self, value: Expression, label: str) -> NoisyAggregate:
-        """COUNT(DISTINCT x): a unit brings at most as many values as it has rows."""
+        """Return COUNT(DISTINCT x). A unit adds at most as many values as it has rows."""
         part = self._part(f"distinct {label}", [(1, self._sum("distinct", value))], 1)
         return NoisyAggregate("count", (part,))
 
     def total(self, value: Expression, label: str) -> NoisyAggregate:
-        """SUM(x)."""
-        number = self._bounded(value)
-        kind = number.kind
-        assert isinstance(kind, Numeric)
+        """Return SUM(x)."""
+        number, kind = self._bounded(value)
         part = self._part(f"sum of {label}", [(1, self._sum("sum", number))], max(kind.reach, 1))
         return NoisyAggregate("sum", (part,), kind)
 
     def average(self, value: Expression, label: str) -> NoisyAggregate:
-        """AVG(x): the total of the distances from the middle of the bounds, and how many there are."""
-        number = self._bounded(value)
-        kind = number.kind
-        assert isinstance(kind, Numeric)
-        middle, total = self._centred(number, label)
+        """Return AVG(x): the sum of the distances from the middle of the bounds, and the count."""
+        number, kind = self._bounded(value)
+        middle, total = self._centred(number, kind, label)
         found = NoisyAggregate("avg", (total, self._known(number, label, HALF)), kind, middle)
-        pair = self._pair(number, label)
+        pair = self._pair(number, kind, label)
         if pair is not None:
             self.pairs[found] = pair
         return found
 
     def variance(self, function: str, value: Expression, label: str) -> NoisyAggregate:
-        """VARIANCE, STDDEV, of the population or of a sample."""
-        assert function in _VARIANCES_parts
-        number = self._bounded(value)
-        kind = number.kind
-        assert isinstance(kind, Numeric)
-        middle, total = self._centred(number, label)
+        """Return VARIANCE or STDDEV, of the population or of a sample."""
+        number, kind = self._bounded(value)
+        middle, total = self._centred(number, kind, label)
         known = self._known(number, label, HALF)
-        squares = self._product(number, number, middle, middle, f"squares of {label}")
+        squares = self._product((number, middle), (number, middle), f"squares of {label}")
         return NoisyAggregate(function, (total, known, squares), kind, middle)
 
     def covariance(
         self, function: str, first: Expression, second: Expression, label: str
     ) -> NoisyAggregate:
-        """COVAR_POP, COVAR_SAMP, CORR: over the rows where both are known."""
-        x, y = (_where_known(self._bounded(a), b) for a, b in ((first, second), (second, first)))
-        assert isinstance(x.kind, Numeric)
-        assert isinstance(y.kind, Numeric)
-        mx, tx = self._centred(x, f"x of {label}")
-        my, ty = self._centred(y, f"y of {label}")
+        """Return COVAR_POP, COVAR_SAMP or CORR, over the rows where both columns are not NULL."""
+        (x, x_kind), (y, y_kind) = self._bounded(first), self._bounded(second)
+        x, y = _where_known(x, second), _where_known(y, first)
+        mx, tx = self._centred(x, x_kind, f"x of {label}")
+        my, ty = self._centred(y, y_kind, f"y of {label}")
         known = self._known(x, label, HALF)
-        parts = [tx, known, ty, self._product(x, y, mx, my, f"products of {label}", known_of=x)]
+        parts = [tx, known, ty, self._product((x, mx), (y, my), f"products of {label}")]
         if function == "corr":
-            parts.append(self._product(x, x, mx, mx, f"squares of x of {label}"))
-            parts.append(self._product(y, y, my, my, f"squares of y of {label}"))
-        return NoisyAggregate(function, tuple(parts), x.kind, mx, y.kind, my)
+            parts.append(self._product((x, mx), (x, mx), f"squares of x of {label}"))
+            parts.append(self._product((y, my), (y, my), f"squares of y of {label}"))
+        return NoisyAggregate(function, tuple(parts), x_kind, mx, y_kind, my)
 
     def chosen(
         self, function: str, value: Expression, label: str, fraction: Fraction | None
     ) -> NoisyAggregate:
-        """MEDIAN, QUANTILE, MIN, MAX."""
+        """Return MEDIAN, QUANTILE, MIN or MAX."""
         if isinstance(value.kind, Truth):
             value = as_number(value)
         kind = value.kind
-        if isinstance(kind, Choice) or not isinstance(kind, Numeric | Moment | Period):
+        if not isinstance(kind, Numeric | Moment | Period):
             raise Refused("quantiles, MIN and MAX need numbers or times", "Use a column with bounds")
         if isinstance(kind, Numeric):
-            kind = self._bounded(value).kind
+            self._bounded(value)
         position = self._places.setdefault(value, len(self.spectra))
         if position == len(self.spectra):
             self.spectra.append(Spectrum(label, value, kind, self.rows))
         return NoisyAggregate(function, (), kind, spectrum=position, fraction=fraction)
 
-    def _bounded(self, value: Expression) -> Expression:
+    def _bounded(self, value: Expression) -> tuple[Expression, Numeric]:
+        """Return the value as a number with bounds, and its kind. Raises Refused if it has none."""
         number = as_number(value)
         assert isinstance(number.kind, Numeric)
         if not number.kind.is_bounded:
             raise Refused(
                 "a number without bounds cannot be aggregated", "Bound it with CLAMP(x, low, high)"
             )
-        return number
+        return number, number.kind
 
     def _sum(self, function: str, value: Expression | None = None) -> int:
         wanted = Sum(function, value)
@@ -179,68 +166,49 @@ class AggregateCollector:
         return place
 
     def _known(self, value: Expression, label: str, weight: Fraction) -> int:
-        """How many rows have a value."""
+        """Add the count of rows with a value, and return its position."""
         name = "rows" if is_never_null(value, self.known) else f"known {label}"
         return self._part(name, [(1, self._sum("count", value))], 1, weight)
 
-    def _centred(self, number: Expression, label: str) -> tuple[int, int]:
-        """Σ (x - m) for the middle m of the bounds: it moves by half as much as Σ x at worst."""
-        kind = number.kind
-        assert isinstance(kind, Numeric)
-        assert kind.first is not None
-        assert kind.last is not None
-        middle = (kind.first + kind.last) // 2
-        reach = max(kind.last - middle, middle - kind.first, 1)
-        terms = [(1, self._sum("sum", number)), (-middle, self._sum("count", number))]
-        return middle, self._part(f"sum of {label} around its middle", terms, reach, HALF)
+    def _centred(self, number: Expression, kind: Numeric, label: str) -> tuple[int, int]:
+        """Add Σ (x - m) for the middle m of the bounds: one unit moves it half as far as Σ x at worst.
 
-    def _pair(self, number: Expression, label: str) -> NoisySumPair | None:
-        """Σ (x - low) and Σ (high - x) over the rows with a value; None if there is only one value.
-
-        Both only grow with the rows, where sums around the middle cancel. So that they do not reach what a
-        mechanism or a member clamps numbers to (2^61, 2^52), a range of very many steps has no pair.
+        Returns the middle and the position of the sum.
         """
-        kind = number.kind
-        assert isinstance(kind, Numeric)
-        assert kind.first is not None
-        assert kind.last is not None
-        reach = kind.last - kind.first
-        l1 = self.rows * reach
-        if not 0 < reach < WIDEST_PAIR or l1 >= LARGEST:
+        middle = sum(kind.bounds) // 2
+        terms = [(1, self._sum("sum", number)), (-middle, self._sum("count", number))]
+        return middle, self._part(f"sum of {label} around its middle", terms, _reach(kind, middle), HALF)
+
+    def _pair(self, number: Expression, kind: Numeric, label: str) -> NoisySumPair | None:
+        """Return Σ (x - low) and Σ (high - x) over the rows with a value; None if there is only one value.
+
+        Both only grow with the rows, while sums around the middle cancel. A range of very many steps has no
+        pair, so that the sums do not reach the numbers that a mechanism (2^61) or a participant (2^52)
+        clamps to.
+        """
+        low, high = kind.bounds
+        l1 = self.rows * (high - low)
+        if not 0 < high - low < WIDEST_PAIR or l1 >= LARGEST:
             return None
         total, known = self._sum("sum", number), self._sum("count", number)
-        above = _combination([(1, total), (-kind.first, known)])
-        below = _combination([(-1, total), (kind.last, known)])
+        above = _combination([(1, total), (-low, known)])
+        below = _combination([(-1, total), (high, known)])
         return NoisySumPair(
             f"sums of {label} from its low end and from its high end", above, l1, l1 * l1, ONE, below
         )
 
-    def _product(
-        self,
-        x: Expression,
-        y: Expression,
-        mx: int,
-        my: int,
-        label: str,
-        *,
-        known_of: Expression | None = None,
-    ) -> int:
-        """Σ (x - mx)(y - my) = Σ xy - my Σ x - mx Σ y + mx my n."""
-        reaches = []
-        for kind, middle in ((x.kind, mx), (y.kind, my)):
-            assert isinstance(kind, Numeric)
-            assert kind.first is not None
-            assert kind.last is not None
-            reaches.append(max(kind.last - middle, middle - kind.first, 1))
-        product = product_of_codes(x, y)
-        counted = known_of if known_of is not None else x
+    def _product(self, first: tuple[Expression, int], second: tuple[Expression, int], label: str) -> int:
+        """Add Σ (x - mx)(y - my) = Σ xy - my Σ x - mx Σ y + mx my n, and return its position."""
+        (x, mx), (y, my) = first, second
+        assert isinstance(x.kind, Numeric)
+        assert isinstance(y.kind, Numeric)
         terms = [
-            (1, self._sum("sum", product)),
+            (1, self._sum("sum", product_of_codes(x, y))),
             (-my, self._sum("sum", x)),
             (-mx, self._sum("sum", y)),
-            (mx * my, self._sum("count", counted)),
+            (mx * my, self._sum("count", x)),
         ]
-        return self._part(label, terms, reaches[0] * reaches[1], HALF)
+        return self._part(label, terms, _reach(x.kind, mx) * _reach(y.kind, my), HALF)
 
     def _part(self, label: str, terms: list[tuple[int, int]], reach: int, weight: Fraction = ONE) -> int:
         l1 = self.rows * reach
@@ -253,7 +221,7 @@ class AggregateCollector:
     def _add(self, part: NoisySum) -> int:
         for position, other in enumerate(self.parts):
             if other.combination == part.combination:
-                if part.weight > other.weight:  # the one who needs it sharper decides
+                if part.weight > other.weight:  # the aggregate that needs less noise decides
                     self.parts[position] = part
                 return position
         self.parts.append(part)
@@ -267,12 +235,17 @@ def _combination(terms: list[tuple[int, int]]) -> Combination:
     return tuple((factor, place) for place, factor in sorted(factors.items()) if factor) or ((0, 0),)
 
 
+def _reach(kind: Numeric, middle: int) -> int:
+    """Return the greatest distance of a code from the middle, at least 1."""
+    first, last = kind.bounds
+    return max(last - middle, middle - first, 1)
+
+
 def _where_known(value: Expression, other: Expression) -> Expression:
-    """The value where both are known."""
+    """Return the value, or NULL where the other expression is NULL."""
     if isinstance(other, Constant) and not is_null(other):
         return value
-    null = Constant(None, value.kind)
-    return apply(Op.CASE, apply(Op.IS_NULL, other), null, value, kind=value.kind)
+    return apply(Op.CASE, apply(Op.IS_NULL, other), null_of(value.kind), value, kind=value.kind)
 
 
 _VARIANCES: dict[type[exp.Expr], str] = {
@@ -287,21 +260,21 @@ MOST_QUANTILES = 100
 
 
 class AggregateBinder:
-    """Binds aggregates over the rows that a binder knows."""
+    """A binder of aggregates over the rows of an expression binder."""
 
     def __init__(self, row: ExpressionBinder, rows: int, known: ColumnNames, *, has_keys: bool) -> None:
         self.row = row
         self.found = AggregateCollector(rows, known, has_keys=has_keys)
 
     def statistic(self, node: exp.Expr) -> NoisyAggregate:
-        """What an aggregate comes to."""
+        """Bind an aggregate, and collect the sums that it needs."""
         inner, condition = split_filter(node)
         if isinstance(inner, exp.IgnoreNulls):
             inner = inner.this
         if isinstance(inner, exp.CountIf):
             allow_only(inner, "this", "big_int")
-            where = self._filtered(number(1), inner.this)
-            return self.found.count(self._filtered(where, condition), "rows")
+            where = filtered(self.row, number(1), inner.this)
+            return self.found.count(filtered(self.row, where, condition), "rows")
         if isinstance(inner, exp.Count):
             return self._count(inner, condition)
         if isinstance(inner, exp.WithinGroup) or fraction_node(inner) is not None:
@@ -315,11 +288,11 @@ class AggregateBinder:
         return self._of_one(inner, condition)
 
     def _of_one(self, node: exp.Expr, condition: exp.Expr | None) -> NoisyAggregate:
-        """An aggregate of one column."""
+        """Bind an aggregate of one column."""
         if type(node) not in _ONE_COLUMN and type(node) not in _VARIANCES:
             raise refused(
                 node,
-                f"{name_of(node)} would show values of single rows, or is not known",
+                f"{name_of(node)} would show values of single rows, or is unknown",
                 "Use COUNT, SUM, AVG, VARIANCE, STDDEV, MEDIAN, QUANTILE, MIN, MAX, COVAR or CORR",
             )
         allow_only(node, "this")
@@ -336,7 +309,7 @@ class AggregateBinder:
         return self.found.variance(_VARIANCES[type(node)], value, label)
 
     def several(self, node: exp.Expr) -> list[tuple[Fraction, NoisyAggregate]] | None:
-        """QUANTILE(x, [0.25, 0.75]): one statistic for each."""
+        """Bind QUANTILE(x, [0.25, 0.75]) to one aggregate for each fraction; None for other nodes."""
         asked = fraction_node(node)
         if not isinstance(asked, exp.Array):
             return None
@@ -347,33 +320,24 @@ class AggregateBinder:
         return [(one, self._quantile(node, node.this, one)) for one in fractions]
 
     def _argument(self, node: exp.Expr, condition: exp.Expr | None) -> Expression:
-        value = self._filtered(self.row.bind(node), condition)
+        value = filtered(self.row, self.row.bind(node), condition)
         if isinstance(value.kind, Person):
             raise refused(node, "the unit can only be counted", "Write COUNT(DISTINCT unit)")
         return value
 
-    def _filtered(self, value: Expression, condition: exp.Expr | None) -> Expression:
-        return value if condition is None else only_where(value, self.row.truth(condition))
-
     def _count(self, node: exp.Count, condition: exp.Expr | None) -> NoisyAggregate:
-        allow_only(node, "this", "big_int")
-        if isinstance(node.this, exp.Distinct):
-            if len(node.this.expressions) != 1:
-                raise refused(node, "COUNT(DISTINCT) of several columns", "Count one of them")
-            value = self.row.bind(node.this.expressions[0])
-            if isinstance(value.kind, Person):
-                if condition is not None:
-                    raise refused(node, "FILTER with COUNT(DISTINCT unit)", "Use WHERE")
-                return self.found.count_units()
-            return self.found.count_distinct(self._filtered(value, condition), _label(node))
-        if isinstance(node.this, exp.Star):
-            if condition is None:
-                return self.found.count_rows()
-            return self.found.count(self._filtered(number(1), condition), "rows")
-        value = self.row.bind(node.this)
-        if isinstance(value.kind, Person):
-            value = number(1)
-        return self.found.count(self._filtered(value, condition), _label(node))
+        distinct, value = count_argument(self.row, node)
+        if value is None and condition is None:
+            return self.found.count_rows()
+        label = "rows" if value is None else _label(node)
+        value = number(1) if value is None else value
+        if not distinct:
+            return self.found.count(filtered(self.row, value, condition), label)
+        if not isinstance(value.kind, Person):
+            return self.found.count_distinct(filtered(self.row, value, condition), label)
+        if condition is not None:
+            raise refused(node, "FILTER is not possible with COUNT(DISTINCT unit)", "Use WHERE")
+        return self.found.count_units()
 
     def _one_quantile(self, node: exp.Expr, condition: exp.Expr | None) -> NoisyAggregate:
         if isinstance(node, exp.WithinGroup):
@@ -383,7 +347,7 @@ class AggregateBinder:
                 raise refused(node, f"{name_of(node.this)} is not possible", "Use QUANTILE or MEDIAN")
             allow_only(node.this, "this")
             if len(ordered) != 1 or ordered[0].args.get("desc"):
-                raise refused(node, "WITHIN GROUP needs one rising order", "Write ORDER BY x")
+                raise refused(node, "WITHIN GROUP needs one ascending order", "Write ORDER BY x")
             return self._quantile(node, ordered[0].this, _fraction(node.this.this), condition)
         allow_only(node, "this", "quantile", "expression")
         asked = fraction_node(node)
@@ -398,13 +362,13 @@ class AggregateBinder:
 
 
 def _label(node: exp.Expr) -> str:
-    """What plans call it: the analyst's own text, in one line."""
+    """Return the name of an aggregate in plans: its first column, or "rows"."""
     column = node.find(exp.Column)
     return column.name[:40] if column is not None else "rows"
 
 
 def fraction_node(node: exp.Expr) -> exp.Expr | None:
-    """The fraction, or the list of them, that a quantile asks for."""
+    """Return the fraction, or the list of fractions, of a quantile; None for other nodes."""
     if isinstance(node, exp.Quantile | exp.ApproxQuantile):
         found = node.args.get("quantile")
     elif isinstance(node, exp.PercentileCont | exp.PercentileDisc):
@@ -423,20 +387,20 @@ def _fraction(node: exp.Expr) -> Fraction:
     return found
 
 
-def with_average_pairs(question: BoundQuery, pairs: Mapping[NoisyAggregate, NoisySumPair]) -> BoundQuery:
-    """The question with these pairs instead of totals and counts that nothing else needs."""
-    statistics = question.statistics
+def with_average_pairs(query: BoundQuery, pairs: Mapping[NoisyAggregate, NoisySumPair]) -> BoundQuery:
+    """Return the query with pairs for those averages whose total and count nothing else needs."""
+    statistics = query.statistics
     needed = Counter(part for one in statistics for part in set(one.parts))
     alone = {one for one in statistics if one in pairs and all(needed[part] == 1 for part in one.parts)}
     if not alone:
-        return question
+        return query
     instead: dict[int, NoisySum | None] = {}
     for one in alone:
         total, known = one.parts
         instead[total], instead[known] = pairs[one], None
     parts: list[NoisySum] = []
     places: dict[int, int] = {}
-    for position, own in enumerate(question.parts):
+    for position, own in enumerate(query.parts):
         part = instead.get(position, own)
         if part is not None:
             places[position] = len(parts)
@@ -446,25 +410,22 @@ def with_average_pairs(question: BoundQuery, pairs: Mapping[NoisyAggregate, Nois
         if one not in alone:
             return replace(one, parts=tuple(places[part] for part in one.parts))
         assert isinstance(one.number, Numeric)
-        assert one.number.first is not None
-        return replace(one, function="avg_of_pair", parts=(places[one.parts[0]],), centre=one.number.first)
+        low = one.number.bounds[0]
+        return replace(one, function="avg_of_pair", parts=(places[one.parts[0]],), centre=low)
 
     renewed = {one: moved(one) for one in statistics}
     return replace(
-        question,
+        query,
         parts=tuple(parts),
-        outputs=tuple(Output(one.name, _with(one.value, renewed.__getitem__)) for one in question.outputs),
-        having=None if question.having is None else _with(question.having, renewed.__getitem__),
-        order=tuple(
-            Order(_with(one.value, renewed.__getitem__), one.descending, one.nulls_first)
-            for one in question.order
-        ),
+        outputs=tuple(replace(one, value=_with(one.value, renewed)) for one in query.outputs),
+        having=None if query.having is None else _with(query.having, renewed),
+        order=tuple(replace(one, value=_with(one.value, renewed)) for one in query.order),
     )
 
 
-def _with(tree: Released, renewed: Callable[[NoisyAggregate], NoisyAggregate]) -> Released:
+def _with(tree: Released, renewed: Mapping[NoisyAggregate, NoisyAggregate]) -> Released:
     if isinstance(tree, NoisyAggregate):
-        return renewed(tree)
+        return renewed[tree]
     if isinstance(tree, Computed):
         return Computed(tree.op, tuple(_with(arg, renewed) for arg in tree.args))
     return tree

@@ -1,34 +1,36 @@
-"""Which values are never missing: then counting them is counting rows, which is measured and paid once.
+"""Analysis of bound queries before any row is read: values that are never NULL, blocks, and size limits.
 
-Claim    an expression that is called known here is never NULL in the relation's rows.
-Because  the policy's `missing` fills a column, a condition that is true has known operands, and each
-         operation says when it gives NULL; whatever is not listed counts as maybe missing.
+*Values that are never NULL*: counting them is counting rows, which is measured and paid for once.
+
+Claim    an expression that `is_never_null` accepts is never NULL in the relation's rows.
+Because  the policy's `missing` fills a column, a condition that is true has operands that are not NULL, and
+         each operation states when it gives NULL; operations that are not listed may give NULL.
 Test     tests/query/test_known.py
 
-Which blocks a question can reach, from a condition on the block column at the scan itself.
+*Blocks* that a query can reach, from a condition on the block column directly at the scan.
 
 Claim    a scan that was narrowed reads no row of any other block.
-Because  the blocks are a condition of the scan's own SQL; this module only finds which ones the analyst's
-         condition allows, and leaves that condition where it was. Wherever a column is computed, renamed
-         by an aggregate, unioned or on the optional side of a join, nothing is narrowed.
+Because  the blocks are a condition of the scan's own SQL. This module finds the blocks that the analyst's
+         condition allows, and leaves that condition in its place. Nothing is narrowed if the column is
+         computed, renamed by an aggregate, united, or on the optional side of a join.
 Test     tests/query/test_narrow.py
 
-How large a question can become for an engine: how much there is to plan, and how much one row can need.
+*Size limits*: the work of an engine to plan a query, and to compute one row.
 
-Claim    whatever the rows are, no text that is computed for a row has more than MOST_MADE bytes besides
-         MOST_COPIES texts of the row itself; and a statement has at most MOST_TERMS terms, also where a
-         planner writes what a column stands for wherever the column is used.
-Because  each operation's extent follows from those of its arguments, a column has that of what it stands
-         for, and what would be larger is refused. Terms are counted, not written: counting takes one step
-         for each part of the question.
+Claim    for any rows, no text that is computed for a row has more than MOST_MADE bytes besides MOST_COPIES
+         texts of the row itself; and a statement has at most MOST_TERMS terms, even if a planner replaces
+         each use of a column by the expression that it stands for.
+Because  the size of each operation follows from those of its arguments, a column has the size of its
+         expression, and larger ones are refused. Terms are counted, not written: counting takes one step
+         for each part of the query.
 Test     tests/query/test_extent.py, tests/faults/test_query_resources.py; docs/arguments/totality.md
 
-Texts of a row are cut when they are read (lapwing.engines.dialect.TEXT_BYTES), so all lengths are real.
+Texts of a row are cut when they are read (lapwing.engines.dialect.TEXT_BYTES), so their length is limited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 
 from lapwing.sql import policy as periods
@@ -45,12 +47,12 @@ from lapwing.sql.expression import (
     Reference,
     Text,
     codes_of,
+    conjuncts,
 )
 from lapwing.sql.policy import BlockRule, Policy
 from lapwing.sql.relation import BLOCK, Filter, Join, PerUnit, Project, PublicScan, Relation, Scan, UnionAll
 
 ColumnNames = frozenset[str]
-_NOTHING: ColumnNames = frozenset()
 _COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.IN, Op.LIKE)
 _KNOWN_IF_ALL_ARE = (
     *_COMPARISONS, Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.SCALE, Op.ABS, Op.FLOOR_DIVIDE, Op.MODULO,
@@ -59,7 +61,7 @@ _KNOWN_IF_ALL_ARE = (
 
 
 def is_never_null(expression: Expression, known: ColumnNames) -> bool:
-    """Whether it is never NULL, if the named columns never are."""
+    """Return whether an expression is never NULL, if the given columns never are."""
     match expression:
         case Constant(value):
             return value is not None
@@ -76,7 +78,7 @@ def is_never_null(expression: Expression, known: ColumnNames) -> bool:
 
 
 def never_null_columns(relation: Relation, policy: Policy) -> ColumnNames:  # noqa: PLR0911 (a case for each relation)
-    """The columns of a relation that are never NULL."""
+    """Return the columns of a relation that are never NULL."""
     match relation:
         case Scan(table, columns):
             filled = policy.tables[table].columns
@@ -85,7 +87,7 @@ def never_null_columns(relation: Relation, policy: Policy) -> ColumnNames:  # no
                 if name == BLOCK or (name in filled and filled[name].missing is not None)
             )  # fmt: skip
         case PublicScan():
-            return _NOTHING
+            return frozenset()
         case Filter(source, predicate):
             return never_null_columns(source, policy) | never_null_where(predicate)
         case Project(source, outputs):
@@ -95,24 +97,27 @@ def never_null_columns(relation: Relation, policy: Policy) -> ColumnNames:  # no
             mine = never_null_columns(left, policy)
             if keeps_left:
                 return mine
-            keys = frozenset(name for pair in on for name in pair)  # equal, so neither is missing
+            keys = frozenset(name for pair in on for name in pair)  # equal keys are not NULL
             return mine | never_null_columns(right, policy) | keys
         case UnionAll(sources):
             return frozenset.intersection(*[never_null_columns(source, policy) for source in sources])
         case PerUnit(source):
-            return _known_of_units(relation, never_null_columns(source, policy))
+            return _never_null_per_unit(relation, never_null_columns(source, policy))
 
 
-def _known_of_units(per: PerUnit, inner: ColumnNames) -> ColumnNames:
+def _never_null_per_unit(per: PerUnit, inner: ColumnNames) -> ColumnNames:
     keys = {name for name, expression in per.keys if is_never_null(expression, inner)}
-    return frozenset(keys).union(
-        name for name, function, argument, _ in per.aggregates
-        if function in ("rows", "count", "distinct") or (argument is not None and is_never_null(argument, inner))
-    )  # fmt: skip
+    counts = {name for name, function, _, _ in per.aggregates if function in ("rows", "count", "distinct")}
+    others = {
+        name
+        for name, _, argument, _ in per.aggregates
+        if argument is not None and is_never_null(argument, inner)
+    }
+    return frozenset(keys | counts | others)
 
 
 def never_null_where(predicate: Expression) -> ColumnNames:
-    """The columns that are known in every row for which the predicate is true."""
+    """Return the columns that are not NULL in every row for which the predicate is true."""
     match predicate:
         case Apply(Op.AND, args):
             return frozenset().union(*[never_null_where(arg) for arg in args])
@@ -123,17 +128,17 @@ def never_null_where(predicate: Expression) -> ColumnNames:
         case Reference(name):
             return frozenset({name})
         case _:
-            return _NOTHING
+            return frozenset()
 
 
 Codes = Sequence[int]  # a range, or a sorted list
 
 
 def narrow_to_blocks(relation: Relation, predicate: Expression, blocks: BlockRule | None) -> Relation:
-    """The relation with its scans narrowed to what the predicate's conjuncts allow."""
+    """Return the relation with its scans narrowed to the blocks that the predicate allows."""
     if blocks is None:
         return relation
-    for conjunct in _conjuncts(predicate):
+    for conjunct in conjuncts(predicate):
         found = _allowed(conjunct)
         if found is not None:
             name, kind, codes = found
@@ -141,18 +146,10 @@ def narrow_to_blocks(relation: Relation, predicate: Expression, blocks: BlockRul
     return relation
 
 
-def _conjuncts(predicate: Expression) -> Iterable[Expression]:
-    if isinstance(predicate, Apply) and predicate.op is Op.AND:
-        for arg in predicate.args:
-            yield from _conjuncts(arg)
-    else:
-        yield predicate
-
-
-def _allowed(  # noqa: PLR0911 (what is not known narrows nothing)
+def _allowed(  # noqa: PLR0911 (an unknown test narrows nothing)
     test: Expression,
 ) -> tuple[str, Kind, Codes] | None:
-    """The column that a test is about, and the codes that pass it."""
+    """Return the column that a test is about, its kind, and the codes that pass; None if unknown."""
     if not isinstance(test, Apply) or not test.args or not isinstance(test.args[0], Reference):
         return None
     column = test.args[0]
@@ -208,30 +205,32 @@ def _keep(scan: Scan, kind: Kind, codes: Codes, blocks: BlockRule) -> Scan:
             reached = range(first, last + 1)
         else:
             reached = sorted({block_of_code(kind, code, blocks.every) for code in codes})
-    before = set(scan.blocks) if scan.blocks is not None else None
-    return replace(scan, blocks=tuple(b for b in reached if before is None or b in before))
+    if scan.blocks is not None:
+        before = set(scan.blocks)
+        reached = [block for block in reached if block in before]
+    return replace(scan, blocks=tuple(reached))
 
 
 def block_of_code(kind: Moment, code: int, every: str) -> int:
-    """The block of a row: the number of its period since 1970."""
+    """Return the block of a row, from the code of its date."""
     return periods.period_of(every, (kind.start + code * kind.seconds) // SECONDS["day"])
 
 
-MOST_TERMS = 25_000  # of one statement: an engine plans them in seconds
-MOST_TERMS_IN_ALL = 100_000  # of all statements of a question
+MOST_TERMS = 25_000  # of one statement: an engine can plan them in seconds
+MOST_TERMS_IN_ALL = 100_000  # of all statements of a query
 MOST_MADE = 2_000  # bytes of public text in one that is computed
 MOST_COPIES = 16  # texts of the row in one that is computed
-MOST_MADE_IN_ALL = 50_000  # over all texts that a statement computes for a row
+MOST_MADE_IN_ALL = 50_000  # for all texts that a statement computes for a row
 MOST_COPIES_IN_ALL = 300
-MOST_CONDITIONS = 500  # joined by AND in all WHERE of a statement: planners compare each with each
+MOST_CONDITIONS = 500  # joined by AND in a statement: planners compare each with each
 MOST_COLUMNS = 1_000  # of one relation
-LONGEST_PATTERN = 1_000  # letters of LIKE: engines go down the stack with them
-_TERM = 16  # letters of a constant that count as one term
+LONGEST_PATTERN = 1_000  # characters of LIKE: engines use stack for each
+_TERM = 16  # characters of a constant that count as one term
 _ALTERNATIVES = 10  # members of OR that count as one condition
 _LISTED = 10  # values of a list that count as one term
 
-# How often a spelling, or a planner that rewrites it, names the arguments of an operation, and how many
-# terms it adds. All others name each argument once and add one.
+# How often a dialect, or a planner that rewrites it, repeats the arguments of an operation, and how many
+# terms it adds. All other operations use each argument once and add one term.
 COPIES: Mapping[Op, int] = {
     Op.LOWER: 4, Op.UPPER: 4, Op.FLOOR_DIVIDE: 2, Op.QUOTIENT: 4, Op.NULL_IF: 2, Op.PARSE_WHOLE: 2,
     Op.IN: 2, Op.MONTHS: 12, Op.PART: 6,
@@ -247,9 +246,10 @@ _CHOOSES = (Op.CASE, Op.COALESCE, Op.NULL_IF)
 class ExpressionSize:
     """The greatest size of an expression, or of several together.
 
-    `made` and `copies` are of its own text, those in all of every text that is computed on the way.
-    `conditions` are the members of AND, and a tenth of those of OR, in it; of a relation, in its filters.
-    `if_negated` are those that NOT makes of it: a planner writes NOT of OR as AND.
+    `made` (bytes of public text) and `copies` (texts of the row) are of its own text; `made_in_all` and
+    `copies_in_all` are of all texts that are computed for it. `conditions` counts the members of AND, and a
+    tenth of those of OR; for a relation, those of its filters. `if_negated` are the conditions under NOT: a
+    planner writes NOT of OR as AND.
     """
 
     terms: int = 1
@@ -261,33 +261,33 @@ class ExpressionSize:
     if_negated: int = 0
 
     def times(self, count: int) -> ExpressionSize:
-        """All that is computed, so many times."""
+        """Return the size of that many copies."""
         return _together([self] * count)
 
 
 ColumnSizes = Mapping[str, ExpressionSize]
-_NOTHING_extent = ExpressionSize(0)
+_EMPTY = ExpressionSize(0)
 
 
-def require_small_query(question: BoundQuery) -> None:
-    """Refuse a question that some rows could make too large for an engine, or that is too large to plan."""
-    columns, source = _relation(question.source)
-    keys = _Reckoner(columns)
+def require_small_query(query: BoundQuery) -> None:
+    """Refuse a query that is too large to plan, or that some rows could make too large for an engine."""
+    columns, source = _relation(query.source)
+    keys = _SizeCounter(columns)
     whole = 0
-    for numbers in question.sets:
-        grouped = [keys.output(question.keys[number].expression) for number in numbers]
-        sums = [keys.output(one.expression) for one in question.sums if one.expression is not None]
-        spectra = [[keys.output(one.expression).times(2)] for one in question.spectra]
+    for numbers in query.sets:
+        grouped = [keys.output(query.keys[number].expression) for number in numbers]
+        sums = [keys.output(one.expression) for one in query.sums if one.expression is not None]
+        spectra = [[keys.output(one.expression).times(2)] for one in query.spectra]
         for asked in [sums, *spectra]:
             statement = [source, *_unfiltered([*grouped, *asked])]
             _require_small(statement)
             whole += _together(statement).terms
     if whole > MOST_TERMS_IN_ALL:
-        raise Refused("the question has too many parts", "Ask for fewer groupings or aggregates at once")
+        raise Refused("the query has too many parts", "Ask for fewer groupings or aggregates at once")
 
 
 def require_small_rows(relation: Relation) -> None:
-    """The same for rows that are read as they are."""
+    """Refuse rows that are too large for an engine, where rows are read as they are."""
     _require_small([_relation(relation)[1]])
 
 
@@ -295,11 +295,11 @@ def _require_small(parts: Sequence[ExpressionSize]) -> None:
     whole = _together(parts)
     if whole.terms > MOST_TERMS:
         raise Refused(
-            "the question has too many parts once sub-queries are written out",
+            "the query has too many parts after its sub-queries are expanded",
             "Use each computed column fewer times",
         )
     if whole.made_in_all > MOST_MADE_IN_ALL or whole.copies_in_all > MOST_COPIES_IN_ALL:
-        raise Refused("the question computes too many texts", "Compute fewer or shorter ones")
+        raise Refused("the query computes too many texts", "Compute fewer or shorter ones")
     if whole.conditions > MOST_CONDITIONS:
         raise Refused(
             f"there are more than {MOST_CONDITIONS} conditions in WHERE, JOIN and HAVING",
@@ -308,6 +308,7 @@ def _require_small(parts: Sequence[ExpressionSize]) -> None:
 
 
 def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
+    """Return the size of all parts together, which is the size of no single text."""
     return ExpressionSize(
         terms=sum(part.terms for part in parts),
         made_in_all=sum(part.made_in_all for part in parts),
@@ -317,8 +318,8 @@ def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
     )
 
 
-class _Reckoner:
-    """Finds extents of expressions over the columns of one relation."""
+class _SizeCounter:
+    """A counter of the sizes of expressions over the columns of one relation."""
 
     def __init__(self, columns: ColumnSizes) -> None:
         self._columns = columns
@@ -331,7 +332,7 @@ class _Reckoner:
         return known[1]
 
     def output(self, expression: Expression) -> ExpressionSize:
-        """Of what is stored, sorted or compared row by row."""
+        """Return the size of an expression that is stored, sorted or compared row by row."""
         found = self.of(expression)
         _require_short(found)
         is_made = isinstance(expression.kind, Text) and not isinstance(expression, Reference)
@@ -353,19 +354,19 @@ class _Reckoner:
         args = [self.of(arg) for arg in call.args]
         below = _together(args).times(COPIES.get(call.op, 1))
         if call.op is Op.LIKE and len(str(call.parameter)) > LONGEST_PATTERN:
-            raise Refused(f"a pattern has more than {LONGEST_PATTERN:,} letters", "Use a shorter one")
+            raise Refused(f"a pattern has more than {LONGEST_PATTERN:,} characters", "Use a shorter one")
         terms = below.terms + ADDED.get(call.op, 1) + _listed(call.parameter)
         found = _joined(call.op, replace(below, terms=terms), len(args))
         if isinstance(call.kind, Text):
             own = _text_of(call, args)
             _require_short(own)
             return _with_own(found, own)
-        # A text that is read, and not made into another, is work all the same.
+        # A text that is only read is work, too.
         return replace(found, copies_in_all=found.copies_in_all + sum(arg.copies for arg in args))
 
 
 def _joined(op: Op, found: ExpressionSize, members: int) -> ExpressionSize:
-    """Count the conditions that an operation joins. Alternatives are few to a planner."""
+    """Count the conditions that an operation joins. Alternatives of OR cost a planner little."""
     all_hold, one_holds = found.conditions, found.if_negated
     few = -(-members // _ALTERNATIVES)
     match op:
@@ -386,7 +387,7 @@ def _with_own(found: ExpressionSize, own: ExpressionSize) -> ExpressionSize:
 
 
 def _text_of(call: Apply, args: list[ExpressionSize]) -> ExpressionSize:
-    """The greatest length of a computed text."""
+    """Return the greatest size of a computed text."""
     if call.op is Op.DECODE:
         assert isinstance(call.parameter, tuple)
         return ExpressionSize(made=max((len(str(value).encode()) for value in call.parameter), default=0))
@@ -398,7 +399,7 @@ def _text_of(call: Apply, args: list[ExpressionSize]) -> ExpressionSize:
     made, copies = sum(one.made for one in args), sum(one.copies for one in args)
     if call.op is Op.SUBSTRING:
         assert isinstance(call.parameter, tuple)
-        most = 4 * int(call.parameter[1])  # bytes of so many letters
+        most = 4 * int(call.parameter[1])  # bytes of that many characters
         if most <= MOST_MADE:
             return ExpressionSize(made=most if copies else min(made, most))
     return ExpressionSize(made=made, copies=copies)
@@ -418,34 +419,15 @@ def _listed(parameter: object) -> int:
     return sum(_LISTED + len(str(value)) // _TERM for value in parameter) // _LISTED
 
 
-def _relation(relation: Relation) -> tuple[dict[str, ExpressionSize], ExpressionSize]:  # noqa: PLR0911 (a case for each)
-    """Of its columns, where each stands for what it is computed from; and of all that is computed in it."""
+def _relation(relation: Relation) -> tuple[dict[str, ExpressionSize], ExpressionSize]:
+    """Return the sizes of all columns, and of all that is computed. A column has its expression's size."""
     if len(relation.columns) > MOST_COLUMNS:
         raise Refused(f"a sub-query has more than {MOST_COLUMNS:,} columns", "Name those that are used")
     match relation:
-        case Scan(columns=columns, where=where):
+        case Scan(columns=columns) | PublicScan(columns=columns):
             known = {name: ExpressionSize(copies=isinstance(kind, Text)) for name, kind in columns}
-            return known, _NOTHING_extent if where is None else _condition(known, where)
-        case PublicScan(columns=columns):
-            return {
-                name: ExpressionSize(copies=isinstance(kind, Text)) for name, kind in columns
-            }, _NOTHING_extent
-        case Filter(source, predicate):
-            below, whole = _relation(source)
-            return below, _together([whole, _condition(below, predicate)])
-        case Project(source, outputs):
-            below, whole = _relation(source)
-            reckoner = _Reckoner(below)
-            found = {name: reckoner.output(expression) for name, expression in outputs}
-            computed = [found[name] for name, one in outputs if not isinstance(one, Reference)]
-            return found, _together([whole, *_unfiltered(computed)])
-        case PerUnit(source, keys, aggregates):
-            below, whole = _relation(source)
-            reckoner = _Reckoner(below)
-            grouped = {name: reckoner.output(key) for name, key in keys}
-            made = [reckoner.output(one).times(2) for _, _, one, _ in aggregates if one is not None]
-            found = grouped | {name: ExpressionSize() for name, _, _, _ in aggregates}
-            return found, _together([whole, *_unfiltered([*grouped.values(), *made])])
+            where = relation.where if isinstance(relation, Scan) else None
+            return known, _EMPTY if where is None else _condition(known, where)
         case Join(left, right, on):
             (mine, first), (other, second) = _relation(left), _relation(right)
             return mine | other, _together([first, second, ExpressionSize(len(on), conditions=len(on))])
@@ -458,18 +440,33 @@ def _relation(relation: Relation) -> tuple[dict[str, ExpressionSize], Expression
             names = [name for name, _ in relation.columns]
             united = dict(zip(names, map(_widest, *places), strict=True))
             return united, _together([whole for _, whole in sides])
+    below, whole = _relation(relation.source)
+    sizes = _SizeCounter(below)
+    match relation:
+        case Filter(_, predicate):
+            return below, _together([whole, _condition(below, predicate)])
+        case Project(_, outputs):
+            found = {name: sizes.output(expression) for name, expression in outputs}
+            computed = [found[name] for name, one in outputs if not isinstance(one, Reference)]
+            return found, _together([whole, *_unfiltered(computed)])
+        case PerUnit(_, keys, aggregates):
+            found = {name: sizes.output(key) for name, key in keys}
+            made = [sizes.output(one).times(2) for _, _, one, _ in aggregates if one is not None]
+            computed = [*found.values(), *made]
+            found |= {name: ExpressionSize() for name, _, _, _ in aggregates}
+            return found, _together([whole, *_unfiltered(computed)])
 
 
 def _condition(columns: ColumnSizes, predicate: Expression) -> ExpressionSize:
-    found = _Reckoner(columns).of(predicate)
+    found = _SizeCounter(columns).of(predicate)
     return replace(found, conditions=max(found.conditions, 1))
 
 
 def _unfiltered(parts: Sequence[ExpressionSize]) -> list[ExpressionSize]:
-    """Return the extent of all that is computed for rows that stay."""
+    """Return the sizes of expressions that are computed for rows, and are no filters."""
     return [replace(part, conditions=0, if_negated=0) for part in parts]
 
 
 def _widest(*sides: ExpressionSize) -> ExpressionSize:
-    """Return the greatest extent of a union's column over its sides."""
+    """Return the greatest size of a union's column over its sides."""
     return ExpressionSize(*(max(values) for values in zip(*map(astuple, sides), strict=True)))

@@ -1,6 +1,7 @@
-"""Binding of the final SELECT: keys, aggregates, and what is computed from released values for nothing.
+"""Binding of a whole query: its final SELECT with keys, aggregates and released values, and its digests.
 
-What a question means, apart from its text: answers of one text are alike only if they mean the same.
+Values that are computed from released values cost no budget. Answers to the same text are comparable only
+if the digests are equal: they include everything but the private rows.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from lapwing.sql.binding.refusal import (
     allow_only,
     limited_work,
     name_of,
-    position_of,
+    refusals_at,
     refused,
 )
 from lapwing.sql.binding.scalar import ExpressionBinder, exact_number
-from lapwing.sql.binding.scope import BoundSubquery, Catalog, Scope, output_name
+from lapwing.sql.binding.scope import Catalog, Scope, output_name
 from lapwing.sql.binding.typed_expressions import apply, as_number
 from lapwing.sql.bound_query import (
     BoundQuery,
@@ -56,8 +57,8 @@ _CLAUSES = (
     "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "with_",
 )  # fmt: skip
 MOST_CELLS = 2_000_000
-MOST_NUMBERS = 20_000_000  # with noise, over all groupings, groups and parts
-MOST_SIZE, DEEPEST = 10_000, 100  # of a released value
+MOST_NUMBERS = 20_000_000  # noisy numbers, over all groupings, groups and sums
+MOST_SIZE, DEEPEST = 10_000, 100  # parts and nesting of a released value
 MOST_COLUMNS = 200
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Neg: "neg",
@@ -68,44 +69,50 @@ _OPERATORS: dict[type[exp.Expr], str] = {
 
 
 def bind(sql: str, catalog: Catalog) -> BoundQuery:
-    """The question that a text asks, checked: nothing is read."""
+    """Return the bound query that a text means. Nothing is read.
+
+    Raises Refused if the query cannot be answered.
+    """
     tree = parse(sql)
     if not isinstance(tree, exp.Select):
         raise refused(
-            tree, "several answers cannot be united", "Ask for them one by one, or unite the rows first"
+            tree,
+            "UNION of several answers is not possible",
+            "Ask one query at a time, or unite rows in FROM",
         )
     if tree.args.get("distinct"):
-        raise refused(tree, "SELECT DISTINCT shows values of single rows", _grouped_instead(tree))
+        names = ", ".join(one.name for one in tree.expressions if isinstance(one, exp.Column))
+        instead = f"Write GROUP BY {names[:80]}" if names else "Use GROUP BY"
+        raise refused(tree, "SELECT DISTINCT shows values of single rows", instead)
     allow_only(tree, *_CLAUSES)
     with limited_work():
-        question = _bound(tree, catalog)
-    if sum(one.size for one in _calls(question)) > MAX_WORK:
-        raise Refused("the question has too many parts", "Ask a shorter one")
-    require_small_query(question)
-    return question
+        query = _bound(tree, catalog)
+    if sum(one.size for one in _calls(query)) > MAX_WORK:
+        raise Refused("the query has too many parts", "Ask a shorter one")
+    require_small_query(query)
+    return query
 
 
 def _bound(tree: exp.Select, catalog: Catalog) -> BoundQuery:
     rows = RelationBinder(catalog)
-    ctes: dict[str, BoundSubquery] = rows.ctes(tree, {})
-    relation, scope = rows.rows(tree, ctes)
+    relation, scope = rows.rows(tree, rows.ctes(tree, {}))
     if not is_private(relation):
-        raise refused(tree, "there is no private table in it", "Public tables need no Lapwing")
-    return _SelectBinder(
-        tree, scope, contribution_bound(relation), never_null_columns(relation, catalog.policy)
-    ).question(relation)
+        raise refused(tree, "the query reads no private table", "Query public tables directly")
+    known = never_null_columns(relation, catalog.policy)
+    return _SelectBinder(tree, scope, contribution_bound(relation), known).bound(relation)
 
 
-def _calls(question: BoundQuery) -> list[Apply]:
-    found: list[Expression | None] = [*expressions_of(question.source)]
-    found += [key.expression for key in question.keys]
-    found += [one.expression for one in question.sums]
-    found += [one.expression for one in question.spectra]
+def _calls(query: BoundQuery) -> list[Apply]:
+    """Return the operations of all expressions in the query."""
+    found: list[Expression | None] = [*expressions_of(query.source)]
+    found += [key.expression for key in query.keys]
+    found += [one.expression for one in query.sums]
+    found += [one.expression for one in query.spectra]
     return [one for one in found if isinstance(one, Apply)]
 
 
 class _SelectBinder:
-    """The SELECT list, HAVING and ORDER BY over the groups."""
+    """A binder of the SELECT list, HAVING and ORDER BY over the groups."""
 
     def __init__(self, tree: exp.Select, scope: Scope, most: int, known: ColumnNames) -> None:
         self.tree = tree
@@ -118,8 +125,8 @@ class _SelectBinder:
         self.aggregates = AggregateBinder(self.row, most, known, has_keys=any(self.sets))
         self.aliases: dict[str, Released] = {}
 
-    def question(self, relation: Relation) -> BoundQuery:
-        """All of it."""
+    def bound(self, relation: Relation) -> BoundQuery:
+        """Return the bound query over the rows of a relation."""
         outputs = []
         if len(self.tree.expressions) > MOST_COLUMNS:
             raise refused(self.tree, f"there are more than {MOST_COLUMNS} columns", "Ask for fewer")
@@ -134,9 +141,9 @@ class _SelectBinder:
         if not found.parts and not found.spectra:
             if not self.keys:
                 raise refused(
-                    self.tree, "there is no aggregate in it: rows are never shown", "Ask COUNT(*)"
+                    self.tree, "the query has no aggregate, and rows are never shown", "Ask COUNT(*)"
                 )
-            found.count_units()  # which keys there are is an answer too
+            found.count_units()  # the list of keys is an answer, too
         keys = self._with_codes()
         self._require_few(keys, max(len(found.parts), 1))
         bound = BoundQuery(
@@ -158,7 +165,7 @@ class _SelectBinder:
     # Keys
 
     def _with_known_keys(self, relation: Relation) -> Relation:
-        """Where there are several groupings all of them see the same rows: totals then add up."""
+        """Leave out rows with NULL keys if there are several groupings, so that all have the same total."""
         if len(self.sets) == 1:
             return relation
         known = [apply(Op.NOT, apply(Op.IS_NULL, key.expression)) for key in self.keys]
@@ -175,7 +182,7 @@ class _SelectBinder:
                 "Group a sub-query by it and aggregate that",
             )
         if isinstance(bound, Constant):
-            raise refused(item, "GROUP BY a constant", "Leave it out")
+            raise refused(item, "GROUP BY has a constant", "Leave it out")
         self.places.setdefault(bound, len(self.keys))
         coded = bound
         if isinstance(bound.kind, Truth):
@@ -184,7 +191,10 @@ class _SelectBinder:
         self.keys.append(Key(name.lower(), coded, None))
 
     def _with_codes(self) -> tuple[Key, ...]:
-        """Declared keys are all answered, unless they are too many; others are selected privately."""
+        """Return the keys with their codes.
+
+        If keys are undeclared or too many, they are selected privately.
+        """
         ranges = [codes_of(key.kind) for key in self.keys]
         cells = math.prod(len(one) for one in ranges if one is not None)
         if any(one is None for one in ranges) or cells > MOST_CELLS:
@@ -192,12 +202,12 @@ class _SelectBinder:
         return tuple(Key(key.name, key.expression, one) for key, one in zip(self.keys, ranges, strict=True))
 
     def _require_few(self, keys: tuple[Key, ...], parts: int) -> None:
-        """All declared groups are answered, so that each of them costs work."""
+        """Refuse too many groups: all declared groups are answered, and each takes work."""
         groups = sum(math.prod(len(keys[key].codes or ()) for key in one) for one in self.sets)
         if groups * parts > MOST_NUMBERS:
-            raise refused(self.tree, "there are too many groups for so many columns", "Ask for fewer")
+            raise refused(self.tree, "the answer has too many groups and columns", "Ask for fewer")
 
-    # What is released
+    # Released values
 
     def _outputs(self, item: exp.Expr) -> list[tuple[str, Released]]:
         value = item.unalias()
@@ -209,19 +219,12 @@ class _SelectBinder:
         return [(name, self.released(value))]
 
     def released(self, node: exp.Expr) -> Released:
-        """A value of the answer."""
-        try:
-            return self._released(node)
-        except Refused as error:
-            if error.place is not None:
-                raise
-            raise Refused(error.construct, error.instead, position_of(node)) from None
-
-    def _released(self, node: exp.Expr) -> Released:
-        value = self._of(node)
-        if isinstance(value, Computed) and (value.size > MOST_SIZE or value.depth > DEEPEST):
-            raise refused(node, "a column of the answer has too many parts", "Compute it afterwards")
-        return value
+        """Return the released value that a node of the answer stands for."""
+        with refusals_at(node):
+            value = self._of(node)
+            if isinstance(value, Computed) and (value.size > MOST_SIZE or value.depth > DEEPEST):
+                raise refused(node, "a column of the answer has too many parts", "Compute it afterwards")
+            return value
 
     def _of(self, node: exp.Expr) -> Released:
         if is_aggregate(node) or isinstance(node, exp.CountIf):
@@ -234,7 +237,7 @@ class _SelectBinder:
         return self._computed(node) if key is None else key
 
     def _computed(self, node: exp.Expr) -> Released:
-        """Arithmetic, comparisons and CASE on what is released."""
+        """Bind arithmetic, comparisons and CASE on released values."""
         match node:
             case exp.Column():
                 return self._alias(node)
@@ -281,14 +284,14 @@ class _SelectBinder:
         return Computed("case", tuple(args))
 
     def _key(self, node: exp.Expr) -> KeyValue | None:
-        """A key, if the node is what is grouped by."""
+        """Return the key that a node stands for, or None."""
         if node.find(exp.AggFunc) is not None or node.find(exp.Column) is None:
             return None
         try:
             bound = self.row.bind(node)
         except Refused:
             if any(one.name.lower() in self.aliases for one in node.find_all(exp.Column)):
-                return None  # ORDER BY and HAVING may use the names of the answer
+                return None  # ORDER BY and HAVING may use names of the answer
             raise
         place = self.places.get(bound)
         return None if place is None else KeyValue(place)
@@ -306,7 +309,9 @@ class _SelectBinder:
             if isinstance(node, exp.Literal) and not node.is_string:
                 node = output_at(self.tree, node)
             is_name = isinstance(node, exp.Column) and not node.table
-            named = self.aliases.get(node.name.lower()) if is_name else None  # before a column, in ORDER BY
+            named = (
+                self.aliases.get(node.name.lower()) if is_name else None
+            )  # in ORDER BY an alias has precedence over a column
             value = self.released(node) if named is None else named
             found.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
         return tuple(found)
@@ -344,32 +349,24 @@ def _plain(node: exp.Expr) -> Plain:
     return Plain(int(value) if value.denominator == 1 and abs(value) < 1 << 53 else float(value))
 
 
-def _grouped_instead(tree: exp.Select) -> str:
-    names = ", ".join(one.name for one in tree.expressions if isinstance(one, exp.Column))
-    return f"Write GROUP BY {names[:80]}" if names else "Use GROUP BY"
+def query_digests(policy: Policy, query: BoundQuery, public: Mapping[str, PublicTable]) -> tuple[str, str]:
+    """Return two digests of everything that decides the mechanisms' input, except the private rows.
 
-
-def query_digests(
-    policy: Policy, question: BoundQuery, public: Mapping[str, PublicTable]
-) -> tuple[str, str]:
-    """Digests of all that decides what reaches the mechanisms, but the private rows: the bound question,
-    the declared columns of its tables and how files are read (they decide values and ranks), and the rows
-    of public tables.
-
-    The second is of the question without its names: one for texts that differ in aliases or spelling only.
+    They include the bound query, the declared columns of its tables, the form of CSV files and the rows of
+    public tables. The second one leaves out names: it is the same for texts that differ only in aliases.
     """
-    names = {scan.table for scan in scans_of(question.source)}
+    names = {scan.table for scan in scans_of(query.source)}
     names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
     tables = [
         (name, table.unit, table.primary_key, sorted(table.columns.items()), *table.source.reading)
         for name, table in sorted(policy.tables.items())
         if name in names
     ]
-    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
-    named = hashlib.sha256(repr((question, tables, *ids)).encode())
-    form = hashlib.sha256(repr((without_names(question), tables, *ids)).encode())
-    for scan in public_scans_of(question.source):
-        rows = repr(public[scan.table].shipped(scan).to_pydict()).encode()
-        named.update(rows)
-        form.update(rows)
-    return named.hexdigest(), form.hexdigest()
+    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the default, and not mentioned
+    shipped = [public[scan.table].shipped(scan).to_pydict() for scan in public_scans_of(query.source)]
+    rows = "".join(map(repr, shipped))
+    named, unnamed = (
+        hashlib.sha256((repr((one, tables, *ids)) + rows).encode()).hexdigest()
+        for one in (query, without_names(query))
+    )
+    return named, unnamed

@@ -1,4 +1,4 @@
-"""Values of different kinds brought together: for comparisons, CASE, COALESCE and UNION ALL."""
+"""Conversion of values to a common kind: for comparisons, CASE, COALESCE and UNION ALL."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _MIRRORED = {Op.LT: Op.GT, Op.GT: Op.LT, Op.LE: Op.GE, Op.GE: Op.LE, Op.EQ: Op.E
 
 
 def compared(op: Op, left: Expression, right: Expression) -> Expression:
-    """left op right, by what the values mean."""
+    """Return `left op right`, compared by the values that the codes stand for."""
     if is_null(left) or is_null(right):
         return truth(None)
     if isinstance(left, Constant) and not isinstance(right, Constant):
@@ -91,7 +91,7 @@ def _compared(  # noqa: PLR0911 (a case for each pair of kinds)
             return apply(op, as_text(left), as_text(right))
     raise Refused(
         f"{kind_in_words(left.kind)} cannot be compared to {kind_in_words(right.kind)}",
-        "Compare like with like",
+        "Compare values of the same type",
     )
 
 
@@ -114,7 +114,7 @@ def _choice_and_constant(op: Op, left: Expression, right: Constant) -> Expressio
     if not isinstance(right.kind, Choice | Numeric | Truth | Text) or any(
         isinstance(value, str) is not isinstance(wanted, str) for value in values
     ):
-        raise Refused("declared values are compared to something of another type", "Compare like with like")
+        raise Refused("declared values are compared to another type", "Compare values of the same type")
     if op in (Op.EQ, Op.NE) and wanted not in values:
         raise Refused(f"{_quoted(wanted)} is not a declared value", f"Declared are {_listed(values)}")
     codes = tuple(code for code, value in enumerate(values) if _TESTS[op](value, wanted))
@@ -131,17 +131,17 @@ def _listed(values: Sequence[object]) -> str:
 
 
 def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
-    """Whether the left is one of some options."""
+    """Return whether the left expression equals one of the options."""
     known = [one for one in options if not is_null(one)]
     tests = [compared(Op.EQ, left, one) for one in known]
-    some = apply(Op.OR, *(tests or [truth(None)]))  # of NULL alone nothing is known
+    some = apply(Op.OR, *(tests or [truth(None)]))  # IN of NULLs alone is NULL
     if isinstance(left, Constant) or not all(isinstance(one, Constant) for one in known):
         found: Expression = some
     elif isinstance(left.kind, Text):
         texts = [str(as_text(one).value) for one in known if isinstance(one, Constant)]  # type: ignore[union-attr]
         found = apply(Op.IN, left, parameter=tuple(dict.fromkeys(texts)))
     elif isinstance(left.kind, Numeric):
-        # A number between the steps is no code: nothing equals it.
+        # A number between the steps has no code: no value equals it.
         codes = [_value(one) / left.kind.step for one in known if isinstance(one, Constant)]
         whole = {code.numerator for code in codes if code.denominator == 1}
         found = apply(Op.IN, left, parameter=tuple(sorted(whole)))
@@ -153,7 +153,7 @@ def is_in(left: Expression, options: Sequence[Expression]) -> Expression:
 
 
 def _value(constant: Constant) -> Fraction:
-    """What a public number is."""
+    """Return the value of a public number."""
     found = as_number(constant)
     assert isinstance(found, Constant)
     assert isinstance(found.kind, Numeric)
@@ -161,7 +161,7 @@ def _value(constant: Constant) -> Fraction:
 
 
 def _codes(test: Expression) -> Sequence[int]:
-    """The codes that pass a test of equality to a constant."""
+    """Return the codes that pass a test of equality to a constant."""
     assert isinstance(test, Apply)
     if test.op is Op.IN and isinstance(test.parameter, tuple):
         return [int(code) for code in test.parameter]
@@ -171,7 +171,7 @@ def _codes(test: Expression) -> Sequence[int]:
 
 
 def seconds_of(text: str) -> int:
-    """Seconds since 1970 of a date or time in ISO form."""
+    """Return the seconds since 1970 of a date or time in ISO form."""
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text.strip()):
             at = datetime.combine(date.fromisoformat(text.strip()), datetime.min.time(), UTC)
@@ -189,14 +189,14 @@ def seconds_of(text: str) -> int:
 
 
 def moment_of(text: str) -> Constant:
-    """A public time."""
+    """Return a public time, given in ISO form, as a constant."""
     seconds = seconds_of(text)
     every = 86400 if seconds % 86400 == 0 else 1
     return Constant(seconds // every, Moment(every, seconds // every, seconds // every))
 
 
 def _time_and_seconds(op: Op, left: Expression, seconds: int) -> Expression:
-    """A column on its grid of times against any public time, exactly."""
+    """Return the exact comparison of a time with a public time, in seconds since 1970."""
     kind = left.kind
     if isinstance(kind, Moment):
         below, over = divmod(seconds - kind.start, kind.seconds)
@@ -213,7 +213,7 @@ def _time_and_seconds(op: Op, left: Expression, seconds: int) -> Expression:
 
 
 def require_a_time(kind: Moment) -> None:
-    """Refuse what no calendar has: before year 1 or after 9999."""
+    """Refuse times that could lie before year 1 or after year 9999."""
     if kind.start + kind.first * kind.seconds < _FIRST_SECOND or (
         kind.start + kind.last * kind.seconds > _LAST_SECOND
     ):
@@ -221,7 +221,7 @@ def require_a_time(kind: Moment) -> None:
 
 
 def _on_one_clock(expressions: Sequence[Expression]) -> list[Expression]:
-    """Times in the same steps."""
+    """Return times in the same steps."""
     kinds = [one.kind for one in expressions if isinstance(one.kind, Moment)]
     if len({kind.start for kind in kinds}) > 1:
         raise Refused("weeks cannot be compared to other times", "Compare dates")
@@ -240,7 +240,7 @@ def _on_one_clock(expressions: Sequence[Expression]) -> list[Expression]:
 
 
 def unified(expressions: Sequence[Expression]) -> list[Expression]:
-    """The same values, all of one kind but for its bounds: `joint_kind` has those of all."""
+    """Return the expressions with one kind, except for its bounds. `joint_kind` gives the bounds of all."""
     known = [one for one in expressions if not is_null(one)]
     if not known:
         return list(expressions)
@@ -253,7 +253,7 @@ def unified(expressions: Sequence[Expression]) -> list[Expression]:
 def _of_one_kind(known: Sequence[Expression]) -> list[Expression]:
     kinds = [one.kind for one in known]
     if any(isinstance(kind, Person) for kind in kinds):
-        raise Refused("the unit cannot be computed with", "Count it, or group a sub-query by it")
+        raise Refused("the unit cannot be used in an expression", "Count it, or group a sub-query by it")
     if all(isinstance(kind, Truth) for kind in kinds):
         return list(known)
     if _are_numbers(*known) and not all(isinstance(kind, Choice) for kind in kinds):
@@ -269,7 +269,7 @@ def _of_one_kind(known: Sequence[Expression]) -> list[Expression]:
 
 
 def joint_kind(unified_expressions: Sequence[Expression]) -> Kind:
-    """The kind of all of them together."""
+    """Return the kind of unified expressions, with bounds that hold for all of them."""
     kinds = [one.kind for one in unified_expressions if not is_null(one)]
     if not kinds:
         return Text()
@@ -289,7 +289,7 @@ def joint_kind(unified_expressions: Sequence[Expression]) -> Kind:
 
 
 def _texts(known: Sequence[Expression]) -> list[Expression]:
-    """Declared values and constants stay declared values; any other text makes all of them texts."""
+    """Return texts of one kind: declared values if all are declared or constants, else plain texts."""
     values: dict[str | int | bool, None] = {}
     if isinstance(known[0].kind, Choice) and all(one.kind == known[0].kind for one in known):
         return list(known)

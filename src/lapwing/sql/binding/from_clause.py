@@ -1,6 +1,6 @@
-"""Binding of FROM, JOIN, WHERE, CTEs and sub-queries to a relation with known bounds.
+"""Binding of FROM, JOIN, WHERE, CTEs and sub-queries to relations with known bounds.
 
-Binding of joins: private to public by public keys, private to private by the unit.
+A private table is joined to a public one by public keys, and to a private one by the privacy unit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Pair = tuple[Expression, Expression]
 def bind_join(
     binder: RelationBinder, left: Relation, scope: Scope, node: exp.Join, ctes: Mapping[str, BoundSubquery]
 ) -> Relation:
-    """The left joined to one more table, which enters the scope."""
+    """Bind the join of the left relation to one more table, which is added to the scope."""
     allow_only(node, "this", "side", "kind", "on", "using")
     side, kind = node.side.upper(), node.kind.upper()
     if (side, kind) not in (("", ""), ("", "INNER"), ("LEFT", ""), ("LEFT", "OUTER")):
@@ -60,10 +60,12 @@ def bind_join(
     keeps_left = side == "LEFT"
     right, source = binder.table(node.this, ctes)
     if any(other.alias == source.alias for other in scope.sources):
-        raise refused(node.this, f'"{source.alias}" stands twice', "Give one of them another name with AS")
+        raise refused(
+            node.this, f'two tables are called "{source.alias}"', "Give one of them another name with AS"
+        )
     if not is_private(left) and is_private(right):
         if keeps_left:
-            raise refused(node.this, "a private table on the optional side", "Put it first")
+            raise refused(node.this, "a private table is on the optional side of LEFT JOIN", "Put it first")
         return _Joining(binder, scope, node, False).joined(right, left, source, swapped=True)
     if not is_private(left):
         raise refused(node.this, "two public tables cannot be joined to each other first",
@@ -73,7 +75,7 @@ def bind_join(
 
 @dataclass(slots=True)
 class _Joining:
-    """One join on its way."""
+    """A join that is being bound."""
 
     binder: RelationBinder
     scope: Scope
@@ -81,7 +83,10 @@ class _Joining:
     keeps_left: bool
 
     def joined(self, left: Relation, right: Relation, source: FromItem, *, swapped: bool) -> Relation:
-        """`left` is private. `source` names what was joined last: the right, or when swapped the left."""
+        """Return the join.
+
+        `left` is private. `source` is the table in JOIN: the right relation, or the left if swapped.
+        """
         scope = self.scope
         right, clash = without_clashes(self.binder.fresh, right, {name for name, _ in left.columns})
         if swapped:
@@ -96,14 +101,16 @@ class _Joining:
         by_unit = len(keys) < len(pairs)
         if is_private(right):
             self._require_unit(by_unit)
-            if self.keeps_left:  # where nothing was joined, its unit would be NULL
+            if self.keeps_left:  # its unit is NULL in rows without a match
                 joined = {name.name.lower() for name in self.node.args.get("using") or ()}
                 for name, one in list(source.columns.items()):
                     if isinstance(one.kind, Person) and name not in joined:
                         del source.columns[name]
             return self._with_rest(self._to_private(left, right, keys), rest)
         if by_unit or not keys:
-            raise self._refused("a public table is not joined by a column of it", "Write ON a.key = b.key")
+            raise self._refused(
+                "a public table is joined without a key of its own", "Write ON a.key = b.key"
+            )
         return self._with_rest(self._to_public(left, right, keys), rest)
 
     def _refused(self, construct: str, instead: str) -> Refused:
@@ -117,18 +124,16 @@ class _Joining:
             )
         if self.binder.catalog.slices_rows:
             raise self._refused(
-                "private tables cannot be joined where rows are sliced by time",
-                "A person in one period is protected there, not the person",
+                "private tables cannot be joined if blocks are periods of rows",
+                "There the privacy unit is a person in one period",
             )
 
     def _with_rest(self, join: Join, rest: list[exp.Expr]) -> Relation:
-        """What else ON says is a filter of an inner join."""
+        """Return an inner join with the other conditions of ON as a filter."""
         if not rest:
             return join
         if join.keeps_left:
-            raise self._refused(
-                "ON of a LEFT JOIN holds more than equal keys", "Filter in a sub-query first"
-            )
+            raise self._refused("ON of a LEFT JOIN has more than equal keys", "Filter in a sub-query first")
         binder = ExpressionBinder(self.scope)
         return Filter(join, apply(Op.AND, *[binder.truth(condition) for condition in rest]))
 
@@ -142,7 +147,7 @@ class _Joining:
         return Join(left, right, tuple(on), self.keeps_left, 0)
 
     def _to_public(self, left: Relation, right: Relation, keys: list[Pair]) -> Join:
-        """The public side's keys are coded as the private side's are."""
+        """Return the join to a public table, whose keys are coded as those of the private side."""
         if not isinstance(right, PublicScan):
             raise self._refused("a sub-query over public tables is not possible", "Join the table itself")
         on: list[tuple[str, str]] = []
@@ -153,7 +158,9 @@ class _Joining:
             position = [name for name, _ in right.columns].index(b.name)
             own, source = right.columns[position][1], right.sources[position]
             if not can_join(own, a.kind):
-                raise self._refused("the keys of the join are of different types", "Join like with like")
+                raise self._refused(
+                    "the keys of the join are of different types", "Join columns of the same type"
+                )
             left, left_name = _key_name(self.binder, left, a)
             right_name = b.name
             if own != a.kind:
@@ -175,13 +182,13 @@ def _renamed(source: FromItem, names: Mapping[str, str]) -> FromItem:
 
 
 def _conditions(node: exp.Join, mine: Scope, other: Scope) -> tuple[list[Pair], list[exp.Expr]]:
-    """Pairs of equal keys, and what is left of ON."""
+    """Return the pairs of equal keys, and the other conditions of ON."""
     pairs: list[Pair] = []
     rest: list[exp.Expr] = []
     for name in node.args.get("using") or ():
         column = exp.column(name.copy())
         pairs.append((mine.find(column), other.find(column)))
-        for source in other.sources:  # the joined column is one: whoever names it means the left one
+        for source in other.sources:  # USING makes one column: its name means the left one
             source.columns[name.name.lower()] = pairs[-1][0]
     on = node.args.get("on")
     conditions = [] if on is None else list(on.flatten()) if isinstance(on, exp.And) else [on]
@@ -205,7 +212,7 @@ def _equal(node: exp.EQ, mine: Scope, other: Scope) -> Pair | None:
 
 
 def _only_of(node: exp.Expr, scope: Scope) -> bool:
-    """Whether all columns in it, of which there is at least one, are of this side."""
+    """Return whether the node has columns, and all of them belong to this side."""
     columns = list(node.find_all(exp.Column))
     return bool(columns) and all(_holds(scope, column) for column in columns)
 
@@ -216,7 +223,7 @@ def _holds(scope: Scope, column: exp.Column) -> bool:
 
 
 def _key_name(binder: RelationBinder, relation: Relation, expression: Expression) -> tuple[Relation, str]:
-    """A column of the relation that holds a key, computed if need be."""
+    """Return the relation with a column that holds a key, and the column's name."""
     if isinstance(expression, Reference):
         return relation, expression.name
     name = binder.fresh()
@@ -226,25 +233,25 @@ def _key_name(binder: RelationBinder, relation: Relation, expression: Expression
 
 _MOST_TABLES = 20
 _MOST_ROWS_OF_A_UNIT = 1 << 20
-_MOST_QUERIES = 40  # one in the other: Python's stack and the engines' go down with each
+_MOST_QUERIES = 40  # nested ones: each takes stack of Python and of the engine
 
 
 @dataclass(slots=True)
 class RelationBinder:
-    """Binds what stands below the final aggregation."""
+    """A binder of the parts of a query below its final aggregation."""
 
     catalog: Catalog
-    names: int = 0
-    tables: int = 0
-    queries: int = 0
+    names: int = 0  # new names that were given
+    tables: int = 0  # tables that are read
+    queries: int = 0  # sub-queries
 
     def fresh(self) -> str:
-        """A name of ours: analysts' names never reach the engine."""
+        """Return a new column name. The names of analysts never reach the engine."""
         self.names += 1
-        return f"lapwing_c{self.names}"  # no policy has a column that begins so
+        return f"lapwing_c{self.names}"  # policies cannot have columns that begin so
 
     def ctes(self, query: exp.Query, outer: Mapping[str, BoundSubquery]) -> dict[str, BoundSubquery]:
-        """The outer CTEs and the query's own, in order: each may use those before it."""
+        """Return the outer CTEs and those of the query. Each may use the CTEs before it."""
         known = dict(outer)
         with_ = query.args.get("with_")
         if with_ is None:
@@ -259,7 +266,7 @@ class RelationBinder:
         return known
 
     def query(self, node: exp.Expr, ctes: Mapping[str, BoundSubquery]) -> BoundSubquery:
-        """A sub-query or CTE: rows, or one row for each unit."""
+        """Bind a sub-query or a CTE to rows, or to one row for each unit."""
         self.queries += 1
         if self.queries > _MOST_QUERIES:
             raise refused(node, f"there are more than {_MOST_QUERIES} sub-queries", "Use fewer")
@@ -276,7 +283,7 @@ class RelationBinder:
             )
         if node.args.get("order") or node.args.get("limit"):
             raise refused(
-                node, "ORDER BY and LIMIT relate rows of different people", "Leave them to the last SELECT"
+                node, "ORDER BY and LIMIT relate rows of different people", "Use them in the last SELECT"
             )
         allow_only(node, "expressions", "from_", "joins", "where", "group", "having", "with_")
         known = self.ctes(node, ctes)
@@ -289,7 +296,7 @@ class RelationBinder:
         return self.projected(node, relation, scope)
 
     def rows(self, node: exp.Select, ctes: Mapping[str, BoundSubquery]) -> tuple[Relation, Scope]:
-        """FROM, JOIN and WHERE."""
+        """Bind FROM, JOIN and WHERE."""
         from_ = node.args.get("from_")
         if from_ is None:
             raise refused(node, "there is no FROM", "Ask about a table")
@@ -303,13 +310,13 @@ class RelationBinder:
         if where is not None:
             predicate = ExpressionBinder(scope).truth(where.this)
             relation = Filter(narrow_to_blocks(relation, predicate, self.catalog.policy.blocks), predicate)
-        # Also in a sub-query that makes few rows of them: one person's rows must not keep an engine busy.
+        # Also in a sub-query that aggregates them: the rows of one unit must not keep an engine busy.
         if is_private(relation) and contribution_bound(relation) > _MOST_ROWS_OF_A_UNIT:
             raise refused(node, "one person could have too many rows after the joins", "Join fewer tables")
         return relation, scope
 
     def table(self, node: exp.Expr, ctes: Mapping[str, BoundSubquery]) -> tuple[Relation, FromItem]:
-        """One item of FROM or JOIN."""
+        """Bind one item of FROM or JOIN."""
         if isinstance(node, exp.Subquery):
             if not node.alias:
                 raise refused(node, "a sub-query has no name", "Write (SELECT …) AS name")
@@ -321,7 +328,7 @@ class RelationBinder:
             called = node.this if isinstance(node, exp.Table) and isinstance(node.this, exp.Expr) else node
             raise refused(node, f"{name_of(called)} is not possible in FROM", "Name a table of the policy")
         if node.args.get("db") or node.args.get("catalog"):
-            raise refused(node, "names of schemas are not needed", "Name a table of the policy")
+            raise refused(node, "schema names are not possible", "Name a table of the policy")
         allow_only(node, "this", "alias")
         if node.args.get("alias"):
             allow_only(node.args["alias"], "this")
@@ -340,27 +347,32 @@ class RelationBinder:
         return scan, self.catalog.private_source(table, scan, alias)
 
     def _count(self, node: exp.Expr, tables: int) -> None:
-        """Each may multiply the engine's work; a CTE is computed as often as it is named."""
+        """Count tables and refuse too many: each can multiply the engine's work.
+
+        A CTE counts at each use.
+        """
         self.tables += tables
         if self.tables > _MOST_TABLES:
             raise refused(node, f"there are more than {_MOST_TABLES} tables", "Use fewer")
 
     def projected(self, node: exp.Select, relation: Relation, scope: Scope) -> BoundSubquery:
-        """The columns of a SELECT without aggregates."""
+        """Bind the columns of a SELECT without aggregates."""
         if not is_private(relation):
             raise refused(node, "a sub-query over public tables is not possible", "Join the table itself")
         binder = ExpressionBinder(scope)
         columns: dict[str, Expression] = {}
         for name, expression in self.selected(node, binder, scope):
             if columns.get(name, expression) != expression:
-                raise refused(node, "two columns have the same name", "Name them apart with AS")
+                raise refused(
+                    node, "two columns have the same name", "Give one of them another name with AS"
+                )
             columns[name] = expression
         return project(self.fresh, relation, columns)
 
     def selected(
         self, node: exp.Select, binder: ExpressionBinder, scope: Scope
     ) -> list[tuple[str, Expression]]:
-        """Names and values, with * written out."""
+        """Return the names and expressions of a SELECT list, with * expanded."""
         found: list[tuple[str, Expression]] = []
         for item in node.expressions:
             star = item.this if isinstance(item, exp.Column) else item
@@ -377,7 +389,7 @@ class RelationBinder:
         return found
 
     def union(self, node: exp.Union, ctes: Mapping[str, BoundSubquery]) -> BoundSubquery:
-        """UNION ALL: rows of a unit add up."""
+        """Bind UNION ALL. The contribution bounds of both sides add."""
         if node.args.get("distinct"):
             raise refused(node, "UNION compares rows of different people", "Write UNION ALL")
         allow_only(node, "this", "expression", "distinct", "with_")
@@ -403,9 +415,11 @@ class RelationBinder:
 
 
 def unified_or_person(node: exp.Expr, left: Expression, right: Expression) -> list[Expression]:
-    """Both of one kind; the unit only with the unit."""
+    """Return both expressions with one kind. A unit can be united with a unit only."""
     if isinstance(left.kind, Person) is not isinstance(right.kind, Person):
-        raise refused(node, "the unit of one side stands beside another column", "Put it in the same place")
+        raise refused(
+            node, "the unit of one side is matched with another column", "Select it at the same position"
+        )
     return [left, right] if isinstance(left.kind, Person) else unified([left, right])
 
 

@@ -1,7 +1,4 @@
-"""The functions that may be used on private rows: an allow-list, each of them total.
-
-Functions of times: parts, beginnings of periods, differences. All of them total.
-"""
+"""The functions that queries may use on private rows: an allow-list, all of them total."""
 
 from __future__ import annotations
 
@@ -26,6 +23,7 @@ from lapwing.sql.binding.typed_expressions import (
     is_null,
     mapped,
     mapped_text,
+    null_of,
     number,
     quotient,
     rounded,
@@ -60,14 +58,14 @@ def _moment(expression: Expression) -> Moment:
 
 
 def _as_moment(expression: Expression) -> Expression:
-    """A public text stands for the time that it names."""
+    """Return the time that a public text names; other expressions as they are."""
     if isinstance(expression, Constant) and isinstance(expression.value, str):
         return moment_of(expression.value) if isinstance(expression.kind, Text) else expression
     return expression
 
 
 def truncate_time(value: Expression, unit: str) -> Expression:
-    """DATE_TRUNC: the beginning of the month, week, hour … that a time lies in."""
+    """Return DATE_TRUNC: the beginning of the month, week, hour … that contains a time."""
     kind = _moment(value)
     if unit in MONTHS:
         months = MONTHS[unit]
@@ -95,12 +93,12 @@ def _months(day: Any) -> int:
 
 
 def extract_part(value: Expression, name: str) -> Expression:
-    """EXTRACT: a part of a time as a number."""
+    """Return EXTRACT: a part of a time as a number."""
     kind = _moment(value)
     name = _PART_NAMES.get(name, name)
     if name not in _PARTS:
         raise Refused(
-            "that part of a time is not known",
+            "that part of a time is unknown",
             f"Use one of {', '.join(_PARTS)} (Monday is 1, as for isodow)",
         )
     if name in ("hour", "minute", "second") and kind.seconds % SECONDS["day"] == 0:
@@ -112,19 +110,19 @@ def extract_part(value: Expression, name: str) -> Expression:
 
 
 def truncate_function(bind: Bind, node: exp.Expr) -> Expression:
-    """DATE_TRUNC('month', x)."""
+    """Bind DATE_TRUNC('month', x)."""
     allow_only(node, "this", "unit", "input_type_preserved")
     return truncate_time(bind(node.this), node.args["unit"].name.lower())
 
 
 def extract_function(bind: Bind, node: exp.Extract) -> Expression:
-    """EXTRACT(year FROM x)."""
+    """Bind EXTRACT(year FROM x)."""
     allow_only(node, "this", "expression")
     return extract_part(bind(node.expression), node.this.name.lower())
 
 
 def part_function(name: str) -> Function:
-    """YEAR(x) and the like."""
+    """Return the function that binds YEAR(x) and similar functions."""
 
     def function(bind: Bind, node: exp.Expr) -> Expression:
         allow_only(node, "this")
@@ -134,20 +132,20 @@ def part_function(name: str) -> Function:
 
 
 def date_function(bind: Bind, node: exp.Date) -> Expression:
-    """DATE(x): the day."""
+    """Bind DATE(x), the day of a time."""
     allow_only(node, "this")
     return truncate_time(_as_moment(bind(node.this)), "day")
 
 
 def date_part_function(bind: Bind, node: exp.Anonymous) -> Expression:
-    """DATE_PART('year', x)."""
+    """Bind DATE_PART('year', x)."""
     if len(node.expressions) != 2 or not node.expressions[0].is_string:
         raise refused(node, "DATE_PART needs a name and a time", "Write DATE_PART('year', x)")
     return extract_part(bind(node.expressions[1]), node.expressions[0].name.lower())
 
 
 def shifted(value: Expression, interval: exp.Interval, *, minus: bool) -> Expression:
-    """A time plus or minus a public number of days, hours …"""
+    """Return a time plus or minus a public interval of days, hours, and so on."""
     value = _as_moment(value)
     kind = _moment(value)
     unit = str(interval.args["unit"]).lower().rstrip("s") if interval.args.get("unit") else ""
@@ -169,7 +167,7 @@ def shifted(value: Expression, interval: exp.Interval, *, minus: bool) -> Expres
 
 
 def days_between(left: Expression, right: Expression) -> Expression:
-    """left - right in days."""
+    """Return left - right in days."""
     left, right = _as_moment(left), _as_moment(right)
     a, b = _moment(left), _moment(right)
     if (a.seconds, a.start) != (b.seconds, b.start):
@@ -179,7 +177,7 @@ def days_between(left: Expression, right: Expression) -> Expression:
 
 
 def date_diff_function(bind: Bind, node: exp.DateDiff) -> Expression:
-    """DATEDIFF('day', a, b)."""
+    """Bind DATEDIFF('day', a, b)."""
     allow_only(node, "this", "expression", "unit", "date_part_boundary")
     if node.args.get("unit") is None or node.args["unit"].name.lower() != "day":
         raise refused(node, "differences are in days", "Write DATEDIFF('day', a, b)")
@@ -193,16 +191,13 @@ TIME_FUNCTIONS: dict[type[exp.Expr], Function] = {
     exp.Extract: extract_function,
     exp.Date: date_function,
     exp.DateDiff: date_diff_function,
-    exp.Year: part_function("year"),
-    exp.Quarter: part_function("quarter"),
-    exp.Month: part_function("month"),
-    exp.Day: part_function("day"),
     exp.DayOfMonth: part_function("day"),
-    exp.DayOfYear: part_function("dayofyear"),
     exp.DayOfWeekIso: part_function("dayofweek"),
-    exp.Hour: part_function("hour"),
-    exp.Minute: part_function("minute"),
-    exp.Second: part_function("second"),
+    exp.DayOfYear: part_function("dayofyear"),
+    **{
+        kind: part_function(kind.__name__.lower())
+        for kind in (exp.Year, exp.Quarter, exp.Month, exp.Day, exp.Hour, exp.Minute, exp.Second)
+    },
 }
 
 
@@ -210,7 +205,7 @@ FINEST = 9  # decimals
 
 
 def _whole(bind: Bind, node: exp.Expr | None, what: str) -> int:
-    """A public whole number."""
+    """Return the value of a public whole number."""
     found = bind(node) if node is not None else None
     if isinstance(found, Constant) and isinstance(found.kind, Numeric) and found.kind.step == 1:
         return int(found.value or 0)
@@ -222,25 +217,25 @@ def _round(bind: Bind, node: exp.Round) -> Expression:
     decimals = _whole(bind, node.args["decimals"], "the decimals") if node.args.get("decimals") else 0
     if not -FINEST <= decimals <= FINEST:
         raise refused(node, "that many decimals cannot be rounded to", f"Use at most {FINEST}")
-    step = Fraction(10) ** -decimals
-    value = _divided(bind, node.this, step)
-    return rounded(as_number(bind(node.this)), step) if value is None else value
+    return _rounded(bind, node.this, Fraction(10) ** -decimals, rounded)
 
 
 def _floor(bind: Bind, node: exp.Floor) -> Expression:
     allow_only(node, "this")
-    value = _divided(bind, node.this, Fraction(1))
-    return floored(as_number(bind(node.this)), Fraction(1)) if value is None else value
+    return _rounded(bind, node.this, Fraction(1), floored)
 
 
-def _divided(bind: Bind, node: exp.Expr, step: Fraction) -> Expression | None:
-    """A quotient of columns, rounded down; None for all else."""
+def _rounded(
+    bind: Bind, node: exp.Expr, step: Fraction, rounding: Callable[[Expression, Fraction], Expression]
+) -> Expression:
+    """Return a rounded number. A quotient of columns is always rounded down: it has no step of its own."""
     inner = node.unnest()
-    if not isinstance(inner, exp.Div):
-        return None
-    allow_only(inner, "this", "expression", "typed", "safe")
-    bottom = as_number(bind(inner.expression))
-    return None if isinstance(bottom, Constant) else quotient(as_number(bind(inner.this)), bottom, step)
+    if isinstance(inner, exp.Div):
+        allow_only(inner, "this", "expression", "typed", "safe")
+        bottom = as_number(bind(inner.expression))
+        if not isinstance(bottom, Constant):
+            return quotient(as_number(bind(inner.this)), bottom, step)
+    return rounding(as_number(bind(node)), step)
 
 
 def _ceil(bind: Bind, node: exp.Ceil) -> Expression:
@@ -254,7 +249,7 @@ def _ceil(bind: Bind, node: exp.Ceil) -> Expression:
 
 
 def _bucket(bind: Bind, node: exp.WidthBucket) -> Expression:
-    """WIDTH_BUCKET(x, low, high, n): 0 below, n + 1 from high on."""
+    """Return WIDTH_BUCKET(x, low, high, n): 0 below low, n + 1 from high on."""
     allow_only(node, "this", "min_value", "max_value", "num_buckets")
     low, high = (as_number(bind(node.args[name])) for name in ("min_value", "max_value"))
     count = _whole(bind, node.args["num_buckets"], "the number of buckets")
@@ -278,13 +273,12 @@ def _bucket(bind: Bind, node: exp.WidthBucket) -> Expression:
 
 
 def _known_only(wanted: Expression, value: Expression) -> Expression:
-    """The value, unless `wanted` is unknown: LEAST and GREATEST pass over what is unknown."""
-    null = Constant(None, value.kind)
-    return apply(Op.CASE, apply(Op.IS_NULL, wanted), null, value, kind=value.kind)
+    """Return the value, or NULL where `wanted` is NULL: LEAST and GREATEST ignore NULL arguments."""
+    return apply(Op.CASE, apply(Op.IS_NULL, wanted), null_of(value.kind), value, kind=value.kind)
 
 
 def _clamp(bind: Bind, node: exp.Anonymous) -> Expression:
-    """CLAMP(x, low, high), unknown where x is."""
+    """Return CLAMP(x, low, high), which is NULL where x is."""
     if len(node.expressions) != 3:
         raise refused(node, "CLAMP needs three arguments", "Write CLAMP(x, low, high)")
     value, low, high = (as_number(bind(one)) for one in node.expressions)
@@ -313,12 +307,12 @@ _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
 
 def ascii_lower(text: str) -> str:
-    """As the engines do it: only ASCII letters."""
+    """Return the text in lower case, ASCII letters only, as engines do it."""
     return text.translate(_LOWER)
 
 
 def ascii_upper(text: str) -> str:
-    """As the engines do it: only ASCII letters."""
+    """Return the text in upper case, ASCII letters only, as engines do it."""
     return text.translate(_UPPER)
 
 
@@ -359,13 +353,13 @@ def _concat(bind: Bind, node: exp.Expr) -> Expression:
     allow_only(node, "this", "expression", "expressions", "safe", "coalesce")
     parts = [node.this, node.expression] if isinstance(node, exp.DPipe) else list(node.expressions)
     texts = [as_text(bind(one)) for one in parts]
-    if node.args.get("coalesce"):  # CONCAT passes over what is unknown, || does not
+    if node.args.get("coalesce"):  # CONCAT ignores NULL, || does not
         texts = [apply(Op.COALESCE, text, Constant("", Text()), kind=Text()) for text in texts]
     return apply(Op.CONCAT, *texts, kind=Text())
 
 
 def _like(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
-    """LIKE, and ILIKE for ASCII letters."""
+    """Return LIKE, or ILIKE, which ignores the case of ASCII letters."""
     allow_only(node, "this", "expression", "negate")
     found = _matched(bind, node)
     return apply(Op.NOT, found) if node.args.get("negate") else found
@@ -388,9 +382,9 @@ def _matched(bind: Bind, node: exp.Like | exp.ILike) -> Expression:
 
 
 def is_like(text: str, pattern: str) -> bool:
-    """Tell whether a text matches a pattern of LIKE.
+    """Return whether a text matches a pattern of LIKE.
 
-    It takes time of text times pattern, since only the last % is ever gone back to.
+    The time grows with text length times pattern length: only the last % is ever retried.
     """
     at = place = 0
     back: tuple[int, int] | None = None  # in the pattern behind the last %, and in the text
@@ -423,7 +417,7 @@ def _starts_with(bind: Bind, node: exp.StartsWith) -> Expression:
 
 
 def _cast(bind: Bind, node: exp.Cast) -> Expression:  # noqa: PLR0911 (a case for each type)
-    """What cannot be read becomes unknown: no row can cause an error."""
+    """Return CAST. A value that cannot be converted becomes NULL: no row can cause an error."""
     allow_only(node, "this", "to", "safe", "_type", "action")
     to = node.to
     if (
@@ -470,6 +464,6 @@ BY_NAME: dict[str, Function] = {
 
 
 def function_list() -> str:
-    """What may be used instead."""
+    """Return the allowed functions, for messages."""
     names = sorted({name_of(kind()) for kind in FUNCTIONS if issubclass(kind, exp.Func)} | {"CLAMP()"})
     return "There are " + ", ".join(names)

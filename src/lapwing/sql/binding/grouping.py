@@ -1,6 +1,6 @@
-"""What sub-queries and final questions share about aggregation: GROUP BY items, FILTER, aggregates.
+"""GROUP BY, FILTER and aggregation per unit.
 
-Binding of sub-queries that aggregate: one row for each unit, with new bounds.
+A sub-query that aggregates gives one row for each unit, with new bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from lapwing.sql.binding.scalar import ExpressionBinder
 from lapwing.sql.binding.scope import Scope, output_name, project
 from lapwing.sql.binding.typed_expressions import apply, as_number, null_of, number, require_small_codes
 from lapwing.sql.expression import (
-    Choice,
     Constant,
     Expression,
     Kind,
@@ -41,14 +40,14 @@ Place = Callable[[exp.Expr], int]  # the position of an item among all that are 
 
 
 def is_aggregate(node: exp.Expr) -> bool:
-    """Whether the node itself is an aggregate, with or without FILTER or WITHIN GROUP."""
+    """Return whether the node itself is an aggregate, with or without FILTER or WITHIN GROUP."""
     return isinstance(node, exp.AggFunc | exp.Filter | exp.WithinGroup) or (
         isinstance(node, exp.IgnoreNulls) and isinstance(node.this, exp.AggFunc)
     )
 
 
 def split_filter(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
-    """An aggregate and the condition of its FILTER."""
+    """Return an aggregate and the condition of its FILTER, or None."""
     if isinstance(node, exp.Filter):
         allow_only(node, "this", "expression")
         return node.this, node.expression.this
@@ -56,7 +55,7 @@ def split_filter(node: exp.Expr) -> tuple[exp.Expr, exp.Expr | None]:
 
 
 def grouping_sets(node: exp.Select, scope: Scope) -> tuple[list[exp.Expr], list[tuple[int, ...]]]:
-    """The items of GROUP BY, and which of them stand in each grouping."""
+    """Return the items of GROUP BY, and the positions of the items in each grouping."""
     group = node.args.get("group")
     if group is None:
         return [], [()]
@@ -120,8 +119,10 @@ def _flat(groups: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def _resolved(node: exp.Select, item: exp.Expr, scope: Scope) -> exp.Expr:
-    """A number or an alias of the SELECT list stands for what it names. A column's name stands for the
-    column, also if it is an alias as well: the engines do so."""
+    """Return the expression that a number or an alias of the SELECT list stands for.
+
+    A name that is both a column and an alias stands for the column, as in the engines.
+    """
     if isinstance(item, exp.Literal) and not item.is_string:
         return output_at(node, item)
     if isinstance(item, exp.Column) and not item.table and not scope.has(item.name):
@@ -134,7 +135,7 @@ def _resolved(node: exp.Select, item: exp.Expr, scope: Scope) -> exp.Expr:
 
 
 def output_at(node: exp.Select, item: exp.Expr) -> exp.Expr:
-    """The column of the SELECT list that a number stands for."""
+    """Return the expression of the SELECT list that a position stands for."""
     text = item.name[:20]
     position = int(text) if text.isascii() and text.isdigit() else 0
     if not 1 <= position <= len(node.expressions):
@@ -144,28 +145,28 @@ def output_at(node: exp.Select, item: exp.Expr) -> exp.Expr:
 
 
 def group_items(node: exp.Select, binder: ExpressionBinder) -> list[Expression]:
-    """The bound items of a plain GROUP BY."""
+    """Return the bound items of a GROUP BY with one grouping."""
     items, sets = grouping_sets(node, binder.scope)
     if len(sets) != 1:
         raise refused(node.args["group"], "a sub-query has one grouping", "Use ROLLUP in the last SELECT")
     bound = [binder.bind(item) for item in items]
     if any(isinstance(one, Constant) for one in bound):
-        raise refused(node.args["group"], "GROUP BY a constant", "Leave it out")
+        raise refused(node.args["group"], "GROUP BY has a constant", "Leave it out")
     return bound
 
 
-AVERAGE_DIGITS = 1000  # a person's average is rounded down to a thousandth of a step
+AVERAGE_DIGITS = 1000  # a unit's average is rounded down to a thousandth of a step
 Aggregate = tuple[str, str, Expression | None, Kind]
 
 
 def bind_per_unit(
     rows: RelationBinder, node: exp.Select, relation: Relation, scope: Scope
 ) -> tuple[Relation, dict[str, Expression]]:
-    """A sub-query with GROUP BY: what each unit's rows come to."""
+    """Bind a sub-query with GROUP BY: aggregates of each unit's rows."""
     if rows.catalog.slices_rows:
         raise refused(
-            node, "sub-queries cannot aggregate where rows are sliced by time",
-            "A person in one period is protected there, not the person",
+            node, "sub-queries cannot aggregate if blocks are periods of rows",
+            "There the privacy unit is a person in one period",
         )  # fmt: skip
     items = group_items(node, ExpressionBinder(scope))
     if not any(isinstance(one.kind, Person) for one in items):
@@ -178,7 +179,7 @@ def bind_per_unit(
     for item in node.expressions:
         name = output_name(item)
         if name in columns:
-            raise refused(node, "two columns have the same name", "Name them apart with AS")
+            raise refused(node, "two columns have the same name", "Give one of them another name with AS")
         columns[name] = binder.aliases[name] = binder.bind(item.unalias())
     having = node.args.get("having")
     condition = binder.truth(having.this) if having is not None else None
@@ -190,7 +191,7 @@ def bind_per_unit(
 
 
 class _PerUnitBinder(ExpressionBinder):
-    """Binds over the result of a grouping: keys and aggregates become columns."""
+    """A binder over the result of a grouping: keys and aggregates are its columns."""
 
     def __init__(self, scope: Scope, rows: RelationBinder, items: list[Expression], most: int) -> None:
         super().__init__(scope)
@@ -211,6 +212,7 @@ class _PerUnitBinder(ExpressionBinder):
                 self._columns[item] = Reference(name, item.kind)
 
     def bind(self, node: exp.Expr) -> Expression:
+        """Bind a key, an aggregate, or an expression over them."""
         if is_aggregate(node):
             return self._aggregate(node)
         if node.find(exp.AggFunc) is None and node.find(exp.Column) is not None:
@@ -222,7 +224,7 @@ class _PerUnitBinder(ExpressionBinder):
         return super().bind(node)
 
     def _grouped(self, node: exp.Expr) -> Expression | None:
-        """What is grouped by, or a name of the SELECT list, which HAVING may use."""
+        """Return the key that a node stands for, or the output that HAVING names; None if it is neither."""
         try:
             return self._columns.get(self._row.bind(node))
         except Refused:
@@ -234,10 +236,9 @@ class _PerUnitBinder(ExpressionBinder):
 
     def _aggregate(self, node: exp.Expr) -> Expression:
         inner, condition = split_filter(node)
-        distinct = inner.this if isinstance(inner.this, exp.Distinct) else None
         if isinstance(inner, exp.Count):
-            return self._count(inner, distinct, condition)
-        if distinct is not None:
+            return self._count(inner, condition)
+        if isinstance(inner.this, exp.Distinct):
             raise refused(node, f"DISTINCT is not possible in {name_of(inner)}", "Leave it out")
         if not isinstance(inner, exp.Sum | exp.Min | exp.Max | exp.Avg):
             raise refused(
@@ -245,56 +246,42 @@ class _PerUnitBinder(ExpressionBinder):
                 "Use COUNT, SUM, AVG, MIN or MAX there",
             )  # fmt: skip
         allow_only(inner, "this")
-        value = self._filtered(self._row.bind(inner.this), condition)
+        value = filtered(self._row, self._row.bind(inner.this), condition)
         if isinstance(inner, exp.Min | exp.Max):
             return self._extreme("min" if isinstance(inner, exp.Min) else "max", value)
         value = as_number(value)
         kind = value.kind
         assert isinstance(kind, Numeric)
-        if kind.first is None or kind.last is None:
+        if not kind.is_bounded:
             raise refused(
                 node, "a number without bounds cannot be summed", "Bound it with CLAMP(x, low, high)"
             )
-        ends = min(kind.first, self._most * kind.first), max(kind.last, self._most * kind.last)
+        first, last = kind.bounds
+        ends = min(first, self._most * first), max(last, self._most * last)
         require_small_codes(Numeric(kind.step, *ends))
         total = self._add("sum", value, Numeric(kind.step, *ends))
         if isinstance(inner, exp.Sum):
             return total
         count = self._add("count", value, Numeric(Fraction(1), 0, self._most))
-        bounds = AVERAGE_DIGITS * kind.first, AVERAGE_DIGITS * kind.last
-        average = Numeric(kind.step / AVERAGE_DIGITS, *bounds)
-        for end in ends:  # on the way it is as large as that
+        average = Numeric(kind.step / AVERAGE_DIGITS, AVERAGE_DIGITS * first, AVERAGE_DIGITS * last)
+        for end in ends:  # the greatest intermediate results
             require_small_codes(Numeric(average.step, AVERAGE_DIGITS * end, AVERAGE_DIGITS * end))
         return apply(Op.QUOTIENT, total, count, kind=average, parameter=AVERAGE_DIGITS)
 
-    def _count(
-        self, node: exp.Count, distinct: exp.Distinct | None, condition: exp.Expr | None
-    ) -> Expression:
-        allow_only(node, "this", "big_int")
+    def _count(self, node: exp.Count, condition: exp.Expr | None) -> Expression:
         kind = Numeric(Fraction(1), 0, self._most)
-        if distinct is not None:
-            if len(distinct.expressions) != 1:
-                raise refused(node, "COUNT(DISTINCT) of several columns", "Count one of them")
-            value = self._row.bind(distinct.expressions[0])
-            if isinstance(value.kind, Person):
-                raise refused(node, "a person's rows have one unit", "Use COUNT(*)")
-            return self._add("distinct", self._filtered(value, condition), kind)
-        if isinstance(node.this, exp.Star):
-            if condition is None:
-                return self._add("rows", None, kind)
-            return self._add("count", self._filtered(number(1), condition), kind)
-        value = self._row.bind(node.this)
+        distinct, value = count_argument(self._row, node)
+        if value is None and condition is None:
+            return self._add("rows", None, kind)
+        value = number(1) if value is None else value
         if isinstance(value.kind, Person):
-            value = number(1)
-        return self._add("count", self._filtered(value, condition), kind)
-
-    def _filtered(self, value: Expression, condition: exp.Expr | None) -> Expression:
-        return value if condition is None else only_where(value, self._row.truth(condition))
+            raise refused(node, "a person's rows have one unit", "Use COUNT(*)")
+        return self._add("distinct" if distinct else "count", filtered(self._row, value, condition), kind)
 
     def _extreme(self, function: str, value: Expression) -> Expression:
         if isinstance(value.kind, Truth):
             value = as_number(value)
-        if isinstance(value.kind, Choice) or not isinstance(value.kind, Numeric | Moment | Period):
+        if not isinstance(value.kind, Numeric | Moment | Period):
             raise Refused("MIN and MAX need numbers or times", "Use them on a column with bounds")
         return self._add(function, value, value.kind)
 
@@ -306,6 +293,21 @@ class _PerUnitBinder(ExpressionBinder):
         return known
 
 
-def only_where(value: Expression, condition: Expression) -> Expression:
-    """The value where the condition holds, else unknown."""
-    return apply(Op.CASE, condition, value, null_of(value.kind), kind=value.kind)
+def filtered(binder: ExpressionBinder, value: Expression, condition: exp.Expr | None) -> Expression:
+    """Return the value where the condition of FILTER holds, else NULL. None is no condition."""
+    if condition is None:
+        return value
+    return apply(Op.CASE, binder.truth(condition), value, null_of(value.kind), kind=value.kind)
+
+
+def count_argument(binder: ExpressionBinder, node: exp.Count) -> tuple[bool, Expression | None]:
+    """Return whether COUNT is DISTINCT, and its argument; None for COUNT(*)."""
+    allow_only(node, "this", "big_int")
+    if isinstance(node.this, exp.Star):
+        return False, None
+    if isinstance(node.this, exp.Distinct):
+        if len(node.this.expressions) != 1:
+            raise refused(node, "COUNT(DISTINCT) has several columns", "Count one of them")
+        return True, binder.bind(node.this.expressions[0])
+    value = binder.bind(node.this)
+    return False, number(1) if isinstance(value.kind, Person) else value

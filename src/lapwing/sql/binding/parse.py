@@ -1,6 +1,6 @@
-"""From text to one syntax tree of known size. The text goes no further than this.
+"""Parsing: from the text of a query to one syntax tree of limited size. Nothing else reads the text.
 
-Names in it are printable: refusals and cards show them.
+All names in the tree are printable, because refusals and receipts show them.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ from lapwing.sql.binding.refusal import Refused, SqlPosition, allow_only, positi
 
 LONGEST = 100_000
 MOST_WORDS = 20_000
-DEEPEST = 100  # of the tree; binding and rendering go down a few levels of Python's stack for each
-_MOST_BRACKETS = 40  # open at once; the parser goes down about 16 levels for each
-_MOST_SQUARE = 50  # in all; the parser takes the square of their number
+DEEPEST = 100  # levels of the tree; each takes a few levels of Python's stack in binding and rendering
+_MOST_BRACKETS = 40  # open at once; each takes about 16 levels of the parser's stack
+_MOST_SQUARE = 50  # in all; the parser's time grows with the square of their number
 _OPENING = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSING = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _CHAINS = (exp.And, exp.Or)  # bound without recursion
 
-# What moves the cursor or turns writing round, wherever it stands: questions stand on screens and cards.
+# Characters that move the cursor or reverse the direction of writing: queries are shown on screens.
 _UNSHOWN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _TEXTS = frozenset(kind for kind in TokenType if kind.name.endswith("STRING"))
 
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat the question
+logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # its warnings repeat the query
 
 
 def parse(sql: str) -> exp.Query:
-    """The one query that the text holds."""
+    """Return the syntax tree of the one query in the text.
+
+    Raises Refused if there is none, or if it is too large.
+    """
     if not isinstance(sql, str) or not sql.strip():
-        raise Refused("there is no question", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
+        raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
     if len(sql) > LONGEST:
-        raise Refused(f"the question is longer than {LONGEST:,} characters", "Ask a shorter one")
+        raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")
     if _UNSHOWN.search(sql):
-        raise Refused("the question holds a character that cannot be shown", "Leave it out")
+        raise Refused("the query has a character that cannot be shown", "Leave it out")
     found = _trees(sql)
     if len(found) != 1:
         raise Refused("there are several statements", "Ask one SELECT at a time")
@@ -68,14 +71,14 @@ def _trees(sql: str) -> list[Any]:
         raise _misread(error) from None
     except RecursionError:
         raise _too_deep() from None
-    except Exception:  # hostile text finds every error that a parser has
+    except Exception:  # hostile text can cause any error in a parser
         raise Refused("this cannot be read as SQL", "Write one SELECT") from None
 
 
 def _require_few(words: Sequence[Token]) -> None:
-    """The parser's time grows with these."""
+    """Refuse a text with too many words or brackets: the parser's time grows with them."""
     if len(words) > MOST_WORDS:
-        raise Refused(f"the question has more than {MOST_WORDS:,} words", "Ask a shorter one")
+        raise Refused(f"the query has more than {MOST_WORDS:,} words", "Ask a shorter one")
     depth = square = 0
     for word in words:
         depth += (word.token_type in _OPENING) - (word.token_type in _CLOSING)
@@ -95,21 +98,19 @@ def _require_flat(tree: exp.Expr) -> None:
         if isinstance(node, exp.Identifier) and not str(node.this).isprintable():  # a text as an alias
             raise _unprintable(position_of(node))
         if isinstance(node.this, str) and _UNSHOWN.search(node.this):  # written as an escape
-            raise Refused(
-                "a text holds a character that cannot be shown", "Leave it out", position_of(node)
-            )
+            raise Refused("a text has a character that cannot be shown", "Leave it out", position_of(node))
         for child in node.iter_expressions():
             chained = isinstance(child, _CHAINS) and type(child) is type(node)
             waiting.append((child, depth + (not chained)))
 
 
 def _unprintable(place: SqlPosition | None) -> Refused:
-    """Without the name: it would be shown."""
-    return Refused("a name holds a character that is not printable", "Write it without", place)
+    """Return a refusal that does not contain the name."""
+    return Refused("a name has an unprintable character", "Write the name without it", place)
 
 
 def _too_deep() -> Refused:
-    return Refused("the question is nested too deeply", "Ask a shorter one, or use CTEs")
+    return Refused("the query is nested too deeply", "Ask a shorter one, or use CTEs")
 
 
 def _misread(error: SqlglotError) -> Refused:
@@ -122,16 +123,16 @@ def _misread(error: SqlglotError) -> Refused:
 
 
 def normal_form(sql: str) -> str:
-    """The same for texts that differ only in spaces, comments and the case of keywords."""
+    """Return the same text for queries that differ only in spaces, comments and the case of keywords."""
     return parse(sql).sql("duckdb", comments=False)
 
 
-def sql_text(question: Any) -> str:
-    """SQL as it is, or what an ibis expression compiles to."""
-    if isinstance(question, str):
-        return question
-    if type(question).__module__.split(".")[0] == "ibis":
-        import ibis  # noqa: PLC0415 (only who has it passes one)
+def sql_text(query: Any) -> str:
+    """Return SQL as it is given, or the SQL that an ibis expression compiles to."""
+    if isinstance(query, str):
+        return query
+    if type(query).__module__.split(".")[0] == "ibis":
+        import ibis  # noqa: PLC0415 (optional)
 
-        return str(ibis.to_sql(question, dialect="duckdb"))
+        return str(ibis.to_sql(query, dialect="duckdb"))
     raise BadParameter("question", "must be SQL, or an ibis expression")

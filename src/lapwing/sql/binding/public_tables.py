@@ -1,11 +1,9 @@
-"""Public tables: read once by us, coded by us, and sent to the engine as whole numbers.
+"""Public tables: Lapwing reads and codes their rows, and sends them to the engine as whole numbers.
 
-So the multiplicity of a join's key that a plan was priced with is that of the very rows that are joined.
+So a plan is priced with the multiplicities of the very rows that are joined.
 
-What the texts of a public CSV column are: whole numbers, decimals, dates, truths, or texts.
-
-All values decide together: one that is none of them makes the column a text. (Private columns are never
-guessed at: the policy says what they are.)
+The type of a public CSV column is found from all of its values: one value of another type makes it a text.
+(The types of private columns are never guessed: the policy declares them.)
 """
 
 from __future__ import annotations
@@ -14,11 +12,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,12 +30,12 @@ from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Person
 from lapwing.sql.relation import PublicScan
 
 MOST_ROWS = 5_000_000
-_DECIMALS = 6  # floats without declared steps are rounded to so many
+_DECIMALS = 6  # decimals that floats without declared steps are rounded to
 
 
 @dataclass(frozen=True)
 class PublicTable:
-    """A public table's rows, and what its columns are: declared, or found from all of its values."""
+    """The rows of a public table, and the kinds of its columns: declared, or found from all values."""
 
     name: str
     values: dict[str, list[object]]
@@ -43,7 +43,10 @@ class PublicTable:
 
     @classmethod
     def of(cls, name: str, rows: pa.Table, declared: dict[str, Kind]) -> PublicTable:
-        """From rows as an engine gave them. Names are in lower case; strange ones are left out."""
+        """Make a public table from rows that an engine read.
+
+        Columns whose names are no identifiers are left out.
+        """
         if rows.num_rows > MOST_ROWS:
             raise BadParameter(name, f"a public table has at most {MOST_ROWS:,} rows")
         names = [column for column in rows.column_names if column.isidentifier()]
@@ -51,39 +54,42 @@ class PublicTable:
 
     @cached_property
     def kinds(self) -> dict[str, Kind]:
-        """What each column is."""
+        """The kind of each column."""
         return {
             name: self.declared.get(name) or inferred_kind(values) for name, values in self.values.items()
         }
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return max((len(values) for values in self.values.values()), default=0)
 
     def codes(self, column: str, kind: Kind) -> list[int | str | None]:
-        """The codes of a column. What does not fit the kind is unknown."""
+        """Return the codes of a column. A value that the kind does not contain is None."""
         return [code_of(value, kind) for value in self.values[column]]
 
     def most(self, keys: Sequence[tuple[str, Kind]]) -> int:
-        """How often the same known key stands in it at most."""
+        """Return the greatest number of rows with the same key. Keys with NULL do not count."""
         columns = [self.codes(column, kind) for column, kind in keys]
         counts = Counter(key for key in zip(*columns, strict=True) if None not in key)
         return max(counts.values(), default=0)
 
     def shipped(self, scan: PublicScan) -> pa.Table:
-        """What the engine gets for a scan."""
-        arrays = [
-            pa.array(self.codes(source, kind), pa.string() if isinstance(kind, Text) else pa.int64())
-            if not isinstance(kind, Truth)
-            else pa.array([None if c is None else bool(c) for c in self.codes(source, kind)], pa.bool_())
-            for (_, kind), source in zip(scan.columns, scan.sources, strict=True)
-        ]
+        """Return the coded rows that the engine gets for a scan."""
+        arrays = []
+        for (_, kind), source in zip(scan.columns, scan.sources, strict=True):
+            codes: list[Any] = self.codes(source, kind)
+            if isinstance(kind, Truth):
+                arrays.append(
+                    pa.array([None if code is None else bool(code) for code in codes], pa.bool_())
+                )
+            else:
+                arrays.append(pa.array(codes, pa.string() if isinstance(kind, Text) else pa.int64()))
         return pa.table(arrays, names=[name for name, _ in scan.columns])
 
 
 def inferred_kind(values: Sequence[object]) -> Kind:
-    """The kind that holds all of these public values."""
+    """Return the kind that contains all of these public values."""
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool) for value in known):
         return Truth()
@@ -108,7 +114,7 @@ def _number_of(values: Sequence[int | float | Decimal]) -> Numeric:
 
 
 def _exact(value: object) -> Fraction | None:
-    """A number, unless it is none, such as NaN."""
+    """Return the exact value of a finite number, or None."""
     if isinstance(value, int):
         return Fraction(int(value))
     written = Decimal(str(value)) if isinstance(value, float | Decimal) else None
@@ -122,7 +128,7 @@ def _seconds(value: date) -> int:
 
 
 def code_of(value: object, kind: Kind) -> int | str | None:  # noqa: PLR0911 (a case for each kind)
-    """The code of a public value, or None if the kind has none for it."""
+    """Return the code of a public value, or None if the kind does not contain it."""
     if value is None:
         return None
     match kind:
@@ -130,7 +136,9 @@ def code_of(value: object, kind: Kind) -> int | str | None:  # noqa: PLR0911 (a 
             return _position(values).get(_key(value))
         case Text():
             text = str(value)
-            return text if len(text.encode()) <= TEXT_BYTES else text[: TEXT_BYTES // 4]  # as private ones
+            return (
+                text if len(text.encode()) <= TEXT_BYTES else text[: TEXT_BYTES // 4]
+            )  # as for private texts
         case Truth():
             return int(value) if isinstance(value, bool | int) and value in (0, 1) else None
         case Numeric(step, first, last):
@@ -149,7 +157,7 @@ def code_of(value: object, kind: Kind) -> int | str | None:  # noqa: PLR0911 (a 
 
 
 def _key(value: object) -> object:
-    """Texts are texts and numbers are numbers: True is not 1, and '1' is not 1. All else is its text."""
+    """Return a key that is equal for equal values of one type: True is not 1, and '1' is not 1."""
     plain = value.is_finite() if isinstance(value, Decimal) else isinstance(value, str | int | float)
     value = value if plain else str(value)
     return (type(value) is bool, isinstance(value, str), value)
@@ -175,27 +183,26 @@ def _steps(value: object, step: Fraction, first: int | None, last: int | None) -
 
 
 def can_join(own: Kind, wanted: Kind) -> bool:
-    """Whether a public column of one kind may be joined to a private one of another."""
+    """Return whether a public column of kind `own` may be joined to a private one of kind `wanted`."""
     texts = (Text, Choice)
     if isinstance(own, texts) and isinstance(wanted, texts):
         return not isinstance(wanted, Choice) or all(isinstance(value, str) for value in wanted.values)
     if isinstance(own, Numeric) and isinstance(wanted, Choice):
         return all(isinstance(value, int) for value in wanted.values)
     if isinstance(own, Numeric) and isinstance(wanted, Numeric):
-        return (own.step / wanted.step).denominator == 1  # else it would be rounded to another key
+        return (own.step / wanted.step).denominator == 1  # else a key would be rounded to another one
     if isinstance(own, Moment) and isinstance(wanted, Moment | Period):
         return True
     return type(own) is type(wanted)
 
 
-_WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,14})")  # 007 is a text: it would lose its zeros
-_DECIMAL = re.compile(r"[+-]?\d{1,15}\.\d{1,12}")
-ISO: tuple[Callable[[str], object], ...] = (date.fromisoformat, datetime.fromisoformat)
-_TRUTHS = {"true": True, "false": False}
+_WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,14})")  # 007 is a text: as a number it would lose its zeros
+_DECIMAL = re.compile(rf"[+-]?\d{{1,15}}\.\d{{1,12}}|{_WHOLE.pattern}")
+_TRUTH = re.compile(r"true|false", re.IGNORECASE)
 
 
 def typed_csv(rows: pa.Table, form: CsvForm = DEFAULT_CSV) -> pa.Table:
-    """The table with each column of texts as what all of its values are."""
+    """Return the table with each column of texts converted to the type of its values."""
     columns = [
         pa.array(typed_csv_values(rows.column(name).to_pylist(), form)) for name in rows.column_names
     ]
@@ -203,47 +210,30 @@ def typed_csv(rows: pa.Table, form: CsvForm = DEFAULT_CSV) -> pa.Table:
 
 
 def typed_csv_values(values: Sequence[object], form: CsvForm = DEFAULT_CSV) -> list[object]:
-    """The values of one column."""
+    """Return the values of one column, converted to their type."""
     texts = [None if value is None or value == "" else str(value).strip() for value in values]
     known = [text for text in texts if text is not None]
-    swapped = str.maketrans(".,", ",.") if form.decimal == "," else {}
-    for read in (
-        lambda text: _whole(text.translate(swapped)),
-        lambda text: _decimal(text.translate(swapped)),
-        _truth,
-        *((lambda text: _moment(text, form.date_format),) if form.date_format else ISO),
-    ):
-        if known and all(_reads(read, text) for text in known):
-            return [None if text is None else read(text) for text in texts]
+    points = str.maketrans(".,", ",.") if form.decimal == "," else {}
+    readers: list[tuple[re.Pattern[str] | None, Callable[[str], object]]] = [
+        (_WHOLE, lambda text: int(text.translate(points))),
+        (_DECIMAL, lambda text: Decimal(text.translate(points))),
+        (_TRUTH, lambda text: text.lower() == "true"),
+        *[(None, read) for read in _time_readers(form)],
+    ]
+    for pattern, read in readers:
+        if known and (pattern is None or all(pattern.fullmatch(text.translate(points)) for text in known)):
+            with suppress(ValueError):  # another type is tried
+                return [None if text is None else read(text) for text in texts]
     return list(values)
 
 
-def _reads(read: Callable[[str], object], text: str) -> bool:
-    try:
-        read(text)
-    except ValueError:
-        return False
-    return True
+def _time_readers(form: CsvForm) -> Sequence[Callable[[str], object]]:
+    if not form.date_format:
+        return date.fromisoformat, datetime.fromisoformat
+    has_time = any(mark in form.date_format for mark in ("%H", "%I"))
 
+    def read(text: str) -> date:
+        found = datetime.strptime(text, form.date_format)
+        return found if has_time else found.date()
 
-def _moment(text: str, form: str) -> date:
-    found = datetime.strptime(text, form)
-    return found if any(mark in form for mark in ("%H", "%I")) else found.date()
-
-
-def _whole(text: str) -> int:
-    if not _WHOLE.fullmatch(text):
-        raise ValueError
-    return int(text)
-
-
-def _decimal(text: str) -> Decimal:
-    if not _DECIMAL.fullmatch(text) and not _WHOLE.fullmatch(text):
-        raise ValueError
-    return Decimal(text)
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in _TRUTHS:
-        raise ValueError
-    return _TRUTHS[text.lower()]
+    return (read,)

@@ -1,6 +1,6 @@
-"""How a question is refused: which construct, where it stands, what to write instead.
+"""Refusing a query: the impossible construct, its position in the text, and what to write instead.
 
-How much work binding one question may take: a count, so that it depends on the text alone.
+It also limits the work of binding one query. Work is counted, so that the limit depends on the text alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ SqlPosition = tuple[int, int]  # line and column, from 1
 
 
 class Refused(BadParameter):
-    """A question that cannot be answered privately, or not at all. Nothing was read or charged."""
+    """A query that cannot be answered privately, or not at all. Nothing was read or charged.
+
+    Attributes:
+        construct: The part of the query that is not possible, in words.
+        instead: What to write instead, or "".
+        place: Line and column of the construct, from 1; None if the parser does not know them.
+    """
 
     def __init__(self, construct: str, instead: str, place: SqlPosition | None = None) -> None:
         self.construct = construct
@@ -28,12 +34,12 @@ class Refused(BadParameter):
 
 
 def refused(node: exp.Expr | None, construct: str, instead: str = "") -> Refused:
-    """The refusal of a node of the question, to be raised."""
+    """Return the refusal of a syntax node, for the caller to raise."""
     return Refused(construct, instead, position_of(node))
 
 
 def position_of(node: exp.Expr | None) -> SqlPosition | None:
-    """Where a node begins, as far as the parser remembers: at the first of its names."""
+    """Return the position of the first name in a node, or None if the parser kept none."""
     places = [
         (int(found.meta["line"]), int(found.meta["col"]) - (found.meta["end"] - found.meta["start"]))
         for found in (node.walk() if node is not None else ())
@@ -43,7 +49,7 @@ def position_of(node: exp.Expr | None) -> SqlPosition | None:
 
 
 def name_of(node: exp.Expr) -> str:
-    """What a construct is called, for messages. It never holds what analysts wrote between quotes."""
+    """Return a construct's name for messages. It never contains text that analysts wrote between quotes."""
     if isinstance(node, exp.Anonymous):
         return f"{str(node.this)[:60].upper()}()"
     if isinstance(node, exp.Func):
@@ -66,21 +72,31 @@ _NAMES: dict[type[exp.Expr], str] = {
 
 
 def allow_only(node: exp.Expr, *allowed: str) -> None:
-    """Refuse a node that has more to it than we know: what is not allowed is not ignored."""
+    """Refuse a node with an argument that is not allowed: no argument is ever ignored."""
     for name, value in node.args.items():
-        if name in allowed or value is None or value is False or value == []:
-            continue
-        what = name.strip("_").replace("_", " ").upper()
-        raise refused(node, f"{what} is not possible in {name_of(node)}", "Leave it out")
+        if name not in allowed and value is not None and value is not False and value != []:
+            what = name.strip("_").replace("_", " ").upper()
+            raise refused(node, f"{what} is not possible in {name_of(node)}", "Leave it out")
 
 
-MAX_WORK = 1_000_000  # parts of expressions
+@contextmanager
+def refusals_at(node: exp.Expr) -> Iterator[None]:
+    """Give refusals from within that have no position the position of a node."""
+    try:
+        yield
+    except Refused as error:
+        if error.place is not None:
+            raise
+        raise Refused(error.construct, error.instead, position_of(node)) from None
+
+
+MAX_WORK = 1_000_000  # parts of expressions that one query may have
 _left: ContextVar[list[int] | None] = ContextVar("effort left", default=None)
 
 
 @contextmanager
 def limited_work() -> Iterator[None]:
-    """Within it, so much can be spent."""
+    """Limit the work that is counted within to MAX_WORK."""
     token = _left.set([MAX_WORK])
     try:
         yield
@@ -89,9 +105,9 @@ def limited_work() -> Iterator[None]:
 
 
 def count_work(parts: int) -> None:
-    """So many parts of an expression were made."""
+    """Count new parts of expressions. Raises Refused if the limit is exceeded."""
     left = _left.get()
     if left is not None:
         left[0] -= parts
         if left[0] < 0:
-            raise Refused("the question has too many parts", "Ask a shorter one")
+            raise Refused("the query has too many parts", "Ask a shorter one")

@@ -1,4 +1,4 @@
-"""Binding of expressions over one row: each construct that is allowed, and nothing else."""
+"""Binding of expressions over one row. Constructs that are not listed here are refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlglot import exp
 from lapwing.sql.binding import functions
 from lapwing.sql.binding import functions as times
 from lapwing.sql.binding.comparison import compared, is_in, joint_kind, unified
-from lapwing.sql.binding.refusal import Refused, allow_only, name_of, position_of, refused
+from lapwing.sql.binding.refusal import allow_only, name_of, refusals_at, refused
 from lapwing.sql.binding.scope import Scope
 from lapwing.sql.binding.typed_expressions import (
     added,
@@ -35,13 +35,13 @@ _COMPARISONS: dict[type[exp.Expr], Op] = {
     exp.EQ: Op.EQ, exp.NEQ: Op.NE, exp.LT: Op.LT, exp.LTE: Op.LE, exp.GT: Op.GT, exp.GTE: Op.GE,
 }  # fmt: skip
 _PEOPLE = "it relates rows of different people"
-_TODAY = "the same question must mean the same tomorrow"
+_TODAY = "the same query must mean the same tomorrow"
 _CLOCKS = ("now", "today", "get_current_timestamp", "transaction_timestamp", "clock_timestamp")
 _LONGEST_NUMBER, _MOST_DIGITS = 60, 30
 
 
 def exact_number(node: exp.Expr) -> Fraction:
-    """The value of a number in digits."""
+    """Return the exact value of a number literal."""
     text = node.name if isinstance(node, exp.Literal) and not node.is_string else ""
     try:
         value = Decimal(text)
@@ -53,14 +53,14 @@ def exact_number(node: exp.Expr) -> Fraction:
 
 
 class ExpressionBinder:
-    """Turns syntax into typed expressions over the columns of a scope."""
+    """A binder from syntax to typed expressions over the columns of a scope."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
-        self._known: dict[int, tuple[exp.Expr, Expression]] = {}
+        self._bound: dict[int, tuple[exp.Expr, Expression]] = {}
 
     def truth(self, node: exp.Expr) -> Expression:
-        """A condition."""
+        """Bind a condition."""
         found = self.bind(node)
         if isinstance(found.kind, Truth):
             return found
@@ -69,17 +69,13 @@ class ExpressionBinder:
         raise refused(node, f"{kind_in_words(found.kind)} is not a condition", "Compare it to something")
 
     def bind(self, node: exp.Expr) -> Expression:
-        """Any value. Errors from below get their place in the question here."""
-        known = self._known.get(id(node))
+        """Bind any value. Refusals get the position of the innermost node."""
+        known = self._bound.get(id(node))
         if known is not None:
             return known[1]
-        try:
+        with refusals_at(node):
             found = self._bind(node)
-        except Refused as error:
-            if error.place is not None:
-                raise
-            raise Refused(error.construct, error.instead, position_of(node)) from None
-        self._known[id(node)] = node, found  # it holds the node, so that no other can have its id
+        self._bound[id(node)] = node, found  # the node is kept, so that no other node gets its id
         return found
 
     def _bind(self, node: exp.Expr) -> Expression:
@@ -104,32 +100,30 @@ class ExpressionBinder:
         if isinstance(node, exp.Anonymous) and node.name.lower() in functions.BY_NAME:
             return functions.BY_NAME[node.name.lower()](self.bind, node)
         if isinstance(node, exp.Func):
-            raise refused(
-                node, f"{name_of(node)} is not on the list of functions", functions.function_list()
-            )
+            raise refused(node, f"{name_of(node)} is not an allowed function", functions.function_list())
         raise refused(node, f"{name_of(node)} is not possible", "See docs/reference/sql.md for what is")
 
     def column(self, node: exp.Column) -> Expression:
-        """What it stands for."""
+        """Return the expression that a column name stands for."""
         allow_only(node, "this", "table", "db", "catalog")
         return self.scope.find(node)
 
     def literal(self, node: exp.Literal) -> Expression:
-        """A number or a text. Dates are texts until they meet a date."""
+        """Bind a number or a text. A date stays a text until it is compared to a date."""
         if node.is_string:
             return Constant(node.name, Text())
         return number(exact_number(node))
 
     def divide(self, node: exp.Expr) -> Expression:
-        """By a public number; anything else must say how it is rounded."""
+        """Bind a division by a public number. Other quotients need ROUND or FLOOR."""
         return divided(as_number(self.bind(node.this)), as_number(self.bind(node.expression)))
 
     def floor_divide(self, node: exp.Expr) -> Expression:
-        """a // b, rounded down."""
+        """Bind a // b, rounded down."""
         return quotient(as_number(self.bind(node.this)), as_number(self.bind(node.expression)), Fraction(1))
 
     def modulo(self, node: exp.Expr) -> Expression:
-        """a % b for a public b above 0: never negative."""
+        """Bind a % b for a public b above 0. The result is never negative."""
         by = as_number(self.bind(node.expression))
         if not isinstance(by, Constant) or not isinstance(by.value, int) or by.value <= 0:
             raise refused(node, "% needs a public number above 0", "Write, for example, x % 10")
@@ -137,7 +131,7 @@ class ExpressionBinder:
         return remainder(as_number(self.bind(node.this)), by.value * by.kind.step)
 
     def add(self, node: exp.Expr, *, minus: bool = False) -> Expression:
-        """Numbers, or a time and an interval."""
+        """Bind a sum or difference of numbers, of times, or of a time and an interval."""
         left = self.bind(node.this)
         if isinstance(node.expression, exp.Interval):
             return times.shifted(left, node.expression, minus=minus)
@@ -149,7 +143,7 @@ class ExpressionBinder:
         return added(left, right, minus=minus)
 
     def case(self, node: exp.Case) -> Expression:
-        """CASE with or without an operand."""
+        """Bind CASE, with or without an operand."""
         allow_only(node, "this", "ifs", "default")
         conditions: list[Expression] = []
         values: list[Expression] = []
@@ -166,14 +160,14 @@ class ExpressionBinder:
         return _cases(conditions, values)
 
     def either(self, node: exp.If) -> Expression:
-        """IF(condition, a, b)."""
+        """Bind IF(condition, a, b)."""
         allow_only(node, "this", "true", "false")
         otherwise = node.args.get("false")
         values = [self.bind(node.args["true"]), self.bind(otherwise) if otherwise else null_of(Text())]
         return _cases([self.truth(node.this)], values)
 
     def coalesce(self, node: exp.Coalesce) -> Expression:
-        """The first that is known."""
+        """Bind COALESCE."""
         allow_only(node, "this", "expressions", "is_nvl", "is_null")
         args = unified([self.bind(one) for one in (node.this, *node.expressions)])
         if all(map(is_null, args)):
@@ -181,7 +175,7 @@ class ExpressionBinder:
         return apply(Op.COALESCE, *args, kind=joint_kind(args))
 
     def null_if(self, node: exp.Nullif) -> Expression:
-        """a, unless it is b."""
+        """Bind NULLIF(a, b)."""
         allow_only(node, "this", "expression")
         value = self.bind(node.this)
         if is_null(value):
@@ -190,7 +184,7 @@ class ExpressionBinder:
         return apply(Op.CASE, *args, kind=value.kind)
 
     def is_(self, node: exp.Is) -> Expression:
-        """IS NULL, IS TRUE, IS FALSE."""
+        """Bind IS NULL, IS TRUE and IS FALSE."""
         allow_only(node, "this", "expression")
         value = self.bind(node.this)
         if isinstance(value.kind, Person):
@@ -203,7 +197,7 @@ class ExpressionBinder:
         raise refused(node, "IS needs NULL, TRUE or FALSE", "Use = for values")
 
     def one_of(self, node: exp.In) -> Expression:
-        """IN with a public list."""
+        """Bind IN with a public list."""
         if node.args.get("query") is not None:
             raise refused(
                 node, f"IN with a sub-query is not possible: {_PEOPLE}", "List the values, or join"
@@ -212,14 +206,14 @@ class ExpressionBinder:
         return is_in(self.bind(node.this), [self.bind(one) for one in node.expressions])
 
     def between(self, node: exp.Between) -> Expression:
-        """Both ends included."""
+        """Bind BETWEEN, with both ends included."""
         allow_only(node, "this", "low", "high")
         value = self.bind(node.this)
         low = compared(Op.GE, value, self.bind(node.args["low"]))
         return apply(Op.AND, low, compared(Op.LE, value, self.bind(node.args["high"])))
 
     def joined(self, node: exp.Expr, op: Op) -> Expression:
-        """AND, OR of any number, without one level of recursion for each."""
+        """Bind AND or OR of any number of conditions, without recursion for each."""
         return apply(op, *[self.truth(one) for one in node.flatten()])
 
 
@@ -232,10 +226,6 @@ def _cases(conditions: list[Expression], values: list[Expression]) -> Expression
         args += [condition, value]
     kind = joint_kind(values)
     return apply(Op.CASE, *args, values[-1], kind=kind)
-
-
-def _negated(binder: ExpressionBinder, node: exp.Expr) -> Expression:
-    return apply(Op.NOT, binder.truth(node.this))
 
 
 def _refused(instead: str, why: str = "") -> Callable[[ExpressionBinder, Any], Expression]:
@@ -265,7 +255,7 @@ _HANDLERS: dict[type[Any], Callable[[ExpressionBinder, Any], Expression]] = {
     exp.Is: ExpressionBinder.is_,
     exp.In: ExpressionBinder.one_of,
     exp.Between: ExpressionBinder.between,
-    exp.Not: _negated,
+    exp.Not: lambda binder, node: apply(Op.NOT, binder.truth(node.this)),
     exp.And: lambda binder, node: binder.joined(node, Op.AND),
     exp.Or: lambda binder, node: binder.joined(node, Op.OR),
     exp.Subquery: _refused("Join the sub-query on the unit", _PEOPLE),
@@ -281,5 +271,5 @@ _HANDLERS: dict[type[Any], Callable[[ExpressionBinder, Any], Expression]] = {
     exp.CurrentTimestamp: _refused("Write the time, such as TIMESTAMP '2026-03-31 12:00:00'", _TODAY),
     exp.CurrentTime: _refused("Write the time", _TODAY),
     exp.Localtimestamp: _refused("Write the time", _TODAY),
-    exp.Rand: _refused("Leave it out", "one question has one meaning"),
+    exp.Rand: _refused("Leave it out", "a query has one meaning"),
 }

@@ -1,9 +1,4 @@
-"""Which names an expression may use, and what they stand for.
-
-What a question may speak of: the private tables of a policy, and the public ones with their rows.
-
-A bound sub-query, and how its columns get names of ours.
-"""
+"""Names in a query: the tables and columns that it may use, and the expressions that they stand for."""
 
 from __future__ import annotations
 
@@ -23,28 +18,34 @@ from lapwing.sql.relation import BLOCK, UNIT, Project, PublicScan, Relation, Sca
 
 @dataclass(frozen=True, slots=True)
 class FromItem:
-    """A table, sub-query or CTE under the name that the analyst gave it. Names are in lower case."""
+    """A table, sub-query or CTE in FROM, under the name that the analyst gave it.
+
+    Names are in lower case.
+    """
 
     alias: str
     columns: dict[str, Expression]
-    undeclared: frozenset[str] = frozenset()  # names that exist but may not be used
+    undeclared: frozenset[str] = frozenset()  # columns that exist in the source but are not declared
 
 
 @dataclass(slots=True)
 class Scope:
-    """All sources of one SELECT."""
+    """All FROM items of one SELECT."""
 
     sources: list[FromItem] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Tell whether a name is a column's."""
+        """Return whether a name is a column of one of the items."""
         return any(name.lower() in (*one.columns, *one.undeclared) for one in self.sources)
 
     def find(self, column: exp.Column) -> Expression:
-        """What a column of the question stands for."""
+        """Return the expression that a column of the query stands for.
+
+        Raises Refused if there is none, or several.
+        """
         for part in ("db", "catalog"):
             if column.args.get(part):
-                raise refused(column, "names of schemas are not needed", "Write table.column")
+                raise refused(column, "schema names are not possible", "Write table.column")
         if isinstance(column.this, exp.Star):
             raise refused(column, "* is not possible here", "Name the columns")
         name, table = column.name.lower(), column.table.lower()
@@ -53,7 +54,7 @@ class Scope:
             raise refused(column, f"there is no table {_shown(column.table)} here", self._tables())
         found = [source.columns[name] for source in sources if name in source.columns]
         if len(set(found)) > 1:
-            raise refused(column, f"{_shown(column.name)} stands in several tables", "Write table.column")
+            raise refused(column, f"{_shown(column.name)} is in several tables", "Write table.column")
         if found:
             return found[0]
         if any(name in source.undeclared for source in sources):
@@ -72,12 +73,16 @@ class Scope:
 
 
 def _shown(name: str) -> str:
-    return f'"{name[:60]}"'  # printable, as the parser sees to
+    return f'"{name[:60]}"'  # the parser admits printable names only
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """`rows` lowers a table's rows per unit for one question; it can never raise it."""
+    """The private tables of a policy, and the public tables with their rows.
+
+    `rows` lowers the contribution bound of all tables for one query; it can never raise it. `undeclared`
+    are the columns of each table that exist in the source but are not declared.
+    """
 
     policy: Policy
     public: Mapping[str, PublicTable] = field(default_factory=dict)
@@ -86,11 +91,11 @@ class Catalog:
 
     @property
     def slices_rows(self) -> bool:
-        """Whether what is protected is a person in one period."""
+        """Whether blocks are periods of rows, so that the privacy unit is a person in one period."""
         return self.policy.blocks is not None and self.policy.blocks.by == "row"
 
     def find(self, node: exp.Table) -> Table:
-        """The table of a name."""
+        """Return the table that a syntax node names. Raises Refused if there is none."""
         by_name = {name.lower(): table for name, table in self.policy.tables.items()}
         found = by_name.get(node.name.lower())
         if found is None:
@@ -100,7 +105,7 @@ class Catalog:
         return found
 
     def private_scan(self, table: Table) -> Scan:
-        """All rows of a private table that count."""
+        """Return the scan of a private table, truncated to its contribution bound."""
         rows = table.rows_per_unit if self.rows is None else min(self.rows, table.rows_per_unit)
         columns: list[tuple[str, Kind]] = [(name, column.kind) for name, column in table.columns.items()]
         blocks = self.policy.blocks
@@ -109,14 +114,14 @@ class Catalog:
         return Scan(table.name, tuple(columns), rows)
 
     def private_source(self, table: Table, scan: Scan, alias: str) -> FromItem:
-        """How analysts call its columns."""
+        """Return a private table as a FROM item, with the names that analysts use."""
         names: dict[str, Expression] = {name.lower(): Reference(name, kind) for name, kind in scan.columns}
         blocks = self.policy.blocks
         if BLOCK in names:
             assert blocks is not None
             names[blocks.column.lower()] = names.pop(BLOCK)
         if table.unit is not None and table.unit.column:
-            # A key into another table is not the unit: that is called as it is there.
+            # A key into another table is not the unit: the unit has the name that it has there.
             holder = self.policy.tables[table.unit.through].unit if table.unit.through else table.unit
             assert holder is not None
             names[holder.column.lower()] = Reference(UNIT, Person())
@@ -124,25 +129,25 @@ class Catalog:
         return FromItem(alias, names, frozenset(name.lower() for name in hidden) - set(names))
 
     def public_scan(self, table: Table) -> PublicScan:
-        """All columns of a public table."""
+        """Return the scan of all columns of a public table."""
         found = self.public[table.name].kinds.items()
-        kinds = {name: kind for name, kind in found if not name.lower().startswith("lapwing_")}  # ours
+        kinds = {name: kind for name, kind in found if not name.lower().startswith("lapwing_")}  # reserved
         return PublicScan(table.name, tuple(kinds.items()), tuple(kinds))
 
 
-Fresh = Callable[[], str]  # gives a name that was not given before
+Fresh = Callable[[], str]  # returns a new name at each call
 
 
 @dataclass(frozen=True, slots=True)
 class BoundSubquery:
-    """A bound sub-query: its rows, and how its columns are called."""
+    """A bound sub-query: its rows, and the expressions that its column names stand for."""
 
     relation: Relation
     columns: dict[str, Expression]
 
 
 def project(fresh: Fresh, relation: Relation, columns: Mapping[str, Expression]) -> BoundSubquery:
-    """Columns under names of ours. A column that is only renamed stays itself."""
+    """Return a sub-query with computed columns under new names. A column that is only renamed is kept."""
     own = {name for name, _ in relation.columns}
     outputs: list[tuple[str, Expression]] = []
     visible: dict[str, Expression] = {}
@@ -159,7 +164,7 @@ def project(fresh: Fresh, relation: Relation, columns: Mapping[str, Expression])
 
 
 def without_clashes(fresh: Fresh, relation: Relation, taken: set[str]) -> tuple[Relation, dict[str, str]]:
-    """The relation with columns that are not among those that are taken."""
+    """Return the relation with new names for columns in `taken`, and the new name of each old one."""
     clash = {name: fresh() for name, _ in relation.columns if name in taken}
     if not clash:
         return relation, {}
@@ -171,7 +176,9 @@ def without_clashes(fresh: Fresh, relation: Relation, taken: set[str]) -> tuple[
 
 
 def output_name(item: exp.Expr) -> str:
-    """What a column of a SELECT is called: its alias, or the text that asks for it."""
+    """Return the name of a column of a SELECT: its alias, or else its text."""
     named = isinstance(item, exp.Alias | exp.Column)
     name = item.alias_or_name if named else item.sql("duckdb")[:60]
-    return "".join([letter if letter.isprintable() else " " for letter in name]).lower()  # of texts in it
+    return "".join(
+        [letter if letter.isprintable() else " " for letter in name]
+    ).lower()  # literals in the text can be unprintable

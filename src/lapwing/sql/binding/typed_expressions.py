@@ -1,11 +1,11 @@
-"""How typed expressions are made: kinds are brought together, bounds are carried along.
+"""Construction of typed expressions: kinds are converted, and the bounds of results are computed.
 
 Claim    a code never leaves the bounds of its expression's kind, and no intermediate result reaches 2^52.
-Because  each function here computes the bounds of its result from those of its arguments, by interval
-         arithmetic, and refuses what would be larger.
+Because  each function computes the bounds of its result from those of its arguments, by interval
+         arithmetic, and refuses larger ones.
 Test     tests/query/test_build.py compares with evaluating all codes of small kinds
 
-Declared values turned into others, and into texts: one by one, by us.
+Functions of declared values are computed here, value by value, and not by the engine.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from lapwing.sql.expression import (
     Truth,
 )
 
-LARGEST = 1 << 52
-MOST_SIZE = 200_000  # of one expression
+LARGEST = 1 << 52  # every code is smaller in absolute value
+MOST_SIZE = 200_000  # parts of one expression
 DEEPEST = 100
 TRUTH = Truth()
 _FOLDED: Mapping[Op, Callable[..., int | None]] = {
@@ -48,17 +48,17 @@ _FOLDED: Mapping[Op, Callable[..., int | None]] = {
 
 
 def is_null(expression: Expression) -> bool:
-    """Whether it is the constant NULL."""
+    """Return whether the expression is the constant NULL."""
     return isinstance(expression, Constant) and expression.value is None
 
 
 def null_of(kind: Kind) -> Constant:
-    """NULL, of a kind."""
+    """Return NULL of a kind."""
     return Constant(None, kind)
 
 
 def number(value: Fraction | int) -> Constant:
-    """A public number: on the grid of its own denominator."""
+    """Return a public number as a constant, with its own denominator as the step."""
     exact = Fraction(value)
     code = exact.numerator
     if max(abs(code), exact.denominator) >= LARGEST:
@@ -67,12 +67,12 @@ def number(value: Fraction | int) -> Constant:
 
 
 def truth(value: bool | None) -> Constant:
-    """A public truth."""
+    """Return a public truth as a constant."""
     return Constant(value, TRUTH)
 
 
 def apply(op: Op, *args: Expression, kind: Kind = TRUTH, parameter: object = None) -> Apply:
-    """An operation whose kind is known."""
+    """Return an operation whose kind the caller knows. Raises Refused if it has too many parts."""
     made = Apply(op, tuple(args), kind, parameter)  # type: ignore[arg-type]
     count_work(1 + len(args) + (len(parameter) if isinstance(parameter, tuple) else 0))
     if made.size > MOST_SIZE or made.depth > DEEPEST:
@@ -81,7 +81,7 @@ def apply(op: Op, *args: Expression, kind: Kind = TRUTH, parameter: object = Non
 
 
 def as_number(expression: Expression) -> Expression:
-    """The same as a number: truths are 1 and 0, declared whole numbers are themselves."""
+    """Return the expression as a number: truths are 1 and 0, declared whole numbers are themselves."""
     match expression.kind:
         case Numeric():
             return expression
@@ -111,7 +111,7 @@ def as_number(expression: Expression) -> Expression:
 
 
 def kind_in_words(kind: Kind) -> str:
-    """What a kind is called in messages."""
+    """Return the name of a kind for messages."""
     names: dict[type[object], str] = {
         Numeric: "a number", Choice: "a declared value", Moment: "a time", Period: "a calendar period",
         Truth: "a truth", Text: "a text", Person: "the unit",
@@ -119,20 +119,20 @@ def kind_in_words(kind: Kind) -> str:
     return names[type(kind)]
 
 
-def _of(expression: Expression) -> Numeric:
+def _numeric(expression: Expression) -> Numeric:
     assert isinstance(expression.kind, Numeric)
     return expression.kind
 
 
 def require_small_codes(kind: Numeric) -> None:
-    """Refuse what no engine could hold: neither a code nor the terms of a step reach 2^52."""
+    """Refuse numbers whose codes, or the terms of their step, could reach 2^52."""
     sizes = [abs(end) for end in (kind.first, kind.last) if end is not None]
     if max([*sizes, kind.step.numerator, kind.step.denominator]) >= LARGEST:
-        raise Refused("a number in it could become too large", "Use smaller bounds or a coarser step")
+        raise Refused("a number could become too large", "Use smaller bounds or a coarser step")
 
 
 def _made(op: Op, *args: Expression, kind: Numeric, parameter: int | None = None) -> Expression:
-    """An operation on numbers, done at once where all of them are public."""
+    """Return an operation on numbers, computed at once if all arguments are public."""
     require_small_codes(kind)
     values = [arg.value for arg in args if isinstance(arg, Constant)]
     if len(values) < len(args):
@@ -143,73 +143,75 @@ def _made(op: Op, *args: Expression, kind: Numeric, parameter: int | None = None
 
 
 def rescaled(expression: Expression, step: Fraction) -> Expression:
-    """The same number in smaller steps, which divide its own."""
-    kind = _of(expression)
+    """Return the same number in smaller steps, which must divide its own."""
+    kind = _numeric(expression)
     factor = kind.step / step
     assert factor.denominator == 1
     times = factor.numerator
     if times == 1:
         return expression
-    first = None if kind.first is None else kind.first * times
-    last = None if kind.last is None else kind.last * times
     if not kind.is_bounded:
         raise Refused("a number without bounds can only be compared to whole numbers", "Bound it first")
-    return _made(Op.SCALE, expression, kind=Numeric(step, first, last), parameter=times)
+    first, last = kind.bounds
+    return _made(Op.SCALE, expression, kind=Numeric(step, first * times, last * times), parameter=times)
 
 
 def common_step(steps: Sequence[Fraction]) -> Fraction:
-    """The greatest step of which all are multiples."""
+    """Return the greatest step that all steps are multiples of."""
     bottom = math.lcm(*[step.denominator for step in steps])
     top = math.gcd(*[int(step * bottom) for step in steps])
     return Fraction(top, bottom)
 
 
 def on_one_grid(expressions: Sequence[Expression]) -> list[Expression]:
-    """Numbers in the same steps."""
+    """Return the expressions as numbers in the same steps."""
     numbers = [as_number(expression) for expression in expressions]
-    steps = [_of(one).step for one in numbers if not is_null(one)] or [Fraction(1)]
+    steps = [_numeric(one).step for one in numbers if not is_null(one)] or [Fraction(1)]
     step = common_step(steps)
     return [null_of(Numeric(step, 0, 0)) if is_null(one) else rescaled(one, step) for one in numbers]
 
 
 def _bounded(expression: Expression) -> tuple[int, int]:
-    kind = _of(expression)
-    if kind.first is None or kind.last is None:
+    """Return the bounds of a number. Raises Refused if it has none."""
+    kind = _numeric(expression)
+    if not kind.is_bounded:
         raise Refused(
-            "a number without bounds cannot be computed with",
+            "a number without bounds cannot be used in arithmetic",
             "Bound it: GREATEST(low, LEAST(high, x))",
         )
-    return kind.first, kind.last
+    return kind.bounds
 
 
 def added(left: Expression, right: Expression, *, minus: bool = False) -> Expression:
-    """left ± right."""
+    """Return left + right, or left - right if `minus`."""
     a, b = on_one_grid([left, right])
     (a0, a1), (b0, b1) = _bounded(a), _bounded(b)
     ends = (a0 - b1, a1 - b0) if minus else (a0 + b0, a1 + b1)
-    kind = Numeric(_of(a).step, *ends)
+    kind = Numeric(_numeric(a).step, *ends)
     return _made(Op.SUBTRACT if minus else Op.ADD, a, b, kind=kind)
 
 
 def multiplied(left: Expression, right: Expression) -> Expression:
-    """left * right. A public factor only changes the meaning of the other's steps."""
+    """Return left * right. A public factor only changes the step of the other number."""
     a, b = as_number(left), as_number(right)
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Constant) and isinstance(one.value, int) and one.value:
-            return scaled(other, one.value * _of(one).step)
+            return scaled(other, one.value * _numeric(one).step)
     return product_of_codes(a, b)
 
 
 def product_of_codes(a: Expression, b: Expression) -> Expression:
-    """a * b for numbers, such that the codes are multiplied too."""
+    """Return a * b such that the code of the product is the product of the codes."""
     corners = [one * other for one in _bounded(a) for other in _bounded(b)]
-    return _made(Op.MULTIPLY, a, b, kind=Numeric(_of(a).step * _of(b).step, min(corners), max(corners)))
+    return _made(
+        Op.MULTIPLY, a, b, kind=Numeric(_numeric(a).step * _numeric(b).step, min(corners), max(corners))
+    )
 
 
 def scaled(expression: Expression, factor: Fraction) -> Expression:
-    """A number times a public one (not 0): only the meaning of its steps changes, and maybe its sign."""
+    """Return a number times a public factor (not 0): its step changes, and its codes only in their sign."""
     first, last = _bounded(expression)
-    step = _of(expression).step * abs(factor)
+    step = _numeric(expression).step * abs(factor)
     if factor > 0:
         kind = Numeric(step, first, last)
         require_small_codes(kind)
@@ -218,16 +220,16 @@ def scaled(expression: Expression, factor: Fraction) -> Expression:
 
 
 def divided(top: Expression, bottom: Expression) -> Expression:
-    """top / bottom for a public bottom; unknown if that is 0."""
+    """Return top / bottom for a public bottom, or NULL if the bottom is 0."""
     if not isinstance(bottom, Constant) or bottom.value is None:
         raise Refused("a quotient of columns has no steps", "Write ROUND(a / b, 2): it is rounded down")
     if not bottom.value:
         return null_of(Numeric(Fraction(1), 0, 0))
-    return scaled(top, 1 / (int(bottom.value) * _of(bottom).step))
+    return scaled(top, 1 / (int(bottom.value) * _numeric(bottom).step))
 
 
 def with_kind(expression: Expression, kind: Kind) -> Expression:
-    """The same code with another meaning, or with wider bounds."""
+    """Return an expression with the same codes and another kind or wider bounds."""
     if expression.kind == kind:
         return expression
     if isinstance(expression, Constant):
@@ -238,24 +240,24 @@ def with_kind(expression: Expression, kind: Kind) -> Expression:
 
 
 def floored(expression: Expression, step: Fraction, *, add: Fraction = Fraction(0)) -> Expression:
-    """The greatest multiple of `step` that is at most the number + `add`."""
+    """Return the greatest multiple of `step` that is not above the number + `add`."""
     if add:
         expression = added(expression, number(add))
     first, last = _bounded(expression)
-    ratio = _of(expression).step / step
+    ratio = _numeric(expression).step / step
     kind = Numeric(step, math.floor(first * ratio), math.floor(last * ratio))
     if ratio.denominator == 1:
         return rescaled(expression, step)
     inner = expression
     if ratio.numerator != 1:
-        grown = Numeric(_of(expression).step, first * ratio.numerator, last * ratio.numerator)
+        grown = Numeric(_numeric(expression).step, first * ratio.numerator, last * ratio.numerator)
         inner = _made(Op.SCALE, expression, kind=grown, parameter=ratio.numerator)
     return _made(Op.FLOOR_DIVIDE, inner, kind=kind, parameter=ratio.denominator)
 
 
 def rounded(expression: Expression, step: Fraction) -> Expression:
-    """The nearest multiple of `step`, halves away from 0."""
-    if (_of(expression).step / step).denominator == 1:
+    """Return the nearest multiple of `step`; halves are rounded away from 0."""
+    if (_numeric(expression).step / step).denominator == 1:
         return rescaled(expression, step)
     up = floored(expression, step, add=step / 2)
     first, last = _bounded(expression)
@@ -265,79 +267,73 @@ def rounded(expression: Expression, step: Fraction) -> Expression:
     if last <= 0:
         return down
     ends = [end for one in (down, up) for end in _bounded(one)]
-    below = apply(Op.LT, expression, Constant(0, Numeric(_of(expression).step, 0, 0)))
+    below = apply(Op.LT, expression, Constant(0, Numeric(_numeric(expression).step, 0, 0)))
     return apply(Op.CASE, below, down, up, kind=Numeric(step, min(ends), max(ends)))
 
 
 def remainder(expression: Expression, by: Fraction) -> Expression:
-    """What is left over multiples of a public positive number: from 0 to below it."""
+    """Return the remainder of a division by a public positive number: from 0 to below that number."""
     a, b = on_one_grid([expression, number(by)])
     first, last = _bounded(a)
     assert isinstance(b, Constant)
     divisor = int(b.value or 0)
-    is_one_stretch = first // divisor == last // divisor  # of numbers that rise together
+    is_one_stretch = first // divisor == last // divisor  # the remainder rises with the number
     ends = (first % divisor, last % divisor) if is_one_stretch else (0, divisor - 1)
-    kind = Numeric(_of(a).step, *ends)
+    kind = Numeric(_numeric(a).step, *ends)
     return _made(Op.MODULO, a, kind=kind, parameter=divisor)
 
 
 def quotient(top: Expression, bottom: Expression, step: Fraction) -> Expression:
-    """top / bottom rounded down to a multiple of `step`; unknown where the bottom is 0."""
+    """Return top / bottom rounded down to a multiple of `step`, or NULL where the bottom is 0."""
     a, b = on_one_grid([top, bottom])
     ends, (b0, b1) = _bounded(a), _bounded(b)
     if step.numerator != 1:
         raise Refused("a quotient can be rounded to 1, 0.1, 0.01 … only", "Write ROUND(a / b, 2)")
     times = step.denominator
-    largest = max(map(abs, ends)) * times + 1  # on the way it is as large as that
+    largest = max(map(abs, ends)) * times + 1  # the greatest intermediate result
     require_small_codes(Numeric(step, -largest, largest))
-    # Codes of the bottom are whole: above 0 and below it the quotient is extreme at the ends.
+    # Codes of the bottom are whole: on either side of 0 the quotient has its extremes at the ends.
     bottoms = [one for side in ((max(b0, 1), b1), (b0, min(b1, -1))) if side[0] <= side[1] for one in side]
     found = [end * times // one for end in ends for one in bottoms] or [0]
     return _made(Op.QUOTIENT, a, b, kind=Numeric(step, min(found), max(found)), parameter=times)
 
 
 def extreme(op: Op, expressions: Sequence[Expression]) -> Expression:
-    """The least or the greatest of those that are known."""
+    """Return the least (Op.LEAST) or greatest of the arguments that are not NULL."""
     numbers = on_one_grid(expressions)
-    kinds = [_of(one) for one in numbers if not is_null(one)]
+    kinds = [_numeric(one) for one in numbers if not is_null(one)]
     if not kinds:
         return numbers[0]
-    firsts = [kind.first for kind in kinds]
-    lasts = [kind.last for kind in kinds]
-    # A missing one is passed over, so that a column's own bound holds only if all of them have one;
-    # a constant is never missing.
-    sure = [int(one.value) for one in numbers if isinstance(one, Constant) and one.value is not None]
-    if op is Op.LEAST:
-        last = min(sure) if sure else _top(lasts)
-        first = _bottom(firsts)
-        if first is not None and last is not None:
-            first = min(first, last)
-    else:
-        first = max(sure) if sure else _bottom(firsts)
-        last = _top(lasts)
-        if first is not None and last is not None:
-            last = max(first, last)
+    first = _if_all_known(min, [kind.first for kind in kinds])
+    last = _if_all_known(max, [kind.last for kind in kinds])
+    # NULL arguments are ignored, so the bound of a column limits the result only together with those of
+    # all others. A constant is never NULL: it alone limits the result.
+    constants = [int(one.value) for one in numbers if isinstance(one, Constant) and one.value is not None]
+    if constants and op is Op.LEAST:
+        last = min(constants)
+        first = None if first is None else min(first, last)
+    elif constants:
+        first = max(constants)
+        last = None if last is None else max(first, last)
     return apply(op, *numbers, kind=Numeric(kinds[0].step, first, last))
 
 
-def _top(ends: Sequence[int | None]) -> int | None:
-    return None if None in ends else max(end for end in ends if end is not None)
-
-
-def _bottom(ends: Sequence[int | None]) -> int | None:
-    return None if None in ends else min(end for end in ends if end is not None)
+def _if_all_known(choose: Callable[[list[int]], int], ends: Sequence[int | None]) -> int | None:
+    """Return the least or greatest of the bounds, or None if one is missing."""
+    known = [end for end in ends if end is not None]
+    return choose(known) if len(known) == len(ends) else None
 
 
 def absolute(expression: Expression) -> Expression:
-    """The size of a number."""
+    """Return the absolute value of a number."""
     one = as_number(expression)
     first, last = _bounded(one)
     least = 0 if first <= 0 <= last else min(abs(first), abs(last))
-    return _made(Op.ABS, one, kind=Numeric(_of(one).step, least, max(abs(first), abs(last))))
+    return _made(Op.ABS, one, kind=Numeric(_numeric(one).step, least, max(abs(first), abs(last))))
 
 
 def as_text(expression: Expression) -> Expression:
-    """The same as a text."""
+    """Return the expression as a text."""
     match expression.kind:
         case Text():
             return expression
@@ -354,13 +350,16 @@ MOST_MAPPED = 2_000  # values of a Choice that are mapped one by one
 
 
 def mapped(expression: Expression, values: Sequence[str | int | bool | None]) -> Expression:
-    """A declared value turned into others, one by one: again a declared value."""
+    """Return a declared value turned into another.
+
+    `values` are the new values of all codes, None for NULL.
+    """
     kept = tuple(dict.fromkeys(value for value in values if value is not None))
     return recoded(expression, values, Choice(kept)) if kept else null_of(Choice(("",)))
 
 
 def recoded(expression: Expression, values: Sequence[str | int | bool | None], kind: Choice) -> Expression:
-    """The code among the kind's values of what each code is turned into."""
+    """Return a declared value with the codes of another kind: `values` are the new values of all codes."""
     count_work(len(values))
     position = {value: code for code, value in enumerate(kind.values)}
     if isinstance(expression, Constant):
@@ -381,7 +380,10 @@ def recoded(expression: Expression, values: Sequence[str | int | bool | None], k
 def mapped_text(
     expression: Expression, op: Op, function: Callable[[str], str], parameter: object = None
 ) -> Expression:
-    """A function of a text: computed by us for declared values, by the engine for all others."""
+    """Return a function of a text.
+
+    It is computed here for declared values, and by the engine for others.
+    """
     match expression.kind:
         case Choice(values) if len(values) <= MOST_MAPPED and all(isinstance(v, str) for v in values):
             count_work(len(values))

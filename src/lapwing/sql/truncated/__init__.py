@@ -1,1 +1,1 @@
-"""Bounded tables: coded and ranked rows on an engine, and the SQL that asks them."""
+"""Truncated tables: coded rows up to the contribution bound, from a prepared copy or the source itself."""

@@ -1,23 +1,23 @@
 """Preparing: the private tables are coded and ranked once, and stored as a copy beside the policy.
 
-Claim    preparing after each of several batches of files gives the rows and ranks that preparing once does.
-Because  a rank depends on the unit's own rows alone: units without new rows keep theirs, and those with
-         new rows are ranked anew from the new and the kept ones, whose codes the copy holds: the first
-         K + 1 of all rows are among the first K + 1 of the old and the new.
+Claim    preparing after each of several batches of files gives the same rows and ranks as preparing once.
+Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. Units with
+         new rows are ranked again from the new rows and the kept ones, whose codes the copy holds: the
+         first K + 1 of all rows are among the first K + 1 of the old and the new.
 Test     tests/query/test_prepare.py
 
 The source is only read. The copy is complete and on disk before the manifest points to it.
 
-Who arrived when: where blocks are the months in which units are first taken in, one table of the copy.
+Where blocks are the months in which units arrive, one table of the copy holds the month of each unit.
 
-Claim    a unit keeps its block for ever: nobody whom the ledger has ever known in this data gets another.
-Because  units of the last copy keep theirs, and no copy is made unless everybody whom the ledger was told
-         of is among them: a last copy that is lost, of another engine or an older one stops the preparing.
+Claim    a unit keeps its block for ever: no unit that the ledger has known in this data gets another block.
+Because  units of the last copy keep their blocks, and a copy is made only if every unit that the ledger
+         knows is among them. A last copy that is lost, of another engine or outdated stops the preparation.
 Test     tests/query/test_prepare_arrivals.py
 
-The table lies in the prepared copy only, so that folder (and the schema in a server) is to be backed up
-with the ledger. Beyond 2^20 people the ledger holds a random share of them; there the number of its
-version, which every copy notes, finds older copies.
+Only the prepared copy holds that table, so its folder (and its schema in a server) must be backed up with
+the ledger. Beyond 2^20 people the ledger holds a random sample of them; then the version number of the
+ledger, which every copy notes, tells whether a copy is outdated.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
-import pyarrow as pa
-
 from lapwing.core.noise import random_bytes
 from lapwing.engines.engine import Engine, EngineFailed, ReportProgress
 from lapwing.errors import BadParameter, Unavailable
@@ -38,7 +36,13 @@ from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, Source, Table, period_of
 from lapwing.sql.relation import BLOCK, RANK, UNIT
 from lapwing.sql.truncated.column_codes import UnitIds
-from lapwing.sql.truncated.open_sources import FILES, OpenedSources, open_sources, private_tables
+from lapwing.sql.truncated.open_sources import (
+    FILES,
+    OpenedSources,
+    open_sources,
+    private_tables,
+    stream_ids,
+)
 from lapwing.sql.truncated.prepared_copy import (
     Files,
     PreparedCopy,
@@ -55,19 +59,19 @@ from lapwing.sql.truncated.prepared_copy import (
 )
 from lapwing.sql.truncated.truncated_table import FOLDED, TruncatedTable, folded_literal
 
-ARRIVALS = "lapwing_arrivals"  # units and the period in which each was first seen
+ARRIVALS = "lapwing_arrivals"  # the table of units and the periods in which they arrived
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LedgerPeople:
-    """What the ledger knows of a data set: its version, and whether ids hold all whom it ever had."""
+    """The people of a data set in the ledger: its version, and a test whether ids include all of them."""
 
     version: int
     has_everybody: Callable[[Ids], bool]
 
 
 def ledger_people(ledger: Ledger, policy: Policy) -> LedgerPeople | None:
-    """Of a policy's data, if the ledger was told of it."""
+    """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
     try:
         data = data_sets.find_data_set(ledger, policy.name)
     except BadParameter:
@@ -76,40 +80,43 @@ def ledger_people(ledger: Ledger, policy: Policy) -> LedgerPeople | None:
 
 
 def has_blocks_by_arrival(policy: Policy) -> bool:
-    """Whether a unit's block is the period of its arrival, which nothing but the copy knows."""
+    """Return whether a unit's block is the period of its arrival, which only the copy holds."""
     blocks = policy.blocks
     return blocks is not None and blocks.by == "unit" and not blocks.cohorts
 
 
 def lost_arrivals(policy: Policy) -> Unavailable:
-    """To be raised: where people would get another block, and with it a whole budget."""
+    """Return the error for arrivals that are lost: units would get another block, with a whole budget."""
     return Unavailable(
-        f"which block a person belongs to is known from the last copy alone ({policy.path.stem}.prepared, "
-        "and its schema in a server), and that is lost, of another engine, or older than what the ledger "
-        "knows. Nothing was changed. Restore it from a backup; or give the data a new name in [dataset]: "
-        "then what it costs is charged to everybody of the old account as well"
+        f"the last copy ({policy.path.stem}.prepared, and its schema in a server) is lost, of another "
+        "engine, or older than the ledger, and nothing else holds the blocks of people. Nothing was "
+        "changed. Restore it from a backup; or give the data a new name in [dataset]: then queries are "
+        "charged to all people of the old account as well"
     )
 
 
 def require_all_arrivals(
     policy: Policy,
-    known: LedgerPeople | None,
+    people: LedgerPeople | None,
     engine: Engine,
     relation: str | None,
     before: PreparedCopy | None,
 ) -> None:
-    """Refuse unless everybody whom the ledger knows has a block in the last copy (None: there is none)."""
+    """Raise Unavailable unless all people that the ledger knows have a block in the last copy.
+
+    `relation` is the FROM item of its arrivals; None if there is none.
+    """
     if policy.folds_ids and before is not None and not (before.folds or before.has_whole_units):
         why = "cannot become folded: people of one folded id may have arrived in different months"
         raise BadParameter("dataset.ids", why)
-    if known is None:
+    if people is None:
         return
     if relation is None or before is None:
         raise lost_arrivals(policy)
-    if before.follows is not None and before.follows < known.version - 1:
+    if before.follows is not None and before.follows < people.version - 1:
         raise lost_arrivals(policy)
     try:
-        has_everybody = known.has_everybody(_ids(engine, relation, before))
+        has_everybody = people.has_everybody(_ids(engine, relation, before))
     except EngineFailed:
         raise lost_arrivals(policy) from None
     if not has_everybody:
@@ -117,33 +124,44 @@ def require_all_arrivals(
 
 
 def _ids(engine: Engine, relation: str, copy: PreparedCopy) -> Iterator[Any]:
-    """Everybody in it, by all names under which the ledger may have been told of them: of decimals, which
-    may have become texts since, it was told the rounded ones."""
+    """Yield all ids of a copy, in all spellings that the ledger may have recorded.
+
+    Ids that are texts now may have been decimals. The ledger recorded decimals in rounded form.
+    """
     units = [UNIT]
     if not copy.has_whole_units:
         units.append(UnitIds(engine.dialect, whole=False, decimals=True).folded(UNIT))
     statement = " UNION ALL ".join(f"SELECT {unit} AS u FROM {relation}" for unit in units)  # noqa: S608
-    for batch in engine.stream(statement):
-        column = batch.column(0)
-        if pa.types.is_integer(column.type):
-            yield column.to_numpy(zero_copy_only=False)
-        else:
-            yield from column.to_pylist()
+    return stream_ids(engine, statement)
 
 
-_NEW = "lapwing_new"
+_NEW = "lapwing_new"  # the temporary table of new rows
 
 
 def prepare(
     policy: Policy, key: bytes, *,
-    known: Callable[[], LedgerPeople | None] | None = None, then: Callable[[PreparedCopy], object] | None = None,
+    known: Callable[[], LedgerPeople | None] = lambda: None,
+    then: Callable[[PreparedCopy], object] = lambda _: None,
     is_done: Callable[[], bool] = lambda: False, progress: ReportProgress | None = None,
     today: date | None = None, threads: int | None = None,
 ) -> PreparedCopy:  # fmt: skip
-    """Make a copy of the source as it is now, from the last one where that is possible.
+    """Make a copy of the source as it is now, starting from the last copy where that is possible.
 
-    `known` tells what a ledger knows of the data now (else: none does), and `then` registers the copy,
-    before anybody else can prepare. `is_done` tells whether the last copy is what would be made.
+    Args:
+        policy: The policy whose private tables are copied.
+        key: The secret that decides ranks: 32 bytes.
+        known: Returns the people that the ledger knows now; None if it does not know the data.
+        then: Registers the copy, before any other process can prepare.
+        is_done: Returns whether the last copy is already what would be made.
+        progress: Gets the share of the work that is done, from 0 to 1; None for no reports.
+        today: The day of arrival of new units; None for the current day (UTC).
+        threads: The engine's threads; None for the policy's limit.
+
+    Returns:
+        The new copy, or the last one if it `is_done`.
+
+    Raises:
+        Unavailable: The source changed while it was read, or arrivals are lost. The last copy is kept.
     """
     report = progress or (lambda _: None)
     folder = prepared_folder(policy)
@@ -157,28 +175,24 @@ def prepare(
         before, files, digest = last_copy(policy), files_of(policy), copy_digest(policy, key)
         version = 1 if before is None else before.version + 1
         engine = private_tables(policy)[0].source.engine
-        work = _prepare_duckdb if engine == "duckdb" else _prepare_server
-        people = None if known is None else known()
-        ask = _Preparation(
-            policy, key, digest, files, version, people, today or datetime.now(UTC).date(), threads, report
-        )
-        made, end = work(ask, before)
+        day = today or datetime.now(UTC).date()
+        work = _Preparation(policy, key, digest, files, version, known(), day, threads, report)
+        made, end = (_prepare_duckdb if engine == "duckdb" else _prepare_server)(work, before)
         if files_of(policy) != files:
             raise Unavailable("the source changed while it was read. Prepare again. The last copy is kept")
         made = replace(made, seen=seen if seen == identities_of(policy) else None)
         made.save()
         made.remove_others()
         end()
-        if then is not None:
-            then(made)
+        then(made)
     report(1.0)
     return made
 
 
 def has_readable_copy(policy: Policy, key: bytes) -> bool:
-    """Tell whether there is a copy of the policy and source as they are now, all of which can be read.
+    """Return whether there is a current copy in DuckDB all of whose rows can be read.
 
-    Of copies in servers, and of Spark's, nobody knows without asking them.
+    For copies in PostgreSQL or Spark the answer is False: it would take a query to find out.
     """
     found = current_copy(policy, key)
     if found is None or found.engine != "duckdb":
@@ -198,6 +212,8 @@ def has_readable_copy(policy: Policy, key: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Preparation:
+    """The settings of one preparation."""
+
     policy: Policy
     key: bytes
     digest: str
@@ -208,72 +224,46 @@ class _Preparation:
     threads: int | None
     report: ReportProgress
 
-    def bounded(self, table: Table, opened: OpenedSources, arrivals: str = "") -> TruncatedTable:
+    def table(self, table: Table, opened: OpenedSources, arrivals: str = "") -> TruncatedTable:
+        """Return the truncated table over opened sources."""
         return TruncatedTable(self.policy, table, opened.engine, self.key, opened.relations, arrivals)
 
     def copy(
         self, place: str, engine: str, types: dict[str, dict[str, str]], *, whole: bool
     ) -> PreparedCopy:
+        """Return the description of the copy that is made."""
         follows = 0 if self.people is None else self.people.version
         return PreparedCopy(
             prepared_folder(self.policy), self.version, self.digest, place, engine, whole,
             has_blocks_by_arrival(self.policy), self.files, types, follows, self.policy.folds_ids,
         )  # fmt: skip
 
-    def known_arrivals(
-        self, engine: Engine, relation: str | None, before: PreparedCopy | None
-    ) -> tuple[str, PreparedCopy] | None:
-        """The arrivals of the last copy, all of them, and that copy."""
-        require_all_arrivals(self.policy, self.people, engine, relation, before)
-        return None if relation is None or before is None else (relation, before)
-
 
 def _prepare_duckdb(
-    ask: _Preparation, before: PreparedCopy | None
+    work: _Preparation, before: PreparedCopy | None
 ) -> tuple[PreparedCopy, Callable[[], None]]:
-    folder = prepared_folder(ask.policy)
-    name = f"copy-{ask.version}.duckdb"
-    for left in (folder / name, folder / f"{name}.wal"):  # by a crash
-        left.unlink(missing_ok=True)
+    folder = prepared_folder(work.policy)
+    name = f"copy-{work.version}.duckdb"
+    for left_by_crash in (folder / name, folder / f"{name}.wal"):
+        left_by_crash.unlink(missing_ok=True)
     old = before.file if before is not None and before.engine == "duckdb" and before.file.exists() else None
-    news = _new_files(ask, before) if before is not None and old is not None else None
+    news = _new_files(work, before) if before is not None and old is not None else None
     batches = {path: source for source, paths in (news or {}).values() for path in paths}
-    if not has_blocks_by_arrival(ask.policy) and not (batches and _opens(before)):
-        old = news = None  # the source tells all, also where the copy is damaged
+    by_arrival = has_blocks_by_arrival(work.policy)
+    if not by_arrival and not (batches and _opens(before)):
+        old = news = None  # all is read from the source again: the old copy may be damaged
     try:
         opened = open_sources(
-            ask.policy, writable=folder / name, before=old, batches=batches, threads=ask.threads
+            work.policy, writable=folder / name, before=old, batches=batches, threads=work.threads
         )
     except EngineFailed:
-        if (
-            ask.people is not None
-            and has_blocks_by_arrival(ask.policy)
-            and old is not None
-            and not _opens(before)
-        ):
-            raise lost_arrivals(ask.policy) from None
+        if work.people is not None and by_arrival and old is not None and not _opens(before):
+            raise lost_arrivals(work.policy) from None
         raise
     try:
-        tables = private_tables(ask.policy)
-        types = {table.name: dict(opened.engine.columns(opened.relations[table.name])) for table in tables}
-        whole = ask.bounded(tables[0], opened).ids.whole
-        made = ask.copy(name, "duckdb", types, whole=whole)
-        arrivals = ""
-        if made.has_arrivals:
-            arrivals = f"prepared.{ARRIVALS}"
-            has_known = before is not None and old is not None and before.has_arrivals
-            known = ask.known_arrivals(opened.engine, f"before.{ARRIVALS}" if has_known else None, before)
-            rows = _arrivals(ask, opened, known, whole=whole)
-            opened.engine.execute(f"CREATE TABLE {arrivals} AS {rows}")
-        for n, table in enumerate(tables):
-            steps = _steps(ask.report, n, len(tables))
-            bounded = ask.bounded(table, opened, arrivals)
-            if before is None or news is None or not _can_extend(table, opened, before, made, news):
-                rows = bounded.ranked(bounded.codes())
-            else:
-                rows = _extended(bounded, opened, news[table.name][1])
-            stored = opened.engine.dialect.name(table.name)
-            opened.engine.execute(f"CREATE TABLE prepared.{stored} AS {rows}", progress=steps)
+        has_arrivals = before is not None and old is not None and before.has_arrivals
+        relation = f"before.{ARRIVALS}" if has_arrivals else None
+        made = _copied(work, opened, before, name, relation, news=news)
     finally:
         opened.engine.close()
     os.chmod(folder / name, 0o600)
@@ -282,7 +272,7 @@ def _prepare_duckdb(
 
 
 def _opens(copy: PreparedCopy | None) -> bool:
-    """Whether it is the copy, and not the source, that cannot be opened."""
+    """Return whether a copy can be opened: if not, the copy failed and not the source."""
     try:
         if copy is not None:
             copy.open().close()
@@ -292,16 +282,16 @@ def _opens(copy: PreparedCopy | None) -> bool:
 
 
 def _steps(report: ReportProgress, n: int, of: int) -> ReportProgress:
-    return lambda share: report((n + share) / of * 0.99)  # the rest is for the disk
+    return lambda share: report((n + share) / of * 0.99)  # the rest is writing to disk
 
 
-def _new_files(ask: _Preparation, before: PreparedCopy) -> dict[str, tuple[Source, list[str]]] | None:
-    """The source and the new files of each table; None if more has changed than that files were added."""
-    if before.digest != ask.digest or not has_current_units(ask.policy, before):
+def _new_files(work: _Preparation, before: PreparedCopy) -> dict[str, tuple[Source, list[str]]] | None:
+    """Return the source and the new files of each table; None if anything else has changed."""
+    if before.digest != work.digest or not has_current_units(work.policy, before):
         return None
     found = {}
-    for table in private_tables(ask.policy):
-        known, now = set(before.files[table.name]), ask.files[table.name]
+    for table in private_tables(work.policy):
+        known, now = set(before.files[table.name]), work.files[table.name]
         form = table.source.form
         if not known <= set(now) or (form not in FILES and known != set(now)):
             return None
@@ -316,23 +306,23 @@ def _can_extend(
     made: PreparedCopy,
     news: dict[str, tuple[Source, list[str]]],
 ) -> bool:
-    """Whether the old rows' codes and units are what they would be if read again, together with the new."""
+    """Return whether the old rows would get the same codes and units if all rows were read again."""
     assert table.unit is not None
     if not table.unit.column or before.has_whole_units != made.has_whole_units:
         return False
     if table.unit.through and news[table.unit.through][1]:
-        return False  # old rows may lead to new people
+        return False  # keys of old rows may lead to new units
     batches = [dict(opened.engine.columns(opened.batches[path])) for path in news[table.name][1]]
     return all(types == made.types[table.name] for types in [dict(before.types[table.name]), *batches])
 
 
-def _extended(bounded: TruncatedTable, opened: OpenedSources, paths: list[str]) -> str:
-    """The old rows and the new ones. Units with new rows are ranked anew."""
-    engine, old = opened.engine, f"before.{opened.engine.dialect.name(bounded.table.name)}"
+def _extended(table: TruncatedTable, opened: OpenedSources, paths: list[str]) -> str:
+    """Return the old rows and the new ones as a SELECT. Units with new rows are ranked again."""
+    engine, old = opened.engine, f"before.{opened.engine.dialect.name(table.table.name)}"
     if not paths:
         return f"SELECT * FROM {old}"  # noqa: S608
-    names = [name for name in bounded.stored if name not in (RANK, BLOCK)]
-    new = " UNION ALL ".join(bounded.codes(opened.batches[path]) for path in paths)
+    names = [name for name in table.stored if name not in (RANK, BLOCK)]
+    new = " UNION ALL ".join(table.codes(opened.batches[path]) for path in paths)
     engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
     touched = f"(SELECT {UNIT} FROM {_NEW})"  # noqa: S608
     listed = ", ".join(names)
@@ -340,36 +330,37 @@ def _extended(bounded: TruncatedTable, opened: OpenedSources, paths: list[str]) 
         f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched}"  # noqa: S608
         f" UNION ALL SELECT {listed} FROM {_NEW}"
     )
-    kept = f"SELECT {', '.join(bounded.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
-    return f"SELECT * FROM ({kept} UNION ALL {bounded.ranked(codes)}) AS b"  # noqa: S608
+    kept = f"SELECT {', '.join(table.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
+    return f"SELECT * FROM ({kept} UNION ALL {table.ranked(codes)}) AS b"  # noqa: S608
 
 
 def _arrivals(
-    ask: _Preparation, opened: OpenedSources, known: tuple[str, PreparedCopy] | None, *, whole: bool
+    work: _Preparation, opened: OpenedSources, last: tuple[str, PreparedCopy] | None, *, whole: bool
 ) -> str:
-    """Units keep their block for ever, whatever becomes of the policy or their rows; new ones get today's.
+    """Return units and their blocks as a SELECT: known units keep their block, new ones get today's.
 
-    `known` are those of the last copy. Units of versions that folded every id are found by the folded id.
+    `last` are the arrivals (a FROM item) of the last copy and that copy; None if there are none. Units from
+    versions that folded every id are found by the folded id.
     """
-    assert ask.policy.blocks is not None
-    spelling, now = opened.engine.dialect, folded_literal(ask.policy)
-    tables = [ask.bounded(table, opened) for table in private_tables(ask.policy)]
-    day = (ask.today - date(1970, 1, 1)).days
-    period = spelling.stored(str(period_of(ask.policy.blocks.every, day)), 0, 1 << 30)
+    assert work.policy.blocks is not None
+    dialect, now = opened.engine.dialect, folded_literal(work.policy)
+    tables = [work.table(table, opened) for table in private_tables(work.policy)]
+    day = (work.today - date(1970, 1, 1)).days
+    period = dialect.stored(str(period_of(work.policy.blocks.every, day)), 0, 1 << 30)
     units = " UNION ".join(
         f"SELECT DISTINCT {UNIT} FROM ({table.codes()}) AS c"  # noqa: S608
         for table in tables
     )
-    if known is None:
+    if last is None:
         return f"SELECT {UNIT}, {period} AS {BLOCK}, {now} AS {FOLDED} FROM ({units}) AS n"  # noqa: S608
-    relation, before = known
+    relation, before = last
     unit, folded = UNIT, "TRUE"
     if before.has_whole_units and not whole:
-        unit = spelling.plain_text(UNIT, "bigint")
+        unit = dialect.plain_text(UNIT, "bigint")
     elif whole and not before.has_whole_units:
-        unit = spelling.parse_whole(UNIT)
+        unit = dialect.parse_whole(UNIT)
     elif not whole:
-        unit = spelling.plain_text(UNIT, spelling.text_type)  # whatever collation an old copy has
+        unit = dialect.plain_text(UNIT, dialect.text_type)  # without the collation of an old copy
     if not before.folds:
         folded = FOLDED
     elif whole and before.has_whole_units:
@@ -377,7 +368,7 @@ def _arrivals(
     rows = f"SELECT DISTINCT {unit} AS {UNIT}, {BLOCK}, {folded} AS {FOLDED} FROM {relation}"  # noqa: S608
     old = f"SELECT * FROM ({rows}) AS k WHERE {UNIT} IS NOT NULL AND {FOLDED}"  # noqa: S608
     ids = tables[0].ids
-    if before.noted_folds:  # by a policy: decimals, which the first versions rounded, were no ids in it
+    if before.noted_folds:  # the policy folded ids, and then decimals were refused as ids
         ids = replace(ids, decimals=False)
     found = f"SELECT {UNIT}, {ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
     return (
@@ -390,65 +381,77 @@ def _arrivals(
 
 
 def _prepare_server(
-    ask: _Preparation, before: PreparedCopy | None
+    work: _Preparation, before: PreparedCopy | None
 ) -> tuple[PreparedCopy, Callable[[], None]]:
-    """With PostgreSQL in a schema of ours beside the source's, with Spark as Parquet beside the policy."""
-    opened = open_sources(ask.policy, writes=True)
+    """Prepare in a PostgreSQL schema beside the source's, or with Spark as Parquet beside the policy.
+
+    Returns the copy, and a function that removes the last copy and closes the engine.
+    """
+    opened = open_sources(work.policy, writes=True)
+    engine = opened.engine
     try:
-        made = _copied(ask, opened, before)
+        place = f"copy-{work.version}"
+        if engine.name == "postgres":
+            place = _schema(work.policy, before)
+            engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
+        relation = None
+        if before is not None and before.has_arrivals and before.engine == engine.name:
+            relation = _last_arrivals(engine, before)
+        made = _copied(work, opened, before, place, relation)
     except BaseException:
-        opened.engine.close()
+        engine.close()
         raise
 
     def end() -> None:
-        if before is not None and before.engine == "postgres" == opened.engine.name:
-            for relation in before.relations(opened.engine, [*before.types, ARRIVALS]).values():
-                opened.engine.execute(f"DROP TABLE IF EXISTS {relation}")
-        opened.engine.close()
+        if before is not None and before.engine == "postgres" == engine.name:
+            for relation in before.relations(engine, [*before.types, ARRIVALS]).values():
+                engine.execute(f"DROP TABLE IF EXISTS {relation}")
+        engine.close()
 
     return made, end
 
 
-def _copied(ask: _Preparation, opened: OpenedSources, before: PreparedCopy | None) -> PreparedCopy:
-    engine, tables = opened.engine, private_tables(ask.policy)
+def _copied(
+    work: _Preparation, opened: OpenedSources, before: PreparedCopy | None, place: str,
+    last_arrivals: str | None, *, news: dict[str, tuple[Source, list[str]]] | None = None,
+) -> PreparedCopy:  # fmt: skip
+    """Write all tables of the copy. `news` are the new files, if old rows can be kept."""
+    engine, tables = opened.engine, private_tables(work.policy)
     types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
-    whole = ask.bounded(tables[0], opened).ids.whole
-    place = _schema(ask.policy, before) if engine.name == "postgres" else f"copy-{ask.version}"
-    made = ask.copy(place, engine.name, types, whole=whole)
-    if engine.name == "postgres":
-        engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
+    whole = work.table(tables[0], opened).ids.whole
+    made = work.copy(place, engine.name, types, whole=whole)
     arrivals = ""
     if made.has_arrivals:
-        relation = None
-        if before is not None and before.has_arrivals and before.engine == engine.name:
-            relation = _relation(engine, before)
-        known = ask.known_arrivals(engine, relation, before)
-        arrivals = _stored(
-            made, engine, ARRIVALS, _arrivals(ask, opened, known, whole=whole), lambda _: None
-        )
-    for n, table in enumerate(tables):
-        bounded = ask.bounded(table, opened, arrivals)
-        rows = bounded.ranked(bounded.codes())
-        _stored(made, engine, table.name, rows, _steps(ask.report, n, len(tables)))
+        require_all_arrivals(work.policy, work.people, engine, last_arrivals, before)
+        last = None if last_arrivals is None or before is None else (last_arrivals, before)
+        rows = _arrivals(work, opened, last, whole=whole)
+        arrivals = _stored(made, engine, ARRIVALS, rows, lambda _: None)
+    for n, one in enumerate(tables):
+        table = work.table(one, opened, arrivals)
+        if before is not None and news is not None and _can_extend(one, opened, before, made, news):
+            rows = _extended(table, opened, news[one.name][1])
+        else:
+            rows = table.ranked(table.codes())
+        _stored(made, engine, one.name, rows, _steps(work.report, n, len(tables)))
     return made
 
 
-def _relation(engine: Engine, before: PreparedCopy) -> str | None:
+def _last_arrivals(engine: Engine, before: PreparedCopy) -> str | None:
     try:
         return before.relations(engine, [ARRIVALS])[ARRIVALS]
-    except EngineFailed:  # a folder that is gone
+    except EngineFailed:  # the folder is gone
         return None
 
 
 def _schema(policy: Policy, before: PreparedCopy | None) -> str:
-    """A schema that no other policy writes to, also if it is called alike: bounds may differ."""
+    """Return the name of a schema that no other policy writes to, not even one of the same name."""
     if before is not None and before.engine == "postgres":
         return before.place
     return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
 
 
 def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: ReportProgress) -> str:
-    """Store rows under a name in the copy, over what a crash may have left. Gives the FROM item."""
+    """Store rows as a table of the copy, replacing the remains of a crash. Returns the FROM item."""
     if engine.name == "spark":
         path = made.folder / made.place / name
         where = f"INSERT OVERWRITE DIRECTORY {engine.dialect.text(str(path))} USING parquet"
@@ -458,7 +461,9 @@ def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: 
             sync_to_disk(file)
         return made.relations(engine, [name])[name]
     relation = made.relations(engine, [name])[name]
-    engine.execute(f"DROP TABLE IF EXISTS {relation}")
+    if engine.name == "postgres":
+        engine.execute(f"DROP TABLE IF EXISTS {relation}")
     engine.execute(f"CREATE TABLE {relation} AS {rows}", progress=progress)
-    engine.execute(f"ANALYZE {relation}")
+    if engine.name == "postgres":
+        engine.execute(f"ANALYZE {relation}")
     return relation

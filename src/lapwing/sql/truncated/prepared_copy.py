@@ -1,12 +1,12 @@
-"""The prepared copy of a policy's private tables: what it is of, and whether it may still be used.
+"""The prepared copy of a policy's private tables: what it was made from, and whether it may still be used.
 
 Claim    a copy is used only for the policy, key and source that it was made from.
-Because  its manifest holds a keyed digest of all that codes and ranks depend on, and the name, size and
-         time of change of every source file, and is replaced in one step after the copy is on disk.
+Because  its manifest holds a keyed digest of everything that codes and ranks depend on, and the name, size
+         and time of change of every source file, and is replaced atomically after the copy is on disk.
 Test     tests/query/test_prepare.py
 
-A manifest holds no count and no value of private rows. Where the source is a server, nothing tells from
-outside whether rows changed: the copy is what is asked, at its own version.
+A manifest holds no count and no value of private rows. If the source is a server, changes of its rows
+cannot be seen from outside: queries then read the copy, at the version of the copy.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from typing import Any
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import DEFAULT_LIMITS, Engine, EngineLimits
 from lapwing.errors import Unavailable
-from lapwing.sql.policy import Policy, Source
+from lapwing.sql.policy import Policy
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.column_codes import UnitIds
 from lapwing.sql.truncated.open_sources import dialect_of, private_tables
 
-FORMAT = 4  # of the copy: one more whenever codes, ranks or the hash change
+FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
-LONGEST_IN_SERVER = 50  # of 63 bytes: a version follows
-SETTLED = 20_000_000  # ns: file systems count time in steps of up to 10 ms
+LONGEST_IN_SERVER = 50  # bytes of a table's name, of PostgreSQL's 63: a version follows
+SETTLED = 20_000_000  # ns: the clocks of file systems have steps of up to 10 ms
 Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
 Identities = tuple[
     tuple[str, int, int, int, int], ...
@@ -44,10 +44,10 @@ Identities = tuple[
 
 @dataclass(frozen=True, slots=True)
 class PreparedCopy:
-    """A copy. `place` is a DuckDB file or a folder (of Spark) in ours, or a schema of the server.
+    """A copy. `place` is a DuckDB file or a (Spark) folder in `folder`, or a schema of the server.
 
-    `files` and `types` (of the source's columns) are by table. `follows` is the version that the ledger had
-    when the copy was made (0: none), and so one less than the one that it was registered as.
+    `files` and `types` (of the source's columns) are by table. `follows` is the version of the ledger when
+    the copy was made (0: none), which is one less than the version that the copy was registered as.
     """
 
     folder: Path
@@ -59,18 +59,18 @@ class PreparedCopy:
     has_arrivals: bool
     files: Mapping[str, Files]
     types: Mapping[str, Mapping[str, str]]
-    follows: int | None = None  # None: of a copy that was made before it was noted
-    noted_folds: bool | None = None  # None: of a copy that was made before it was noted
-    seen: Mapping[str, Identities] | None = None  # the files while they were read; None: not known
+    follows: int | None = None  # None: the copy is older than this field
+    noted_folds: bool | None = None  # None: the copy is older than this field
+    seen: Mapping[str, Identities] | None = None  # the files while they were read; None: unknown
 
     @property
     def folds(self) -> bool:
-        """Tell whether ids that differ in spaces around and in ASCII capitals only are one in it."""
+        """Whether ids that differ only in outer spaces and ASCII case are equal in the copy."""
         return self.noted_folds is not False
 
     @property
     def repeats_rows(self) -> bool:
-        """True if the copy holds rows several times.
+        """Whether the copy holds rows several times.
 
         The first version joined units of one table to their arrivals as often as the unit has rows.
         """
@@ -78,19 +78,22 @@ class PreparedCopy:
 
     @property
     def file(self) -> Path:
-        """The DuckDB file, or the folder."""
+        """The DuckDB file, or the folder of Spark."""
         return self.folder / self.place
 
     def open(self, limits: EngineLimits = DEFAULT_LIMITS) -> DuckDbEngine:
-        """An engine that can read the copy and nothing else. (A server is opened as the source is.)"""
+        """Return an engine that can read the copy and nothing else.
+
+        Copies in servers are opened as sources are.
+        """
         return DuckDbEngine.open(databases={"prepared": self.file}, limits=limits)
 
     def scans(self, engine: Engine) -> dict[str, str]:
-        """FROM items of the bounded tables, for `render`."""
+        """Return FROM items of the truncated tables, for `render`."""
         return self.relations(engine, self.types)
 
     def relations(self, engine: Engine, tables: Iterable[str]) -> dict[str, str]:
-        """FROM items of tables in the copy."""
+        """Return FROM items of the given tables of the copy."""
         name = engine.dialect.name
         if self.engine == "duckdb":
             return {table: f"prepared.main.{name(table)}" for table in tables}
@@ -101,13 +104,16 @@ class PreparedCopy:
         return {table: f"{name(self.place)}.{name(self._in_server(table))}" for table in tables}
 
     def _in_server(self, table: str) -> str:
-        """PostgreSQL cuts names off, and would take two tables for one."""
+        """Return a table's name in the server.
+
+        PostgreSQL cuts long names, so that two could become equal.
+        """
         if len(table) > LONGEST_IN_SERVER:
             table = hashlib.blake2b(table.encode(), digest_size=16).hexdigest()
         return f"{table}_{self.version}"
 
     def save(self) -> None:
-        """Make this the current copy, in one step that survives a crash."""
+        """Make this the current copy, atomically and durably."""
         fields = asdict(self)
         del fields["folder"]
         new = self.folder / f"{MANIFEST}.new"
@@ -120,7 +126,7 @@ class PreparedCopy:
         sync_to_disk(self.folder)
 
     def remove_others(self) -> None:
-        """Copies of other versions, and what crashes left. Whoever reads one now can read it to its end."""
+        """Remove the copies of other versions. Readers that have one open can read it to the end."""
         for path in self.folder.iterdir():
             if re.fullmatch(r"copy-\d+(\.duckdb(\.wal)?)?", path.name) and not path.name.startswith(
                 self.place
@@ -129,12 +135,15 @@ class PreparedCopy:
 
 
 def prepared_folder(policy: Policy) -> Path:
-    """Where a policy's copies lie."""
+    """Return the folder of a policy's copies."""
     return policy.path.with_name(f"{policy.path.stem}.prepared")
 
 
 def copy_digest(policy: Policy, key: bytes) -> str:
-    """Of all that the copy depends on. Keyed: a source's location may hold a password."""
+    """Return a digest of everything that the copy depends on.
+
+    It is keyed: a location can contain a password.
+    """
     tables = [
         (
             table.name, table.source, table.unit, table.primary_key, table.rows_per_unit,
@@ -147,7 +156,10 @@ def copy_digest(policy: Policy, key: bytes) -> str:
 
 
 def last_copy(policy: Policy) -> PreparedCopy | None:
-    """The newest copy, of whatever it is."""
+    """Return the newest copy, current or not; None if there is none.
+
+    Raises Unavailable if its manifest is damaged.
+    """
     folder = prepared_folder(policy)
     try:
         found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
@@ -163,14 +175,17 @@ def last_copy(policy: Policy) -> PreparedCopy | None:
 
 
 def read_identities(found: Any) -> dict[str, Identities] | None:
-    """What `identities_of` gave, from JSON."""
+    """Return the result of `identities_of` from JSON."""
     if found is None:
         return None
     return {name: tuple((p, i, s, t, c) for p, i, s, t, c in rows) for name, rows in found.items()}
 
 
 def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
-    """Tell whether a copy tells people and rows apart as we do now. Whole numbers cannot be folded."""
+    """Return whether a copy separates units and rows as the policy does now.
+
+    Whole numbers cannot be folded.
+    """
     if copy.repeats_rows:
         return False
     if copy.folds == policy.folds_ids:
@@ -179,7 +194,7 @@ def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
 
 
 def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
-    """The copy, if it is of this policy, key and source as they are now."""
+    """Return the copy if it was made from this policy, key and source as they are now, else None."""
     found = last_copy(policy)
     if found is None or found.digest != copy_digest(policy, key) or files_of(policy) != found.files:
         return None
@@ -191,39 +206,40 @@ def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
 
 
 def files_of(policy: Policy) -> dict[str, Files]:
-    """The files that each private table lies in, as they are now."""
-    return {table.name: _files(table.source) for table in private_tables(policy)}
+    """Return the files of each private table as they are now: path, size and time of change."""
+    return {
+        name: tuple((path, about.st_size, about.st_mtime_ns) for path, about in files)
+        for name, files in _stats(policy).items()
+    }
 
 
-def _files(source: Source) -> Files:
-    found = ((path, os.stat(path)) for path in files_in(source))
-    return tuple((path, about.st_size, about.st_mtime_ns) for path, about in found)
+def _stats(policy: Policy) -> dict[str, list[tuple[str, os.stat_result]]]:
+    return {
+        table.name: [(path, os.stat(path)) for path in files_in(table.source)]
+        for table in private_tables(policy)
+    }
 
 
 def identities_of(policy: Policy) -> dict[str, Identities] | None:
-    """What tells from outside that somebody wrote to the private tables' files since; None if nothing does.
+    """Return what shows that somebody wrote to the private tables' files; None if a table has no files.
 
-    The kernel sets the second time of change and the inode: who copies times along does not copy these.
+    The kernel sets the inode and the second time of change: copying a file's times does not copy them.
     """
-    found = {table.name: _identities(table.source) for table in private_tables(policy)}
+    found = {
+        name: tuple((path, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for path, s in files)
+        for name, files in _stats(policy).items()
+    }
     return found if all(found.values()) else None
 
 
-def _identities(source: Source) -> Identities:
-    found = ((path, os.stat(path)) for path in files_in(source))
-    return tuple(
-        (path, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns) for path, about in found
-    )
-
-
 def settled_identities(policy: Policy) -> dict[str, Identities] | None:
-    """The same, once the clock has moved on since the last change: a later one has another time."""
+    """Return `identities_of` after a short wait, if needed, so that any later change has another time."""
     found = identities_of(policy)
     if found is None:
         return None
     youngest = max(changed for files in found.values() for *_, changed in files)
     wait = youngest + SETTLED - time.time_ns()
-    if wait > SETTLED:  # of another clock
+    if wait > SETTLED:  # the file's time is from another clock
         return None
     if wait > 0:
         time.sleep(wait / 10**9)
@@ -232,7 +248,10 @@ def settled_identities(policy: Policy) -> dict[str, Identities] | None:
 
 @contextmanager
 def exclusive_lock(folder: Path) -> Iterator[None]:
-    """One process registers or prepares at a time; the kernel lets go if it dies."""
+    """Lock a folder: one process registers or prepares at a time.
+
+    The kernel releases the lock of a dead process.
+    """
     handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -242,7 +261,7 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
 
 
 def sync_to_disk(path: Path) -> None:
-    """Have a file or folder on disk."""
+    """Write a file or folder to disk."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,24 +1,20 @@
-"""The private tables, bounded and ready to be asked: the prepared copy, or the source itself.
+"""Reading truncated tables: from the prepared copy, or from the source itself.
 
-Claim    every statement reads bounded tables only: the rows of a unit beyond its bound are never seen.
+Claim    every statement reads truncated tables only: rows beyond the contribution bound are never seen.
 Because  statements name nothing but the tables of the copy, which were ranked when it was made, or views
-         that rank the source's rows on the way (the same SELECT).
+         that rank the source's rows at each query (with the same SELECT).
 Test     tests/query/test_neighbours.py runs both, on all engines
 
-Readers for threads: each has one to itself, and none is closed while it is used.
+The results are arranged for the mechanisms: every declared group, every combination of sums. These numbers
+are private. Only the mechanisms may get them.
 
-Claim    threads that share a data set never share a connection, and a question reads to its end from the
-         copy or source that it began with, also if there is a newer one by then.
-Because  a reader is lent to one thread at a time; one of another state is closed when it comes back.
+Claim    threads that share a data set never share a connection, and a query reads to its end from the copy
+         or source that it began with, even if there is a newer one by then.
+Because  the pool lends a reader to one thread at a time, and closes readers of an old state on return.
 Test     tests/query/test_threads.py
 
-What an engine found, laid out for the mechanisms: every declared group, every sum combined.
-
-The numbers here are private. They go to `noise` and nowhere else.
-
-Generated rows of a policy's schema, so that dashboards can be built without spending.
-
-They are drawn uniformly from what the policy declares: nothing of the data is in them.
+Generated rows let analysts build dashboards without spending. They are drawn uniformly from the values that
+the policy declares, and contain nothing of the data.
 """
 
 from __future__ import annotations
@@ -47,19 +43,16 @@ from lapwing.sql.expression import Kind, Text, Truth, codes_of
 from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
 from lapwing.sql.policy import Policy, Table, codes_of_blocks
 from lapwing.sql.relation import BLOCK, RANK, UNIT, Relation, Scan, public_scans_of, scans_of
-from lapwing.sql.truncated import prepared_copy
 from lapwing.sql.truncated.column_codes import UnitIds
 from lapwing.sql.truncated.open_sources import (
-    FILES,
     OpenedSources,
     dialect_of,
-    encodings_of,
     limits_of,
-    open_server,
     open_sources,
     private_tables,
+    stream_ids,
 )
-from lapwing.sql.truncated.prepared_copy import PreparedCopy
+from lapwing.sql.truncated.prepared_copy import PreparedCopy, current_copy, files_of, last_copy
 from lapwing.sql.truncated.render import (
     Statements,
     public_table_name,
@@ -72,22 +65,22 @@ from lapwing.sql.truncated.render import (
 )
 from lapwing.sql.truncated.truncated_table import TruncatedTable
 
-_FITS = 1 << 61  # beyond, sums are Python's integers
+_FITS = 1 << 61  # larger sums are Python's integers
 Ints = NDArray[np.int64]
 
 
 def lay_out(
-    question: BoundQuery, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]
+    query: BoundQuery, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]
 ) -> ExactGrouping:
-    """One grouping of a question, from the tables that its statements gave."""
-    count = len(question.sets[grouping])
+    """Arrange the results of one grouping for the mechanisms."""
+    count = len(query.sets[grouping])
     sums = None if sums is None else _known(sums, count)
     spectra = [_known(table, count) for table in spectra]
-    if has_declared_keys(question, grouping):
-        return _declared(question, grouping, sums, spectra)
+    if has_declared_keys(query, grouping):
+        return _declared(query, grouping, sums, spectra)
     assert sums is not None
     keys = _keys(sums, count)
-    values = _combined(question, sums, len(keys), np.arange(len(keys)))
+    values = _combined(query, sums, len(keys), np.arange(len(keys)))
     places = {key: place for place, key in enumerate(keys)}
     counted = []
     for table in spectra:
@@ -97,7 +90,7 @@ def lay_out(
 
 
 def _known(table: pa.Table, count: int) -> pa.Table:
-    """The groups whose keys are all known: rows without a key are in no group."""
+    """Return the groups whose keys are not NULL: rows with a NULL key are in no group."""
     for n in range(count):
         column = table.column(f"k{n}")
         if column.null_count:
@@ -106,20 +99,20 @@ def _known(table: pa.Table, count: int) -> pa.Table:
 
 
 def _declared(
-    question: BoundQuery, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]
+    query: BoundQuery, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]
 ) -> ExactGrouping:
-    cells = number_of_groups(question, grouping)
-    counted = tuple(_counted(table, _places(question, grouping, table)) for table in spectra)
+    cells = number_of_groups(query, grouping)
+    counted = tuple(_counted(table, _places(query, grouping, table)) for table in spectra)
     if sums is None:
         return ExactGrouping(np.zeros((cells, 0), dtype=np.int64), counted)
-    return ExactGrouping(_combined(question, sums, cells, _places(question, grouping, sums)), counted)
+    return ExactGrouping(_combined(query, sums, cells, _places(query, grouping, sums)), counted)
 
 
-def _places(question: BoundQuery, grouping: int, table: pa.Table) -> Ints:
-    """The position of each row's group among all declared ones, or -1."""
+def _places(query: BoundQuery, grouping: int, table: pa.Table) -> Ints:
+    """Return the position of each row's group among all declared groups, or -1."""
     places = np.zeros(table.num_rows, dtype=np.int64)
-    for n, key in enumerate(question.sets[grouping]):
-        codes = question.keys[key].codes
+    for n, key in enumerate(query.sets[grouping]):
+        codes = query.keys[key].codes
         assert codes is not None
         offset = _whole(table.column(f"k{n}")) - codes.start
         outside = (offset < 0) | (offset >= len(codes)) | (places < 0)
@@ -127,12 +120,12 @@ def _places(question: BoundQuery, grouping: int, table: pa.Table) -> Ints:
     return places
 
 
-def _combined(question: BoundQuery, table: pa.Table, groups: int, places: Ints) -> NDArray[Any]:
-    """[groups, numbers of all parts]: groups without rows are 0."""
+def _combined(query: BoundQuery, table: pa.Table, groups: int, places: Ints) -> NDArray[Any]:
+    """Return an array [groups, numbers of all sums]. Groups without rows are 0."""
     inside = places >= 0
-    columns = [_numbers(table.column(f"s{n}")) for n in range(len(question.sums))]
+    columns = [_numbers(table.column(f"s{n}")) for n in range(len(query.sums))]
     values: list[NDArray[Any]] = []
-    for combination in (one for part in question.parts for one in part.numbers):
+    for combination in (one for part in query.parts for one in part.numbers):
         wide = any(columns[place].dtype == object for _, place in combination)
         most = sum(abs(factor) * _size(columns[place]) for factor, place in combination)
         kind: Any = object if wide or most >= _FITS else np.int64
@@ -152,7 +145,7 @@ def _size(column: NDArray[Any]) -> int:
 
 
 def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
-    """Whole numbers of any width."""
+    """Return whole numbers of any width."""
     if pa.types.is_integer(column.type) and column.type != pa.uint64():
         return _whole(column)
     found = [0 if value is None else int(Decimal(value)) for value in column.to_pylist()]
@@ -180,57 +173,54 @@ def _counted(table: pa.Table, cells: Ints) -> CodeCounts:
 
 
 UNPLANNED = (
-    "the engine cannot plan this question",
-    "Nothing was read or charged. Ask in another way; if no question can be planned, tell the curator",
+    "the engine cannot plan this query",
+    "Nothing was read or charged. Ask in another way; if no query can be planned, tell the curator",
 )
 
 
 def row_key(ledger: Ledger) -> bytes:
-    """The secret that decides which rows of a person are kept. Whoever knew it could choose them."""
+    """Return the secret that decides which rows of a unit are kept. Who knows it could choose them."""
     return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
 
 
 @dataclass(slots=True)
 class Reader:
-    """An engine with the bounded tables of a policy."""
+    """An engine with the truncated tables of a policy."""
 
     policy: Policy
     engine: Engine
-    scans: Mapping[str, str]
-    definitions: Mapping[str, str]  # of views over the source, with the key in them: never shown
+    scans: Mapping[str, str]  # FROM items of the truncated tables
+    definitions: Mapping[str, str]  # views over the source; they contain the key: never show them
     public: Mapping[str, PublicTable]
-    sources: Mapping[str, TruncatedTable] = field(default_factory=dict)  # where there is no copy
+    sources: Mapping[str, TruncatedTable] = field(default_factory=dict)  # empty if there is a copy
 
     @classmethod
     def open(
         cls, policy: Policy, key: bytes, public: Mapping[str, PublicTable], *,
         threads: int | None = None, from_source: bool = False,
     ) -> Reader:  # fmt: skip
-        """The prepared copy if it is of the source as it is now, else (or if so wished) the source."""
-        copy = None if from_source else prepared_copy.current_copy(policy, key)
-        if (
-            copy is None
-            and not all(prepared_copy.files_of(policy).values())
-            and prepared_copy.last_copy(policy) is not None
-        ):
-            # People who came since would be read, and the ledger would not know them.
-            raise BadParameter(
-                "source",
-                "lies in a server, which may differ from its copy by now. If the policy was changed, run "
-                "`lapwing prepare`. What no copy holds (where_first, beyond, bounds and check) cannot be "
-                "asked",
-            )
+        """Open the prepared copy if it is current, else (or with `from_source`) the source.
+
+        Raises BadParameter if the source is a server that may differ from its copy.
+        """
+        copy = None if from_source else current_copy(policy, key)
         if copy is not None:
             engine = _opened(policy, copy, threads=threads)
             return cls(policy, engine, copy.scans(engine), {}, public)
+        if not all(files_of(policy).values()) and last_copy(policy) is not None:
+            # New units could be read that the ledger does not know.
+            raise BadParameter(
+                "source",
+                "lies in a server, which may differ from its copy by now. If the policy was changed, run "
+                "`lapwing prepare`. where_first, beyond, bounds and check need the source itself",
+            )
         opened = open_sources(policy, threads=threads)
         try:
-            tables = private_tables(policy)
             sources = {
-                one.name: TruncatedTable(policy, one, opened.engine, key, opened.relations)
-                for one in tables
+                table.name: TruncatedTable(policy, table, opened.engine, key, opened.relations)
+                for table in private_tables(policy)
             }
-            views = {name: bounded.ranked(bounded.codes()) for name, bounded in sources.items()}
+            views = {name: table.ranked(table.codes()) for name, table in sources.items()}
         except BaseException:
             opened.engine.close()
             raise
@@ -239,27 +229,27 @@ class Reader:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether answers come at the speed of the plain query."""
+        """Whether there is a copy, so that answers are as fast as the plain query."""
         return not self.definitions
 
-    def statements(self, question: BoundQuery) -> Statements:
-        """The SQL of a question, without secrets."""
-        return render(question, self.scans, self.engine.dialect, by_row=_by_row(self.policy))
+    def statements(self, query: BoundQuery) -> Statements:
+        """Return the SQL of a query, without secrets."""
+        return render(query, self.scans, self.engine.dialect, by_row=_by_row(self.policy))
 
-    def require_plan(self, question: BoundQuery) -> None:
-        """Refuse a question whose statements the engine cannot bind.
+    def require_plan(self, query: BoundQuery) -> None:
+        """Raise Refused if the engine cannot bind the statements of a query.
 
-        Claim    whether it is refused, and in which words, depends on no row: it may happen uncharged.
-        Because  `Engine.bind` looks up names and types and reads no row, and there is one sentence.
+        Claim    the refusal and its words depend on no row: it needs no charge.
+        Because  `Engine.bind` looks up names and types and reads no row, and the words are always the same.
         Test     tests/query/test_planned.py
         """
-        statements, own = self.statements(question), self._own(question.source)
-        every = [one for n, one in enumerate(statements.sums) if _has_sums(question, n)]
+        statements, own = self.statements(query), self._own(query.source)
+        every = [one for n, one in enumerate(statements.sums) if _has_sums(query, n)]
         every += [one for several in statements.spectra for one in several]
-        self._bind(question.source, every, own)
+        self._bind(query.source, every, own)
 
     def require_plan_of_rows(self, relation: Relation) -> None:
-        """The same for `rows`."""
+        """Raise Refused if the engine cannot bind the statement of `rows`."""
         self._bind(relation, [self._rendered(relation)], {})
 
     def _bind(self, relation: Relation, statements: Iterable[str], own: Mapping[str, str]) -> None:
@@ -270,21 +260,23 @@ class Reader:
         except EngineFailed:
             raise Refused(*UNPLANNED) from None
 
-    def exact(self, question: BoundQuery) -> list[ExactGrouping]:
-        """What the mechanisms get. Private: charge first."""
-        self._ship(question.source)
-        statements, own = self.statements(question), self._own(question.source)
+    def exact(self, query: BoundQuery) -> list[ExactGrouping]:
+        """Return the exact numbers of each grouping, for the mechanisms. They are private: charge first."""
+        self._ship(query.source)
+        statements, own = self.statements(query), self._own(query.source)
         found = []
         for grouping, sums in enumerate(statements.sums):
             spectra = [self._run(several[grouping], own) for several in statements.spectra]
-            summed = self._run(sums, own) if _has_sums(question, grouping) else None
-            found.append(lay_out(question, grouping, summed, spectra))
+            summed = self._run(sums, own) if _has_sums(query, grouping) else None
+            found.append(lay_out(query, grouping, summed, spectra))
         return found
 
     def rows(self, relation: Relation) -> pa.Table:
-        """Bounded rows themselves (see `render_rows`), with blocks if there are any. Private: charge first.
+        """Return truncated rows (see `render_rows`), with blocks if there are any.
 
-        That a unit's rows meet within one block only changes nothing where a unit is in one block.
+        They are private: charge first.
+
+        A unit's rows are joined within one block only. That changes nothing if a unit is in one block.
         """
         self._ship(relation)
         return self._run(self._rendered(relation), {})
@@ -298,19 +290,18 @@ class Reader:
             self.engine.ship(public_table_name(scan), self.public[scan.table].shipped(scan))
 
     def _own(self, relation: Relation) -> dict[str, str]:
-        """Bounded tables for one question alone: those whose WHERE comes before their ranks."""
+        """Return the truncated tables of one query alone: those whose WHERE comes before truncation."""
         return dict(self._of_its_own(scan) for scan in scans_of(relation) if scan.where is not None)
 
     def _of_its_own(self, scan: Scan) -> tuple[str, str]:
-        bounded = self.sources[scan.table]  # a copy has too few rows for that
-        if scan.rows > bounded.table.rows_per_unit:  # rows beyond the bound are counted
-            bounded = replace(bounded, table=replace(bounded.table, rows_per_unit=scan.rows))
-        return scan_name(scan), bounded.ranked(
-            bounded.codes(), render_where(scan, "z", self.engine.dialect)
-        )
+        truncated = self.sources[scan.table]  # never a copy: it has too few rows
+        if scan.rows > truncated.table.rows_per_unit:  # rows beyond the bound are counted
+            truncated = replace(truncated, table=replace(truncated.table, rows_per_unit=scan.rows))
+        where = render_where(scan, "z", self.engine.dialect)
+        return scan_name(scan), truncated.ranked(truncated.codes(), where)
 
     def _whole(self, statement: str, own: Mapping[str, str]) -> str:
-        """A statement as the engine gets it, with the views that it reads."""
+        """Return a statement with the views that it reads."""
         used = {table: sql for table, sql in self.definitions.items() if self.scans[table] in statement}
         return with_truncated(statement, {**used, **own}, self.engine.dialect)
 
@@ -318,7 +309,7 @@ class Reader:
         return self.engine.run(self._whole(statement, own), timeout=self.policy.timeout)
 
     def close(self) -> None:
-        """Let go of the engine."""
+        """Close the engine."""
         self.engine.close()
 
 
@@ -328,61 +319,51 @@ def _opened(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -
     return open_sources(policy, threads=threads).engine
 
 
-def _has_sums(question: BoundQuery, grouping: int) -> bool:
-    """A question of quantiles alone, over declared keys, has nothing to sum."""
-    return bool(question.sums) or not has_declared_keys(question, grouping)
+def _has_sums(query: BoundQuery, grouping: int) -> bool:
+    """Return whether there are sums: a query of quantiles alone, over declared keys, has none."""
+    return bool(query.sums) or not has_declared_keys(query, grouping)
 
 
 def _by_row(policy: Policy) -> bool:
     return policy.blocks is not None and policy.blocks.by == "row"
 
 
-def shown_statements(policy: Policy, question: BoundQuery) -> Statements:
-    """The SQL of a question, before there is anything to run it on."""
-    spelling = dialect_of(policy)
-    names = {table.name: spelling.name(truncated_name(table.name)) for table in private_tables(policy)}
-    return render(question, names, spelling, by_row=_by_row(policy))
+def shown_statements(policy: Policy, query: BoundQuery) -> Statements:
+    """Return the SQL of a query for display. Nothing is opened."""
+    dialect = dialect_of(policy)
+    names = {table.name: dialect.name(truncated_name(table.name)) for table in private_tables(policy)}
+    return render(query, names, dialect, by_row=_by_row(policy))
 
 
 def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
-    """All public tables of a policy."""
+    """Read all public tables of a policy."""
     found = {}
     for table in policy.tables.values():
         if table.is_public:
             kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
-            found[table.name] = PublicTable.of(table.name, _renamed(table, _rows(policy, table)), kinds)
+            found[table.name] = PublicTable.of(table.name, _public_rows(policy, table), kinds)
     return found
 
 
-def _renamed(table: Table, rows: pa.Table) -> pa.Table:
-    """Rows with the names that questions use, where a column has another in the source."""
+def _public_rows(policy: Policy, table: Table) -> pa.Table:
+    """Read a public table. Columns get the names that the policy gives them."""
+    opened = open_sources(policy, [table])
+    try:
+        rows = opened.engine.run(f"SELECT * FROM {opened.relations[table.name]}")  # noqa: S608
+    finally:
+        opened.engine.close()
+    if table.source.form == "csv":
+        rows = typed_csv(rows, table.source.csv)
     names = {column.source.lower(): column.name for column in table.columns.values() if column.source}
     return rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
 
 
-def _rows(policy: Policy, table: Table) -> pa.Table:
-    source = table.source
-    if source.engine != "duckdb":
-        opened = open_server([table], policy.limits, writes=False)
-        with_engine, relation = opened.engine, opened.relations[table.name]
-    else:
-        files = [source.location] if source.form in FILES else []
-        databases = {} if files else {"public": source.location}
-        encodings = encodings_of({source.location: source} if files else {})
-        local = DuckDbEngine.open(files, databases, limits=policy.limits, encodings=encodings)
-        location = source.location if files else "public"
-        with_engine, relation = local, local.relation_of(source.form, location, source.table, source.csv)
-    try:
-        rows = with_engine.run(f"SELECT * FROM {relation}")  # noqa: S608 (a FROM item of ours)
-        return typed_csv(rows, source.csv) if source.form == "csv" else rows
-    finally:
-        with_engine.close()
-
-
 def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
-    """Everybody who can be read, in the copy or else in the source, for the ledger's sketch. Nobody else
-    sees them. Texts one by one, or whole numbers in arrays: as units are in all tables. Ids are folded, as
-    they always were in sketches: who is known is known again, and at most more accounts are joined."""
+    """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
+
+    Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
+    earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
+    """
     tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
     opened = open_sources(policy) if copy is None else OpenedSources(_opened(policy, copy), {})
     engine, relations = opened.engine, opened.relations
@@ -394,24 +375,19 @@ def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
             sources = [TruncatedTable(policy, table, engine, bytes(32), relations) for table in tables]
             rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
         unit = UnitIds.of(policy, engine.dialect, types).folded(UNIT)
-        # In the copy, everybody has one row of rank 1 in each slice: few rows, which lie together.
+        # In the copy, every unit has one row of rank 1 in each block: few rows, stored together.
         first = f" WHERE {RANK} = 1" if copy is not None else ""
         for relation in rows.values():
-            for batch in engine.stream(f"SELECT DISTINCT {unit} AS u FROM {relation}{first}"):  # noqa: S608
-                column = batch.column(0)
-                if pa.types.is_integer(column.type):
-                    yield column.to_numpy(zero_copy_only=False)
-                else:
-                    yield from column.to_pylist()
+            yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
     finally:
         engine.close()
 
 
-MAX_READERS = 4  # each may take the memory that an engine is allowed; further threads wait
+MAX_READERS = 4  # each may use the engine's whole memory limit; further threads wait
 
 
 class ReaderPool:
-    """Readers of one data set, all of its latest state."""
+    """A pool of readers of one data set, all of its latest state."""
 
     def __init__(self) -> None:
         self._idle: list[Reader] = []
@@ -421,7 +397,7 @@ class ReaderPool:
 
     @contextmanager
     def lent(self, state: object, make: Callable[[], Reader]) -> Iterator[Reader]:
-        """A reader of this state, for whoever is within."""
+        """Lend a reader of this state to the caller."""
         with self._places:
             with self._changing:
                 if state != self._state:
@@ -440,7 +416,7 @@ class ReaderPool:
                     reader.close()
 
     def close(self) -> None:
-        """Close those that nobody uses now; the others are closed when they come back."""
+        """Close idle readers. Readers in use are closed when they are returned."""
         with self._changing:
             self._close_idle()
             self._state = None
@@ -450,12 +426,12 @@ class ReaderPool:
             self._idle.pop().close()
 
 
-PEOPLE = 1000
+PEOPLE = 1000  # generated people
 _WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
 
 
 def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
-    """Bounded tables of generated people."""
+    """Return a reader of truncated tables with generated people."""
     engine = DuckDbEngine.open(limits=policy.limits)
     scans = {}
     for table in private_tables(policy):
@@ -466,7 +442,7 @@ def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
 
 
 def fake_rows(policy: Policy, table: Table) -> pa.Table:
-    """At most a few rows of each generated person."""
+    """Return a few generated rows for each generated person."""
     each = min(table.rows_per_unit, 5)
     size = PEOPLE * each
     columns: dict[str, Any] = {

@@ -1,9 +1,9 @@
-"""Which state of the source the ledger knows: written beside the policy after each registration.
+"""The registered version: a note beside the policy about the source that the ledger knows.
 
-Claim    questions are asked only of people whom the ledger was told of.
-Because  a registration notes the ledger's version, the source's files, where the policy finds people, and
-         the copy, if they were read from it; whoever finds something else, or nothing that can be read,
-         must register again. A version stays only while nobody has written to the files.
+Claim    queries read only units that the ledger was told of.
+Because  a registration notes the ledger's version, the source's files, the columns of units, and the copy,
+         if units were read from it. If anything differs, or the note cannot be read, the data must be
+         registered again. A version is kept only while nobody writes to the files.
 Test     tests/query/test_registered.py
 """
 
@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from lapwing.sql.policy import Policy
 from lapwing.sql.truncated.open_sources import private_tables
@@ -31,35 +32,42 @@ from lapwing.sql.truncated.prepared_copy import (
 )
 
 FILE = "registered.json"
-LOOKED = "looked.json"
-READ = "read.json"
+LOOKED = "looked.json"  # receipts of failed queries that the curator has cleared
+READ = "read.json"  # the versions whose rows could all be read
 
 
 @dataclass(frozen=True, slots=True)
 class RegisteredVersion:
-    """A version of the ledger's data set; and at that time, the source's files, where people were found,
-    and the number of the copy (0: there was none)."""
+    """A version in the ledger, with the source's files, unit columns and copy of that time (0: no copy)."""
 
     version: int
     files: Mapping[str, Files]
     people: Mapping[str, list[str]]
     copy: int
-    seen: Mapping[str, Identities] | None = field(default=None, compare=False)  # None: not known
+    seen: Mapping[str, Identities] | None = field(default=None, compare=False)  # None: unknown
 
 
 def last_registration(policy: Policy) -> RegisteredVersion | None:
-    """The last registration, if there is one that can be read."""
+    """Return the last registration, or None if there is none that can be read."""
+    found = _read_json(policy, FILE)
     try:
-        found = json.loads((prepared_folder(policy) / FILE).read_text(encoding="utf-8"))
         files = {name: tuple((p, s, t) for p, s, t in rows) for name, rows in found["files"].items()}
         seen = read_identities(found.get("seen"))
         return RegisteredVersion(found["version"], files, found["people"], found["copy"], seen)
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_json(policy: Policy, name: str) -> Any:
+    """Return the contents of a note, or None if it is missing or damaged."""
+    try:
+        return json.loads((prepared_folder(policy) / name).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
         return None
 
 
 def unit_locations(policy: Policy) -> dict[str, list[str]]:
-    """Where each private table finds its people, and how their ids are read."""
+    """Return the columns that hold the units of each private table, and how they are read."""
     return {
         table.name: [
             table.source.place,
@@ -79,15 +87,15 @@ def save_registration(
     files: Mapping[str, Files],
     seen: Mapping[str, Identities] | None = None,
 ) -> None:
-    """Note a registration, in one step that survives a crash."""
+    """Note a registration, atomically and durably."""
     noted = replace(_now(policy, version, files), seen=seen)
     replace_file(prepared_folder(policy) / FILE, json.dumps(asdict(noted)))
 
 
 def is_untouched(policy: Policy, version: int) -> bool:
-    """Tell whether nobody has written to the source's files since the ledger was told of this version.
+    """Return whether nobody has written to the source's files since this version was registered.
 
-    Not a word of what they hold is compared: who wrote, and when, is what the curator did.
+    Contents are not compared: only that the curator wrote, and when.
     """
     found = last_registration(policy)
     return (
@@ -99,14 +107,13 @@ def is_untouched(policy: Policy, version: int) -> bool:
 
 
 def is_current(policy: Policy, version: int) -> bool:
-    """Whether the source is, as far as can be seen from outside, the one that the ledger knows."""
+    """Return whether the source is the registered one, as far as its files show."""
     found = last_registration(policy)
     return found == _now(policy, version, files_of(policy))
 
 
 def is_behind(policy: Policy, version: int) -> bool:
-    """Tell whether the note is older than the ledger or the copy: one is being written now, or its writer
-    is gone."""
+    """Return whether the note is older than the ledger or the copy: a process is writing it, or crashed."""
     if not prepared_folder(policy).exists():
         return False
     found, copy = last_registration(policy), last_copy(policy)
@@ -119,48 +126,45 @@ def _now(policy: Policy, version: int, files: Mapping[str, Files]) -> Registered
 
 
 def cleared_holds(policy: Policy) -> set[int]:
-    """Receipts of failed questions that the curator has looked at."""
-    path: Path = prepared_folder(policy) / LOOKED
-    try:
-        return set(json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
-        return set()
+    """Return the receipts of failed queries that the curator has cleared."""
+    return set(_read_json(policy, LOOKED) or ())
 
 
 def clear_holds(policy: Policy, *positions: int) -> None:
-    """Let questions that failed be asked again."""
-    with exclusive_lock(prepared_folder(policy)):  # or one of two who look at once would be forgotten
+    """Clear failed queries, so that they no longer hold their analysts."""
+    with exclusive_lock(prepared_folder(policy)):  # else one of two changes at the same time could be lost
         replace_file(
             prepared_folder(policy) / LOOKED, json.dumps(sorted(cleared_holds(policy) | {*positions}))
         )
 
 
 def was_read(policy: Policy, version: int, digest: str) -> bool:
-    """Tell whether all rows of a version could be read, coded as the policy (by its digest) says."""
+    """Return whether all rows of a version could be read, coded as the policy with this digest says."""
     return digest in _read(policy, version)
 
 
 def note_read(policy: Policy, version: int, digest: str) -> None:
-    """Note that they could."""
+    """Note that all rows of a version could be read."""
     replace_file(prepared_folder(policy) / READ, json.dumps([version, [*_read(policy, version), digest]]))
 
 
 def _read(policy: Policy, version: int) -> list[str]:
-    try:
-        of, digests = json.loads((prepared_folder(policy) / READ).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError, TypeError):
-        return []
-    return list(digests) if of == version else []
+    """Return the digests of policies for which all rows of a version could be read."""
+    match _read_json(policy, READ):
+        case [noted, [*digests]] if noted == version:
+            return digests
+        case _:
+            return []
 
 
 def make_folder(policy: Policy) -> None:
-    """The folder of copies and notes, for its owner only."""
+    """Make the folder of copies and notes, for its owner only."""
     prepared_folder(policy).mkdir(mode=0o700, exist_ok=True)
 
 
 def replace_file(path: Path, text: str) -> None:
-    """A file is there whole, or as it was."""
-    handle, new = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # each process its own
+    """Replace a file atomically and durably."""
+    handle, new = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)  # one for each process
     with open(handle, "w", encoding="utf-8") as file:
         file.write(text)
         file.flush()

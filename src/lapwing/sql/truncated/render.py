@@ -1,14 +1,13 @@
-"""A bound question as SQL: exact whole numbers per group, and nothing else leaves the engine.
+"""Rendering: a bound query as SQL. Only exact whole numbers per group leave the engine.
 
-Claim    the statements compute `Question.sums` and `spectra` over the relation as its classes define it.
-Because  a relation becomes a SELECT whose every column is one of ours or a quoted policy column; a unit is
-         never NULL, since bounded tables have none and a join keeps the unit of its left side.
+Claim    the statements compute `BoundQuery.sums` and `spectra` over the relation as its classes define it.
+Because  a relation becomes a SELECT whose every column has a name of Lapwing's or is a quoted policy
+         column; a unit is never NULL, since truncated tables have no NULL and a join keeps the unit of its
+         left side.
 Test     tests/query/test_render.py
 
-Where rows are sliced into blocks (`by_row`), a unit is a person in one period: then a unit's rows are
-aggregated and joined within one block only.
-
-What tables that an engine does not have by itself are called in statements, and so in plans.
+Where blocks are periods of rows (`by_row`), a unit is a person in one period: its rows are then aggregated
+and joined within one block only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,17 @@ from itertools import count
 from lapwing.engines.dialect import SqlDialect
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery, Sum
-from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Person, Reference, Text, Truth
+from lapwing.sql.expression import (
+    Apply,
+    Constant,
+    Expression,
+    Kind,
+    Person,
+    Reference,
+    Text,
+    Truth,
+    conjuncts,
+)
 from lapwing.sql.relation import (
     BLOCK,
     RANK,
@@ -38,35 +47,37 @@ from lapwing.sql.relation import (
 )
 from lapwing.sql.truncated.render_expression import LONGEST, ExpressionWriter, reach_of, render_membership
 
-LONGEST_NAME = 63  # of PostgreSQL
+LONGEST_NAME = 63  # bytes of a name in PostgreSQL
 
 
 def public_table_name(scan: PublicScan) -> str:
-    """The name under which the coded rows of a public table are made known to an engine."""
+    """Return the name of the coded rows of a public table in the engine."""
     digest = hashlib.blake2b(repr(scan).encode(), digest_size=12, person=b"lapwing public")
     return f"lapwing_public_{digest.hexdigest()}"
 
 
 def truncated_name(table: str) -> str:
-    """A bounded table that is computed on the way."""
-    name = f"the bounded table {table}"
+    """Return the name of a truncated table that is computed in the query itself."""
+    name = f"the truncated table {table}"
     if len(name.encode()) <= LONGEST_NAME:
         return name
-    return f"the bounded table {hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}"
+    return f"the truncated table {hashlib.blake2b(table.encode(), digest_size=16).hexdigest()}"
 
 
 def scan_name(scan: Scan) -> str:
-    """Whose rows a scan reads: those of a table, or those that its own WHERE leaves of it."""
+    """Return the name of the rows that a scan reads: the table, or the table after its own WHERE."""
     if scan.where is None:
         return scan.table
     digest = hashlib.blake2b(repr(scan.where).encode(), digest_size=4, person=b"lapwing where")
     return f"{scan.table} after WHERE {digest.hexdigest()}"
 
 
-def with_truncated(statement: str, definitions: Mapping[str, str], spelling: SqlDialect) -> str:
-    """A statement with the definitions (by what `scan_name` gives) of bounded tables. They hold secrets:
-    never show it."""
-    views = [f"{spelling.name(truncated_name(table))} AS ({sql})" for table, sql in definitions.items()]
+def with_truncated(statement: str, definitions: Mapping[str, str], dialect: SqlDialect) -> str:
+    """Return a statement with the definitions of truncated tables, by `scan_name`.
+
+    They contain the key: never show it.
+    """
+    views = [f"{dialect.name(truncated_name(table))} AS ({sql})" for table, sql in definitions.items()]
     return f"WITH {', '.join(views)} {statement}" if views else statement
 
 
@@ -77,55 +88,56 @@ _OUR_UNIT, _OUR_BLOCK = "u", "b"
 class Statements:
     """SQL for each grouping set, and for each spectrum and each grouping set.
 
-    `sums` give k0, k1, … (the keys of the set, in its order), s0, s1, … (all of `Question.sums`) and, if
+    `sums` give k0, k1, … (the keys of the set, in its order), s0, s1, … (all of `BoundQuery.sums`) and, if
     a key of the set is selected privately, `units`. `spectra` give the keys, `code` and `n`. Rows come in
-    no order. Groups without rows are missing, and no key is NULL.
+    no order. Groups without rows are missing. A key can be NULL; `lay_out` leaves such groups out.
     """
 
     sums: tuple[str, ...]
     spectra: tuple[tuple[str, ...], ...]
 
 
-def render(
-    question: BoundQuery, scans: Mapping[str, str], spelling: SqlDialect, *, by_row: bool
-) -> Statements:
-    """The statements of a question. `scans` are FROM items, without an alias, of bounded tables."""
-    renderer = _Renderer(scans, spelling, by_row=by_row)
+def render(query: BoundQuery, scans: Mapping[str, str], dialect: SqlDialect, *, by_row: bool) -> Statements:
+    """Return the statements of a query. `scans` are FROM items, without an alias, of truncated tables."""
+    renderer = _Renderer(scans, dialect, by_row=by_row)
     return Statements(
-        tuple(_short(renderer.sums(question, keys)) for keys in question.sets),
+        tuple(_short(renderer.sums(query, keys)) for keys in query.sets),
         tuple(
-            tuple(_short(renderer.spectrum(question, keys, spectrum.expression)) for keys in question.sets)
-            for spectrum in question.spectra
+            tuple(_short(renderer.spectrum(query, keys, spectrum.expression)) for keys in query.sets)
+            for spectrum in query.spectra
         ),
     )
 
 
-def render_rows(relation: Relation, scans: Mapping[str, str], spelling: SqlDialect, *, by_row: bool) -> str:
-    """The rows of a private relation: units as u, columns as c0, c1, …, and with `by_row` blocks as b."""
-    own = _Renderer(scans, spelling, by_row=by_row, aliases=count())
+def render_rows(relation: Relation, scans: Mapping[str, str], dialect: SqlDialect, *, by_row: bool) -> str:
+    """Return the rows of a private relation as SQL.
+
+    Units are u, columns c0, c1, …, and with `by_row` blocks are b.
+    """
+    own = _Renderer(scans, dialect, by_row=by_row, aliases=count())
     return _short(own._flat(own._select(relation, frozenset(name for name, _ in relation.columns))))
 
 
 def _short(sql: str) -> str:
     if len(sql) > LONGEST:
-        raise Refused("the question is too long once it is written out", "Ask a shorter one")
+        raise Refused("the SQL of the query is too long", "Ask a shorter one")
     return sql
 
 
-def render_where(scan: Scan, alias: str, spelling: SqlDialect) -> str:
-    """A scan's own WHERE, of coded rows under an alias."""
+def render_where(scan: Scan, alias: str, dialect: SqlDialect) -> str:
+    """Return the WHERE of a scan as a condition on coded rows under an alias."""
     assert scan.where is not None
-    columns = {name: f"{alias}.{spelling.name(name)}" for name, _ in scan.columns}
-    return _Renderer({}, spelling, by_row=False).condition(scan.where, columns, f"{alias}.{UNIT}")
+    columns = {name: f"{alias}.{dialect.name(name)}" for name, _ in scan.columns}
+    return _Renderer({}, dialect, by_row=False).condition(scan.where, columns, f"{alias}.{UNIT}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Select:
-    """What stands behind FROM and WHERE, and how the columns (by name) are reached from there."""
+    """A FROM and a WHERE clause, and the SQL of the columns (by name) over them."""
 
     source: str
     columns: dict[str, str]
-    unit: str = ""  # of private ones
+    unit: str = ""  # "" for public tables
     block: str = ""
     where: tuple[str, ...] = ()
 
@@ -142,31 +154,34 @@ class _Renderer:
     by_row: bool
     aliases: Iterable[int] = ()
 
-    def sums(self, question: BoundQuery, keys: Sequence[int]) -> str:
-        wanted = [one.expression for one in question.sums if one.expression is not None]
-        select, writer, items = self._grouped(question, keys, wanted)
-        alone = not self.by_row and _is_one_row_each(question.source)
-        for n, one in enumerate(question.sums):
+    def sums(self, query: BoundQuery, keys: Sequence[int]) -> str:
+        wanted = [one.expression for one in query.sums if one.expression is not None]
+        select, writer, items = self._grouped(query, keys, wanted)
+        alone = not self.by_row and _is_one_row_each(query.source)
+        for n, one in enumerate(query.sums):
             items.append(f"{self._sum(one, writer, select.unit, alone=alone)} AS s{n}")
-        if any(question.keys[key].codes is None for key in keys):
+        if any(query.keys[key].codes is None for key in keys):
             items.append(f"{self._sum(Sum('units'), writer, select.unit, alone=alone)} AS units")
         return f"SELECT {', '.join(items)}{select.tail}{_group_by(len(keys))}"
 
-    def spectrum(self, question: BoundQuery, keys: Sequence[int], expression: Expression) -> str:
-        select, writer, items = self._grouped(question, keys, [expression])
+    def spectrum(self, query: BoundQuery, keys: Sequence[int], expression: Expression) -> str:
+        select, writer, items = self._grouped(query, keys, [expression])
         code = writer.code(expression)
         items += [f"{code} AS code", "count(*) AS n"]
         select = replace(select, where=(*select.where, f"{code} IS NOT NULL"))
         return f"SELECT {', '.join(items)}{select.tail}{_group_by(len(keys) + 1)}"
 
     def _grouped(
-        self, question: BoundQuery, keys: Sequence[int], wanted: Sequence[Expression]
+        self, query: BoundQuery, keys: Sequence[int], wanted: Sequence[Expression]
     ) -> tuple[_Select, ExpressionWriter, list[str]]:
-        """The source and the keys. Groups without a key are left out where rows are laid out: leaving them
-        out here would cost a tenth of a sum by 100,000 groups."""
+        """Return the source, its writer and the keys.
+
+        Groups with NULL keys are left out later, in `lay_out`: here it would cost a tenth of a sum by
+        100,000 groups.
+        """
         self.aliases = count()
-        grouped = [question.keys[key].expression for key in keys]
-        select = self._select(question.source, _names_in([*grouped, *wanted]))
+        grouped = [query.keys[key].expression for key in keys]
+        select = self._select(query.source, _names_in([*grouped, *wanted]))
         writer = self._writer(select)
         items = [f"{writer.code(expression)} AS k{n}" for n, expression in enumerate(grouped)]
         return select, writer, items
@@ -191,7 +206,7 @@ class _Renderer:
         return f"count(DISTINCT {writer.compared(expression)})"
 
     def _select(self, relation: Relation, names: frozenset[str]) -> _Select:  # noqa: PLR0911
-        """The relation, with at least the named columns."""
+        """Return the relation with at least the named columns."""
         match relation:
             case Scan():
                 return self._scan(relation)
@@ -200,7 +215,7 @@ class _Renderer:
             case Filter(source, predicate):
                 inner = self._select(source, names | _names_in([predicate]))
                 writer = self._writer(inner)
-                where = tuple(writer.plain(part) for part in _conjuncts(predicate))
+                where = tuple(writer.plain(part) for part in conjuncts(predicate))
                 return replace(inner, where=inner.where + where)
             case Project(source, outputs):
                 return self._project(source, [output for output in outputs if output[0] in names])
@@ -213,7 +228,7 @@ class _Renderer:
 
     def condition(self, predicate: Expression, columns: Mapping[str, str], unit: str) -> str:
         writer = self._writer(_Select("", dict(columns), unit))
-        return " AND ".join(writer.plain(part) for part in _conjuncts(predicate))
+        return " AND ".join(writer.plain(part) for part in conjuncts(predicate))
 
     def _writer(self, select: _Select) -> ExpressionWriter:
         return ExpressionWriter(self.dialect, {**select.columns, UNIT: select.unit})
@@ -245,10 +260,10 @@ class _Renderer:
         renamed = replace(inner, columns=columns)
         if all(isinstance(expression, Reference | Constant) for _, expression in outputs):
             return renamed
-        return self._nested(renamed)  # so that what is computed once stands in the text once
+        return self._nested(renamed)  # so that each computed column is written once
 
     def _nested(self, select: _Select, *, group_by: int = 0) -> _Select:
-        """The same as a sub-query, whose columns are c0, c1, …"""
+        """Return the same as a sub-query, with columns c0, c1 and so on."""
         return self._wrapped([self._flat(select, group_by=group_by)], select)
 
     def _flat(self, select: _Select, *, group_by: int = 0) -> str:
@@ -265,7 +280,7 @@ class _Renderer:
         return _Select(f"({' UNION ALL '.join(parts)}) AS {alias}", columns, unit, f"{alias}.{_OUR_BLOCK}")
 
     def _side(self, relation: Relation, names: frozenset[str]) -> _Select:
-        """One side of a join: a FROM item without conditions."""
+        """Return one side of a join as a FROM item without conditions."""
         names &= frozenset(name for name, _ in relation.columns)
         select = self._select(relation, names)
         if isinstance(relation, PublicScan):
@@ -294,7 +309,7 @@ class _Renderer:
         return _Select(source, left.columns | right.columns, left.unit, left.block)
 
     def _union(self, sources: Sequence[Relation], names: Sequence[str]) -> _Select:
-        """Columns go by position, and are named as in the first."""
+        """Return UNION ALL. Columns are matched by position, and named as in the first relation."""
         places = [n for n, (name, _) in enumerate(sources[0].columns) if name in names]
         parts = []
         first = None
@@ -332,24 +347,21 @@ class _Renderer:
             return f"({extreme} = 1)" if isinstance(argument.kind, Truth) else extreme
         if function != "sum":
             return self._aggregate(function, argument, writer)
-        # Back to few bytes, so that summing it again is fast. Of nothing known it is NULL.
+        # In few bytes again, so that summing it is fast. The sum of no values is NULL.
         total = self.dialect.whole(self._aggregate(function, argument, writer), reach_of(kind))
         return f"CASE WHEN count({writer.plain(argument)}) > 0 THEN {total} END"
 
 
 def _group_by(columns: int) -> str:
-    """By position: a name could be a column's, and an expression could be taken for a position."""
+    """Return GROUP BY with positions.
+
+    A name could be a column's, and an expression could look like a position.
+    """
     return f" GROUP BY {', '.join(str(n + 1) for n in range(columns))}" if columns else ""
 
 
-def _conjuncts(predicate: Expression) -> Sequence[Expression]:
-    if isinstance(predicate, Apply) and predicate.op is Op.AND:
-        return [part for arg in predicate.args for part in _conjuncts(arg)]
-    return [predicate]
-
-
 def _names_in(expressions: Iterable[Expression]) -> frozenset[str]:
-    """The columns that expressions stand on."""
+    """Return the columns that expressions use."""
     found = set()
     waiting = list(expressions)
     while waiting:
@@ -362,7 +374,7 @@ def _names_in(expressions: Iterable[Expression]) -> frozenset[str]:
 
 
 def _is_one_row_each(relation: Relation) -> bool:
-    """Whether each unit has at most one row, so that counting rows counts units."""
+    """Return whether each unit has at most one row, so that counting rows counts units."""
     match relation:
         case PerUnit(keys=keys):
             return all(isinstance(expression.kind, Person) for _, expression in keys)

@@ -1,8 +1,8 @@
-"""Typed expressions as SQL of an engine.
+"""Rendering of typed expressions as SQL of an engine.
 
-Claim    no row can make the SQL fail or overflow, and the result is the code that `Op` says.
+Claim    no row can make the SQL fail or overflow, and the result is the code that `Op` defines.
 Because  whole numbers are computed in 4 bytes only if the bounds of all operands and of the result are
-         below 2^31, else in 8 bytes, and no bound reaches 2^52; everything else is spelled totally.
+         below 2^31, else in 8 bytes, and no bound reaches 2^52; dialects make all other operations total.
 Test     tests/query/test_render.py, on random expressions and rows
 """
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from lapwing.engines.dialect import SqlDialect
 from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.typed_expressions import LARGEST
 from lapwing.sql.expression import (
     SECONDS,
     Apply,
@@ -29,11 +30,10 @@ from lapwing.sql.expression import (
     Truth,
 )
 
-LARGEST = 1 << 52  # no code is that large
 NARROWEST, NARROW = 1 << 15, 1 << 31
-LONGEST = 4_000_000  # letters; a declared list of 100,000 values has about that many
+LONGEST = 4_000_000  # characters; a declared list of 100,000 values has about that many
 NULL_TRUTH = "(NULL = 1)"
-NULL_TEXT = "NULLIF('', '')"  # a NULL that every engine takes for a text
+NULL_TEXT = "NULLIF('', '')"  # a NULL of type text on every engine
 DAY = SECONDS["day"]
 _COMPARISONS = {Op.EQ: "=", Op.NE: "<>", Op.LT: "<", Op.LE: "<=", Op.GT: ">", Op.GE: ">="}
 _ARITHMETIC = {Op.ADD: "+", Op.SUBTRACT: "-", Op.MULTIPLY: "*"}
@@ -41,14 +41,17 @@ _ARITHMETIC = {Op.ADD: "+", Op.SUBTRACT: "-", Op.MULTIPLY: "*"}
 
 @dataclass(frozen=True, slots=True)
 class SqlText:
-    """SQL text. `width` is the bytes of a whole number that we computed; 0 where the engine chose."""
+    """SQL text.
+
+    `width` is the number of bytes of a whole number computed here; 0 if the engine chose it.
+    """
 
     text: str
     width: int = 0
 
 
 def reach_of(kind: Kind) -> int:
-    """The greatest size that a code can have."""
+    """Return the greatest absolute value of a code."""
     match kind:
         case Numeric(_, int(first), int(last)) | Moment(_, first, last) | Period(_, first, last):
             return max(abs(first), abs(last))
@@ -61,12 +64,12 @@ def reach_of(kind: Kind) -> int:
 
 
 def literal(value: int) -> str:
-    """A whole number."""
+    """Return a whole number as SQL."""
     return str(value) if value >= 0 else f"({value})"
 
 
 def render_membership(sql: str, codes: Sequence[int]) -> str:
-    """Whether a whole number is one of some; unknown if it is unknown."""
+    """Return the condition that a whole number is one of the codes; NULL if the number is NULL."""
     distinct = sorted(set(codes))
     if not distinct:
         return f"({sql} IS NULL AND {NULL_TRUTH})"
@@ -79,27 +82,30 @@ def render_membership(sql: str, codes: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ExpressionWriter:
-    """Writes expressions over columns whose SQL is known."""
+    """A writer of expressions over columns whose SQL is given."""
 
     dialect: SqlDialect
     columns: Mapping[str, str]
 
     def plain(self, expression: Expression) -> str:
-        """As it is."""
+        """Return the SQL of an expression."""
         return self.write(expression).text
 
     def compared(self, expression: Expression) -> str:
-        """To be compared or grouped by: texts go by code point."""
+        """Return SQL to be compared or grouped by: texts are compared by code point."""
         sql = self.plain(expression)
         return self.dialect.compared_text(sql) if isinstance(expression.kind, Text) else sql
 
     def code(self, expression: Expression) -> str:
-        """To be given out: truths are 1 and 0."""
+        """Return SQL of a result column: truths are 1 and 0."""
         sql = self.compared(expression)
         return self.dialect.whole(sql, 1) if isinstance(expression.kind, Truth) else sql
 
     def write(self, expression: Expression) -> SqlText:
-        """Any expression. Some spellings name an argument twice, so that nesting doubles the text."""
+        """Return the SQL and the width of an expression. Raises Refused if it is too long.
+
+        Some dialects repeat an argument, so that nesting doubles the text.
+        """
         sql = self._written(expression)
         if len(sql.text) > LONGEST:
             raise Refused("an expression is nested too deeply", "Compute in fewer steps")
@@ -145,7 +151,7 @@ class ExpressionWriter:
         return SqlText(_ANY[call.op](self, call))
 
     def _whole(self, expression: Expression, reach: int) -> str:
-        """A whole number in as many bytes as computing with numbers of this size takes."""
+        """Return a whole number in the width that computing with numbers of this size takes."""
         sql = self.write(expression)
         return sql.text if sql.width == _width(reach) else self.dialect.whole(sql.text, reach)
 
@@ -162,7 +168,7 @@ class ExpressionWriter:
 
     def _floor_divide(self, call: Apply) -> SqlText:
         by, (arg,) = _number(call), call.args
-        # The spelling may add the divisor on the way.
+        # The dialect may add the divisor on the way.
         return SqlText(self.dialect.floor_divide(self._whole(arg, reach_of(arg.kind) + by), by))
 
     def _modulo(self, call: Apply) -> SqlText:
@@ -252,7 +258,7 @@ class ExpressionWriter:
 
 
 def _width(reach: int) -> int:
-    """In bytes, of what is computed with. An engine without types of two bytes uses four."""
+    """Return the bytes of numbers of this size. Engines without types of two bytes use four."""
     return 2 if reach < NARROWEST else 4 if reach < NARROW else 8
 
 

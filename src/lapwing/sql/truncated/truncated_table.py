@@ -1,14 +1,15 @@
-"""A private table as engines compute with it: codes, the unit, and each row's rank among the unit's rows.
+"""A truncated table: codes, the unit, and the rank of each row among the rows of its unit.
 
 Claim    a unit's rows and their ranks depend on nothing but the unit's own rows and the key.
-Because  every code comes from one row (or from it and a row that it refers to); a rank is found among rows
-         of one unit, in an order that no position, thread or file has a part in: a keyed hash of the
-         content, then the content. Rows that are alike in both are alike to every question.
+Because  every code comes from one row (or from it and a row that it refers to). A rank is found among rows
+         of one unit, in an order that does not depend on positions, threads or files: a keyed hash of the
+         content, then the content. Rows that are equal in both are equal for every query.
 Test     tests/query/test_coded.py
 
-The order is alike on all engines: whole numbers modulo p = 2^31 - 1. The sum of keyed codes x would order
-the rows of every unit alike, and favour the same rows everywhere; x^5 is again one number for each x,
-since 5 does not divide p - 1, and orders them differently for each unit. docs/arguments/ranks.md.
+The order is the same on all engines: it uses whole numbers modulo p = 2^31 - 1. The sum x of keyed codes
+would order the rows of all units in the same way, and prefer the same rows everywhere. x^5 is a different
+number for each x, since 5 does not divide p - 1, and orders them differently for each unit.
+docs/arguments/ranks.md.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.engine import Engine
 from lapwing.errors import BadParameter
+from lapwing.sql.binding.typed_expressions import LARGEST
 from lapwing.sql.expression import MONTHS, Person, Text
 from lapwing.sql.policy import Column, Policy, Table, UnitBy, days_in
 from lapwing.sql.relation import BLOCK, RANK, UNIT
@@ -37,27 +39,29 @@ from lapwing.sql.truncated.column_codes import (
     text_term,
     whole_term,
 )
-from lapwing.sql.truncated.render_expression import LARGEST
 
-FOLDED = "lapwing_folded"  # of arrivals: whether the unit is known by its folded id
-HASH = "lapwing_hash"  # of a declared primary key, which is not itself in the copy
+FOLDED = "lapwing_folded"  # a column of arrivals: whether the unit is the folded id
+HASH = "lapwing_hash"  # the hash of a declared primary key, which is not in the copy itself
 
 
 def coded(
     policy: Policy, table: Table, engine: Engine, key: bytes, *,
     relations: Mapping[str, str], arrivals: str = "",
 ) -> str:  # fmt: skip
-    """A SELECT over the source, with the key in it: never show it.
+    """Return a SELECT of the truncated rows over the source. It contains the key: never show it.
 
     `relations` are FROM items, without an alias, of the private tables' sources, by the tables' names.
     """
-    bounded = TruncatedTable(policy, table, engine, key, relations, arrivals)
-    return bounded.ranked(bounded.codes())
+    truncated = TruncatedTable(policy, table, engine, key, relations, arrivals)
+    return truncated.ranked(truncated.codes())
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedTable:
-    """How a table's rows are coded and ranked. `arrivals` is a FROM item of units and their blocks."""
+    """The coding and ranking of a table's rows.
+
+    `arrivals` is a FROM item of units and their blocks, or "".
+    """
 
     policy: Policy
     table: Table
@@ -73,7 +77,7 @@ class TruncatedTable:
 
     @property
     def columns(self) -> list[Column]:
-        """Those that have a code."""
+        """The columns that have a code."""
         return [column for column in self.table.columns.values() if not isinstance(column.kind, Person)]
 
     @property
@@ -101,9 +105,9 @@ class TruncatedTable:
         raw = [f"{unit} AS {UNIT}"]
         raw += [f"{source.raw(column)} AS {self._name(column)}" for column in self.columns]
         done = [UNIT]
-        spelling = self.engine.dialect
+        dialect = self.engine.dialect
         done += [
-            f"{stored_code(spelling, column, self._name(column), strictly=self._slices_by(column))}"
+            f"{stored_code(dialect, column, self._name(column), strictly=self._slices_by(column))}"
             f" AS {self._name(column)}"
             for column in self.columns
         ]
@@ -119,8 +123,10 @@ class TruncatedTable:
         return f"SELECT {', '.join(done)} FROM ({inner}) AS r"  # noqa: S608
 
     def ranked(self, codes: str, passing: str = "") -> str:
-        """Units, ranks, blocks and codes (as `stored`) of rows with units and codes; with a condition on z,
-        which has units, blocks and codes, of those rows that pass it."""
+        """Return a SELECT of units, ranks, blocks and codes (as `stored`) from one of units and codes.
+
+        `passing` is a condition on z, which has units, blocks and codes: only rows that pass it are ranked.
+        """
         x, x2, y, y2 = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2"
         h, number = "lapwing_h", "lapwing_number"
         summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
@@ -128,20 +134,20 @@ class TruncatedTable:
         first = f"SELECT c.*, {summed} AS {x}{block} FROM ({codes}) AS c{joined}{where}{self._fence}"  # noqa: S608
         squares = f"{square(x)} AS {x2}{f', {square(y)} AS {y2}' if self.cohorts else ''}"
         second = f"SELECT x.*, {squares} FROM ({first}) AS x"  # noqa: S608
-        spelling, rest = self.engine.dialect, self.stored[2:]
+        dialect, rest = self.engine.dialect, self.stored[2:]
         carried = [UNIT, *rest]
         if self.cohorts:
             cohort = f"({fifth_power(y, y2)}) % {self.cohorts}"
-            carried[1] = f"{spelling.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
-        # What is sorted is narrow: a hash of 4 bytes, and nothing that only led to it.
-        carried.append(f"{spelling.stored(fifth_power(x, x2), 0, PRIME)} AS {h}")
+            carried[1] = f"{dialect.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
+        # Sorted rows are narrow: they have the hash of 4 bytes, and no intermediate columns.
+        carried.append(f"{dialect.stored(fifth_power(x, x2), 0, PRIME)} AS {h}")
         third = f"SELECT {', '.join(carried)} FROM ({second}) AS y"  # noqa: S608
         content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns)
         if self.each_row:
-            # Rows of one hash are numbered; who gets which number makes no difference to any count.
+            # Rows of one hash are numbered. The order of equal rows changes no result.
             window = f"row_number() OVER (PARTITION BY {h}{content and f' ORDER BY {content}'})"
             ours = [
-                f"{spelling.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}",
+                f"{dialect.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}",
                 f"{self._rank('1')} AS {RANK}",
             ]
             kept = ""
@@ -160,7 +166,7 @@ class TruncatedTable:
 
     @property
     def cohorts(self) -> int:
-        """How many cohorts of units there are, or 0."""
+        """The number of cohorts of units, or 0."""
         return self.policy.blocks.cohorts if self.policy.blocks is not None else 0
 
     @property
@@ -169,7 +175,7 @@ class TruncatedTable:
 
     @property
     def _fence(self) -> str:
-        """PostgreSQL would write what is computed within wherever it is used, and compute it anew."""
+        """A clause that keeps PostgreSQL from computing inner columns again at each use."""
         return " OFFSET 0" if self.engine.name == "postgres" else ""
 
     def _name(self, column: Column) -> str:
@@ -189,13 +195,15 @@ class TruncatedTable:
 
     @property
     def ids(self) -> UnitIds:
-        """How units are spelled, in all tables."""
+        """The form of unit ids, which is the same in all tables."""
         types = {name: self.engine.columns(relation) for name, relation in self.relations.items()}
         return UnitIds.of(self.policy, self.engine.dialect, types)
 
     def _unit(self, source: ColumnCoder) -> tuple[str, str]:
-        """The unit's SQL, and what must be joined to find it: for each unit that the row's key leads to,
-        the row stands once."""
+        """Return the unit's SQL, and the join that finds it.
+
+        A row occurs once for each unit that its key leads to.
+        """
         by = self._by
         whole = self.ids.whole
         if not by.through:
@@ -220,49 +228,55 @@ class TruncatedTable:
         return [term(self.engine.dialect, "/unit", UNIT)]
 
     def _cohort_term(self) -> HashTerm:
-        """The same for 7 and '7': what a table calls its people may become another type, and people stay
-        in their cohorts for ever. So it is of the folded id, as it always was."""
-        spelling, ids = self.engine.dialect, self.ids
+        """Return the hash term of a cohort, which is the same for 7 and '7'.
+
+        The type of ids in a table may change, and units must stay in their cohorts for ever. So cohorts
+        depend on the folded id, as in all earlier versions.
+        """
+        dialect, ids = self.engine.dialect, self.ids
         if self.each_row or ids.whole:
-            text, number = spelling.plain_text(UNIT, "bigint"), UNIT
+            text, number = dialect.plain_text(UNIT, "bigint"), UNIT
             short = f"{UNIT} BETWEEN {-SHORT} AND {SHORT}"
         else:
             text = ids.folded(UNIT)
-            number = spelling.parse_whole(text)
+            number = dialect.parse_whole(text)
             short = f"{number} IS NOT NULL"
-        as_number, as_text = whole_term(spelling, "/unit", number), text_term(spelling, "/unit", text)
+        as_number, as_text = whole_term(dialect, "/unit", number), text_term(dialect, "/unit", text)
         sql = f"(CASE WHEN {short} THEN {as_number.sql} ELSE {as_text.sql} END)"
         return HashTerm("/unit", sql, as_number.most)
 
     def _slices_by(self, column: Column) -> bool:
-        """Whether rows are sliced by this column. What lies beyond its bounds is in no slice: moved to
-        the first or the last, it would be in another one as soon as the bounds are widened."""
+        """Return whether rows are divided into blocks by this column.
+
+        A date beyond its bounds is in no block. If it were moved to the first or the last block, it would
+        change its block when the bounds are widened.
+        """
         return self.sliced and self.policy.blocks is not None and column.name == self.policy.blocks.column
 
     def _terms(self) -> list[HashTerm]:
-        spelling = self.engine.dialect
+        dialect = self.engine.dialect
         content = [
-            term for column in self.columns for term in hash_terms(spelling, column, self._name(column))
+            term for column in self.columns for term in hash_terms(dialect, column, self._name(column))
         ]
         return content if self.each_row else [*self._unit_terms(), *content]
 
     def _block(self) -> tuple[str, str, str]:
-        """What is selected, joined and demanded for blocks."""
-        blocks, spelling = self.policy.blocks, self.engine.dialect
+        """Return the column, the join and the condition that blocks add to the SELECT."""
+        blocks, dialect = self.policy.blocks, self.engine.dialect
         if blocks is None:
             return "", "", ""
         if blocks.by == "row":
-            day = spelling.whole(spelling.name(blocks.column), LARGEST)
-            period = spelling.stored(_period(spelling, blocks.every, day), blocks.first, blocks.last)
-            return f", {period} AS {BLOCK}", "", f" WHERE {spelling.name(blocks.column)} IS NOT NULL"
+            day = dialect.whole(dialect.name(blocks.column), LARGEST)
+            period = dialect.stored(_period(dialect, blocks.every, day), blocks.first, blocks.last)
+            return f", {period} AS {BLOCK}", "", f" WHERE {dialect.name(blocks.column)} IS NOT NULL"
         if blocks.cohorts:
             terms = self._terms() if self.each_row else [self._cohort_term()]
             return f", {HashKeys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
         if not self.arrivals:
             raise BadParameter(
                 "blocks.every",
-                "needs a prepared copy, which alone knows who arrived when. Run `lapwing prepare` first. "
-                "What no copy holds (where_first, beyond, bounds and check) cannot be asked",
+                "needs a prepared copy: only it holds the arrivals. Run `lapwing prepare` first. "
+                "where_first, beyond, bounds and check are not possible then",
             )
         own = f"SELECT {UNIT}, {BLOCK} FROM {self.arrivals} WHERE {FOLDED} = {folded_literal(self.policy)}"  # noqa: S608
         return f", a.{BLOCK}", f" INNER JOIN ({own}) AS a USING ({UNIT})", ""
@@ -273,8 +287,8 @@ def folded_literal(policy: Policy) -> str:
     return "TRUE" if policy.folds_ids else "FALSE"
 
 
-def _period(spelling: SqlDialect, every: str, day: str) -> str:
-    """As `period_of` does it."""
+def _period(dialect: SqlDialect, every: str, day: str) -> str:
+    """Return the SQL of `period_of`."""
     if every in MONTHS:
-        return spelling.floor_divide(spelling.month_of(day), MONTHS[every])
-    return spelling.floor_divide(day, days_in(every))
+        return dialect.floor_divide(dialect.month_of(day), MONTHS[every])
+    return dialect.floor_divide(day, days_in(every))

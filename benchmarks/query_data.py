@@ -154,7 +154,7 @@ def opened(path: Path) -> Dataset:
 
 def private_side(dataset: Dataset, question: BoundQuery) -> Side:
     """The statements of a question on the prepared copy: what `Reader.exact` asks of its engine."""
-    with dataset.reading() as reader:  # it stays open behind this, and only this thread asks
+    with dataset.curator.reading() as reader:  # it stays open behind this, and only this thread asks
         assert reader.is_prepared
         found = reader.statements(question)
     texts = [*found.sums, *(text for several in found.spectra for text in several)]

@@ -35,7 +35,7 @@ def noise_errors(figures: Figures, dataset: Dataset) -> None:
     for aggregate in additive:
         for kind in ("laplace", "gaussian"):
             plan = dataset.plan(by("street", aggregate), epsilon=1, noise=kind)
-            with dataset.reading() as reader:
+            with dataset.curator.reading() as reader:
                 (exact,) = reader.exact(plan.question)
             errors = np.concatenate(
                 [add_noise(plan.shares, [exact])[0].parts[0] - exact.values[:, 0] for _ in range(5)]
@@ -76,7 +76,7 @@ def _coverage(  # noqa: PLR0917
         found = connection.execute(f"{by('street', plain)} ORDER BY street").fetchall()
     truth = np.array([value for _, value in found])
     plan = dataset.plan(sql, epsilon=epsilon)
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         (exact,) = reader.exact(plan.question)
     which = np.arange(STREETS) % len(sizes)
     many = [ExactGrouping(exact.values[which])]

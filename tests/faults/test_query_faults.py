@@ -89,7 +89,7 @@ def test_S12_an_average_of_nothing_is_an_answer_within_the_bounds(opened: Ask) -
 def reached(dataset: Dataset, question: str) -> dict[tuple[Any, ...], list[int]]:
     """What reached each mechanism, before any noise. Codes come in no order."""
     found: dict[tuple[Any, ...], list[int]] = {}
-    dataset.record = lambda what, arrays: found.__setitem__(what, sorted(map(int, arrays[0])))
+    dataset.curator.record = lambda what, arrays: found.__setitem__(what, sorted(map(int, arrays[0])))
     dataset.ask(question, epsilon=1)
     return found
 

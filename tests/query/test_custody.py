@@ -74,7 +74,7 @@ def test_people_stay_in_their_cohorts_when_their_ids_become_texts(opened: Open, 
     """Each cohort has a budget of its own: who moved would be charged to two, each as if it were all."""
     seen: list[int] = []
     dataset = opened(more=COHORTS)
-    dataset.record = lambda _, arrays: seen.append(int(arrays[0][0]))
+    dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
 
     def counted() -> list[int]:
         seen.clear()

@@ -13,10 +13,11 @@ import pytest
 from lapwing.errors import Held, InProgress
 from lapwing.ledger import DataSet
 from lapwing.ledger.gate import Gate
+from lapwing.sql import releasing
 from lapwing.sql.answers import QueryRequest
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.plan import Plan
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.releasing import Releasing
 from lapwing.sql.truncated.reader import Reader
 from query.conftest import POLICY, write_visits
 
@@ -44,10 +45,10 @@ def year(tmp_path: Path) -> Iterator[Year]:
 
 def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
-    own = Releasing._asked
+    own = releasing._request
 
-    def unnamed(self: Releasing, data: DataSet) -> QueryRequest:
-        return replace(own(self, data), data=0, form="")
+    def unnamed(plan: Plan, data: DataSet) -> QueryRequest:
+        return replace(own(plan, data), data=0, form="")
 
     to_json = QueryRequest.to_json
 
@@ -70,12 +71,12 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "release", released)
     patch.setattr(Gate, "find", found)
 
-    def earlier(self: Releasing, gate: Gate, asked: QueryRequest) -> Any:
+    def earlier(plan: Plan, gate: Gate, request: QueryRequest) -> Any:
         patch.setattr("lapwing.sql.policy_ledger.possible_data_sets", lambda *_: {0})
-        return self._stored(gate, asked, 0)
+        return releasing._stored(plan, gate, request, 0)
 
-    patch.setattr(Releasing, "_asked", unnamed)
-    patch.setattr(Releasing, "_earlier", earlier)
+    patch.setattr(releasing, "_request", unnamed)
+    patch.setattr(releasing, "_earlier", earlier)
     patch.setattr(QueryRequest, "to_json", as_then)
 
 
@@ -98,7 +99,7 @@ def test_each_is_answered_from_its_own_rows(year: Year) -> None:
         sizes = [max(answer.columns[-1].values) for answer in (small, large)]
         assert abs(sizes[0] - 2_000) < 200
         assert abs(sizes[1] - 18_000) < 200
-    few, many = (year(number).dropped("visits", epsilon=1) for number in YEARS)
+    few, many = (year(number).truncated("visits", epsilon=1) for number in YEARS)
     assert abs(first(few) - 1_000) < 100
     assert abs(first(many) - 9_000) < 100
     assert f"About {first(many):,.0f} people" in year(2024).plan(COUNT, epsilon=1).bounds[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lapwing.sql import row_questions
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.joint_questions import JointQuestion
 from lapwing.sql.policy_file import load_policy
+from lapwing.sql.releasing import find_truncation
 from lapwing.sql.truncated.reader import Reader
 from query.conftest import POLICY
 from support.askers import die
@@ -59,7 +61,7 @@ def test_after_three_failures_all_questions_of_the_analyst_wait(opened: Open) ->
     assert str(held.value).endswith(f"lapwing looked POLICY {failed[0]} {failed[1]} {failed[2]}")
     with pytest.raises(AllHeld):
         dataset.ask(COUNT, epsilon="0.1")  # whether an answer is stored would tell whether it failed
-    assert dataset.truncated_before("visits") is None
+    assert find_truncation(dataset.curator, "ann", "visits", None, Fraction(95, 100)) is None
     with pytest.raises(AllHeld):
         row_questions.checked_version(
             dataset, row_questions.row_question(dataset, "SELECT stay FROM visits")
@@ -68,7 +70,7 @@ def test_after_three_failures_all_questions_of_the_analyst_wait(opened: Open) ->
         JointQuestion.of(dataset, COUNT).version()
     assert spent(dataset) == before
     opened(analyst="bob", rewrite=False).ask(below(4), epsilon="0.1")
-    dataset.looked(failed[1])
+    dataset.clear_hold(failed[1])
     assert dataset.ask(COUNT, epsilon="0.1").is_replay
     dataset.ask(below(4), epsilon="0.1")
     with pytest.raises(Held) as one:
@@ -110,7 +112,7 @@ def test_a_process_that_died_counts(opened: Open, tmp_path: Path) -> None:
     dying.join()
     with pytest.raises(AllHeld) as held:
         opened(rewrite=False, analyst=one.analyst).ask(below(3), epsilon="0.1")
-    one.looked(*held.value.positions)
+    one.clear_hold(*held.value.positions)
     one.ask(below(3), epsilon="0.1")
 
 
@@ -134,7 +136,7 @@ def test_the_outcome_of_what_was_under_way_is_not_told(
     with pytest.raises(AllHeld) as held:
         dataset.ask(below(9), epsilon="0.1")
     assert held.value.positions == tuple(failed)
-    dataset.looked(*failed)
+    dataset.clear_hold(*failed)
     if succeeds:
         assert dataset.ask(below(9), epsilon="0.1").is_replay
     else:
@@ -145,7 +147,7 @@ def test_the_outcome_of_what_was_under_way_is_not_told(
 def test_what_is_kept_of_the_history_is_only_to_save_time(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_failures, "KEEP_EVERY", 1)
+    monkeypatch.setattr(query_failures, "SAVE_FAILURES_EVERY", 1)
     dataset = opened()
     failed = [fail(dataset, below(n)) for n in range(2)]
     dataset.close()  # and sealed
@@ -169,8 +171,8 @@ def test_only_failures_are_looked_at(opened: Open) -> None:
     failed = fail(dataset, below(1))
     for positions in ((), (failed, failed + 1), (failed - 1,)):
         with pytest.raises(BadParameter, match="receipt"):
-            dataset.looked(*positions)
-    dataset.looked(failed, failed)
+            dataset.clear_hold(*positions)
+    dataset.clear_hold(failed, failed)
 
 
 def test_the_limit_is_checked(opened: Open) -> None:

@@ -131,7 +131,7 @@ def test_a_line_that_is_not_utf8_is_no_row(tmp_path: Path) -> None:
 def counted(policy: Policy, sql: str) -> int:
     with Dataset(policy, analyst="ann") as dataset:
         seen: list[int] = []
-        dataset.record = lambda _, arrays: seen.append(int(arrays[0][0]))
+        dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
         dataset.ask(sql, epsilon="0.1")
     return seen[0]
 

@@ -12,6 +12,7 @@ from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
+from lapwing.sql.releasing import SLOW_NOTE
 from lapwing.sql.truncated.column_codes import HashKeys
 from lapwing.sql.truncated.reader import row_key, unit_ids
 
@@ -27,7 +28,7 @@ def test_E3_plans_show_neither_the_secret_nor_the_source(opened: Open, tmp_path:
         str(part)
         for part in (dataset.plan(SQL, epsilon=1).statements, dataset.plan(SQL, epsilon=1).to_json())
     ]
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         (definition,) = reader.definitions.values()
     for secret in (str(keys.of("")), str(keys.of("stay")), str(keys.of("/unit"))):
         assert secret in definition
@@ -76,5 +77,5 @@ def test_a_copy_of_another_policy_is_not_read(opened: Open, tmp_path: Path) -> N
     (tmp_path / "visits.toml").write_text(text.replace("high = 10\n", "high = 5\n"))
     other = opened(rewrite=False)
     answer = other.ask("SELECT SUM(stay) AS s FROM visits", epsilon=5)
-    assert not other.is_prepared
+    assert SLOW_NOTE in answer.notes  # from the source
     assert abs(answer.columns[0].values[0] - 2 * sum(min(p % 11, 5) for p in range(300))) < 60

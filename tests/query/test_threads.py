@@ -68,7 +68,9 @@ def test_eight_threads_and_five_hundred_questions(opened: Open) -> None:
 def test_what_is_asked_while_the_copy_is_made_anew(opened: Open) -> None:
     """Nothing is charged that is neither answered nor held: the version may pass while it is read."""
     dataset = opened()
-    dataset.policy = replace(dataset.policy, failures=100)  # so that nobody is held for the first three
+    dataset.curator.policy = replace(
+        dataset.policy, failures=100
+    )  # so that nobody is held for the first three
     dataset.prepare()
 
     def ask(numbers: range) -> int:
@@ -100,7 +102,7 @@ def test_an_answer_that_is_paid_for_is_told_though_the_source_changes_then(
     def changed() -> DataSet:
         raise BadParameter("source", "changed since the ledger last saw it")
 
-    dataset.record = lambda *_: monkeypatch.setattr(dataset, "data", changed)
+    dataset.curator.record = lambda *_: monkeypatch.setattr(dataset.curator, "data", changed)
     answer = dataset.ask(COUNT, epsilon="0.01")
     assert answer.truncation[0].startswith("Uses at most")
     assert spent(dataset) == 1 / 100
@@ -137,14 +139,14 @@ def test_the_same_question_of_all_is_charged_once(opened: Open) -> None:
 def test_a_reader_is_not_closed_while_it_is_used(opened: Open, tmp_path: Path) -> None:
     dataset = opened()
     question = dataset.plan(COUNT, epsilon=1).question
-    with dataset.reading() as old:
+    with dataset.curator.reading() as old:
         write_visits(tmp_path, range(300, 400), "visits_new")
-        with dataset.reading() as new:
+        with dataset.curator.reading() as new:
             assert new.exact(question)[0].values.sum() == 800
         assert old.exact(question)[0].values.sum() == 600
         dataset.close()
         assert old.exact(question)[0].values.sum() == 600
-    with dataset.reading() as last:
+    with dataset.curator.reading() as last:
         assert last is not old
 
 

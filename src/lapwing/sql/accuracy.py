@@ -1,9 +1,7 @@
-"""What an analyst wants of an answer: to spend so much, or to be so sharp.
+"""Accuracy or price: the error of each column before anything is released, and the ε for a wanted accuracy.
 
-What a plan can say about accuracy before anything is released, and the ε that a wish for it costs.
-
-All from the question's text, the policy and the shares. Where an error depends on how many rows there are,
-it is a formula in n, or a number if n was declared or released.
+All follows from the question's text, the policy and the shares of the budget. If an error depends on the
+number of rows, it is a formula in n; it is a number if n was declared or released.
 """
 
 from __future__ import annotations
@@ -15,14 +13,12 @@ from fractions import Fraction
 
 from lapwing.core.budget import EPSILON_UNIT
 from lapwing.core.exact import Number, positive
-from lapwing.core.gaussian import Gaussian
 from lapwing.core.losses import LARGEST_EPSILON, SMALLEST_EPSILON
 from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
 from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate, Plain, Released
-from lapwing.sql.expression import Numeric as NumberKind
-from lapwing.sql.group_statistics import scale_of
-from lapwing.sql.intervals import NoiseFamily, half_width
+from lapwing.sql.group_statistics import scale_of, step_of
+from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
 from lapwing.sql.noising import CHOICE_FUNCTIONS, BudgetShares, divide_budget, wanted_of
 
 EPSILON_DIGITS = 10**4  # ε for a width is found to four digits, rounded up
@@ -30,9 +26,9 @@ EPSILON_DIGITS = 10**4  # ε for a width is found to four digits, rounded up
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How far off a column may be at a confidence: ± a number, a formula in n, or a distance in ranks.
+    """The error of a column at a confidence: ± a number, a formula in n, or a distance in ranks.
 
-    All None: no statement is made (a key, a comparison, or several uncertain numbers at once).
+    All are None if no statement is made: for a key, a comparison, or several uncertain numbers at once.
     """
 
     half: float | None = None
@@ -47,7 +43,7 @@ _MIRRORS = ("neg", "abs")
 def spread(
     question: BoundQuery, shares: BudgetShares, confidence: Number, *, n: int | None = None
 ) -> dict[str, Spread]:
-    """The spread of each output; the largest over all groupings. `n` is the size of a group, if known."""
+    """Return the spread of each output, the largest over all groupings. `n` is the rows of a group."""
     level = checked_confidence(confidence)
     return {output.name: _of(output.value, shares, level, n) for output in question.outputs}
 
@@ -61,9 +57,10 @@ def shares_for_width(
     noise: str,
     n: int | None = None,
 ) -> BudgetShares:
-    """The least ε (four digits, rounded up) at which every numeric column stays within ±`within`.
+    """Return the shares of the least ε (four digits, rounded up) that keeps every column within ±`within`.
 
-    `within` is in each column's own unit. Averages and the like need `n`; quantiles have no such width.
+    `within` is in each column's own unit. Averages and similar statistics need
+    `n`. Quantiles have no width.
     """
     wish, level = positive(within, "within"), checked_confidence(confidence)
 
@@ -73,11 +70,11 @@ def shares_for_width(
     def fits(epsilon: Fraction) -> bool:
         try:
             shares = at(epsilon)
-        except BadParameter:  # so little ε that some share of it, or the noise, is out of bounds
+        except BadParameter:  # ε is so small that a share of it, or the noise, is out of bounds
             return False
         return all(half <= wish for half in _halves(question, shares, level, n))
 
-    # What is wrong with δ, the noise's name or a missing n is wrong at every ε.
+    # A wrong δ, a wrong name of a noise or a missing n is wrong at every ε.
     if not _halves(question, at(LARGEST_EPSILON), level, n):
         raise BadParameter("within", "says nothing about these columns; ask with epsilon")
     if not fits(LARGEST_EPSILON):
@@ -86,7 +83,7 @@ def shares_for_width(
 
 
 def _least(fits: Callable[[Fraction], bool]) -> Fraction:
-    """The least ε that fits, between 1e-9 and 1000: first halving its logarithm, then itself."""
+    """Return the least ε that fits, from 1e-9 to 1000, by bisection of its logarithm, then of itself."""
     low, high = SMALLEST_EPSILON, LARGEST_EPSILON
     if fits(low):
         return low
@@ -122,7 +119,7 @@ def _of(tree: Released, shares: BudgetShares, level: Fraction, n: int | None) ->
 
 
 def _computed(tree: Computed, shares: BudgetShares, level: Fraction, n: int | None) -> Spread:
-    """Of one uncertain number and constants, where a straight line leads from one to the other."""
+    """Return the spread of a linear function of one uncertain number."""
     uncertain = [i for i, arg in enumerate(tree.args) if not isinstance(arg, Plain)]
     constants = [arg.value for arg in tree.args if isinstance(arg, Plain)]
     if len(uncertain) != 1 or not all(isinstance(value, int | float) for value in constants):
@@ -149,10 +146,9 @@ def _statistic(
         return Spread(ranks=float(shares.choice(grouping, wanted_of(s)).spread(level)))
     mechanisms = [shares.mechanism(grouping, part) for part in s.parts]
     if s.function in ("count", "sum"):
-        step = s.number.step if isinstance(s.number, NumberKind) and s.function == "sum" else Fraction(1)
-        return Spread(float(step * half_width(mechanisms[0], level)))
+        return Spread(float(step_of(s) * half_width(mechanisms[0], level)))
     noises = NoiseFamily(shares.noise == "gaussian", level)
-    widths = [float(m.sigma if isinstance(m, Gaussian) else m.scale) for m in mechanisms]
+    widths = [noise_scale(mechanism) for mechanism in mechanisms]
     one = scale_of(s.number, s.centre)
     unit = float(one.step)
     if s.function == "corr":
@@ -178,7 +174,11 @@ def _statistic(
 
 @dataclass(frozen=True, slots=True)
 class AccuracyOrPrice:
-    """ε, or the width that every number must have at a confidence: then ε follows."""
+    """Either ε, or the accuracy that every number must have: then ε follows.
+
+    `within` is the largest half-width of an interval at `confidence`. `delta` is None for the policy's.
+    `n` is the number of rows of a group, or None if it is not known.
+    """
 
     epsilon: Number | None
     within: Number | None
@@ -193,13 +193,13 @@ class AccuracyOrPrice:
 
     @property
     def why(self) -> str:
-        """How ε was found, if it was not given."""
+        """How ε was found, or "" if it was given."""
         if self.within is None:
             return ""
         return f"the least for ± {self.within} at {float(self.confidence):g} confidence"
 
     def shares(self, question: BoundQuery, delta: Fraction) -> BudgetShares:
-        """The price, divided. `delta` is the policy's, if the analyst names none."""
+        """Return the price, divided among the mechanisms. `delta` is used if the analyst names none."""
         allowed: Number = delta if self.delta is None else self.delta
         if self.epsilon is not None:
             return divide_budget(question, epsilon=self.epsilon, delta=allowed, noise=self.noise)
@@ -215,7 +215,7 @@ class AccuracyOrPrice:
 
 
 def checked_count(number: int | None, name: str) -> int | None:
-    """A whole number above 0, if there is one."""
+    """Require a whole number above 0, or None."""
     if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
         raise BadParameter(name, "must be a whole number of at least 1")
     return number

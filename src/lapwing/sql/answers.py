@@ -1,19 +1,18 @@
-"""Answers: numbers with intervals, what they cost, and a receipt.
+"""Answers: numbers with intervals, their price and receipt; how they are stored, and how several combine.
 
-How an answer lies in the ledger: the noisy numbers as they left the mechanisms, and what was asked.
+The ledger stores the noisy numbers as they left the mechanisms, and the request. All that people see is
+computed from these at no cost, at any confidence, as often as they like.
 
-Everything that people see is computed from these for nothing, at any confidence, as often as they like.
-
-Several releases of one additive question, made one sharper answer.
+Several releases of one additive question are combined to one more accurate answer:
 
 Claim    the intervals of all combined answers (of two releases, of three, …) hold together with probability
          1 - η, also if each release, its ε and its kind of noise were decided from the ones before. η is
-         fixed in advance. (The first alone was shown at 1 - η, like any other answer.)
-Because  weights are inverse scales: noise in units of its scale has the same law whatever the scale was
-         decided from, so that the mean's noise is a sum of independent noises of one scale. (Weights by
-         inverse variances would let a chosen ε keep or thin out noise that is known to be far off.) One
-         release alone is the other choice. Σ 1 / (i (i + 1)) is 1, and 1/2 over i > 1: so sums of one kind
-         of noise miss with η / 2, single releases with η / 4, and what a second kind adds with η / 4.
+         fixed in advance. (The first alone was shown at 1 - η, like all answers.)
+Because  weights are inverse scales. Noise divided by its scale has the same distribution, however the scale
+         was decided, so the mean's noise is a sum of independent noises of one scale. (With weights by
+         inverse variances, a chosen ε could keep or reduce noise that is known to be far off.) One release
+         alone is the other choice. Σ 1 / (i (i + 1)) is 1, and 1/2 over i > 1. So sums of one kind of noise
+         miss with η / 2, single releases with η / 4, and a second kind adds η / 4.
 Test     tests/query/test_combine.py; docs/arguments/query-noise.md has the proof.
 """
 
@@ -49,16 +48,32 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-
 _SHOWN = 20
 
 
 @dataclass(frozen=True, repr=False)
 class Answer:
-    """A released answer. `low` and `high` stand beside each value that has noise.
+    """A released answer: a table of numbers with intervals, its price and its receipt.
 
-    `is_replay`: it was released before, and cost nothing now. `of` says how many releases it combines.
-    `truncation` says how many rows of a person it uses, and what was bought about the others.
+    Print it, or convert it with `to_arrow`, `to_pandas`, `to_polars` or `to_json`.
+
+    Args:
+        rows: The columns, with the ends of their intervals.
+        cost: The price in words.
+        confidence: The probability with which each interval holds.
+        receipt: The ledger's receipt; None for a dry run.
+        is_replay: Whether it was released before, and cost nothing now.
+        is_fake: Whether it was made from generated rows.
+        of: The number of releases that it combines.
+        left: The budget left, in words.
+        notes: Sentences about this answer.
+        earlier: Earlier answers of the same question that could not be combined with it.
+        truncation: Sentences on how many rows of a person it uses.
+
+    Example:
+        >>> answer = dataset.ask("SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
+        >>> answer.columns[0].values[0]
+        600
     """
 
     rows: AnswerRows
@@ -75,14 +90,22 @@ class Answer:
 
     @property
     def columns(self) -> list[AnswerColumn]:
-        """The columns of the answer."""
+        """The columns, with values and ends of intervals."""
         return self.rows.columns
 
     def __len__(self) -> int:
         return self.rows.length
 
     def to_arrow(self) -> pa.Table:
-        """A table. A column with intervals `n` has `n_low` and `n_high` beside it."""
+        """Return an Arrow table. A column `n` with intervals has `n_low` and `n_high` beside it.
+
+        Returns:
+            The table, with distinct column names.
+
+        Example:
+            >>> answer.to_arrow().column_names
+            ['n', 'n_low', 'n_high']
+        """
         names: list[str] = []
         arrays: list[Any] = []
         for column in self.columns:
@@ -95,7 +118,17 @@ class Answer:
         return pa.table(arrays, names=_distinct_names(names))
 
     def to_pandas(self) -> pd.DataFrame:
-        """A pandas DataFrame."""
+        """Return a pandas DataFrame, with columns as in `to_arrow`.
+
+        Returns:
+            The data frame.
+
+        Raises:
+            MissingExtra: If pandas is not installed.
+
+        Example:
+            >>> frame = answer.to_pandas()
+        """
         try:
             import pandas  # noqa: F401, PLC0415 (an extra)
         except ImportError:
@@ -103,7 +136,17 @@ class Answer:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> pl.DataFrame:
-        """A polars DataFrame."""
+        """Return a polars DataFrame, with columns as in `to_arrow`.
+
+        Returns:
+            The data frame.
+
+        Raises:
+            MissingExtra: If polars is not installed.
+
+        Example:
+            >>> frame = answer.to_polars()
+        """
         try:
             import polars  # noqa: PLC0415 (an extra)
         except ImportError:
@@ -113,7 +156,15 @@ class Answer:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return the answer as plain values for JSON. An infinite end of an interval is None.
+
+        Returns:
+            The columns, the price, the receipt and all sentences.
+
+        Example:
+            >>> answer.to_json()["replayed"]
+            False
+        """
         return {
             "columns": [
                 {
@@ -138,7 +189,17 @@ class Answer:
         }
 
     def table(self, most: int | None = _SHOWN) -> tuple[list[str], list[list[str]]]:
-        """Headings and cells as people read them: 1,234 ± 56."""
+        """Return headings and cells as text, such as "1,234 (1,178 to 1,290)".
+
+        Args:
+            most: The largest number of rows. None: all.
+
+        Returns:
+            The headings, and one list of texts for each row.
+
+        Example:
+            >>> headings, cells = answer.table()
+        """
         shown = len(self) if most is None else min(most, len(self))
         headings = [column.name for column in self.columns]
         cells = [[cell_text(column, row) for column in self.columns] for row in range(shown)]
@@ -156,7 +217,14 @@ class Answer:
     __repr__ = __str__
 
     def footer(self) -> list[str]:
-        """What it cost, and what is to be known about it."""
+        """Return the sentences below the table: confidence, price, truncation, notes and receipt.
+
+        Returns:
+            One text for each line.
+
+        Example:
+            >>> print(*answer.footer(), sep="; ")
+        """
         kinds = ["intervals"] if any(column.low is not None for column in self.columns) else []
         kinds += ["ranks"] if any(map(_is_by_rank, self.columns)) else []
         sure = f"{' and '.join(kinds).capitalize()} hold with {self.confidence:.4g} confidence each"
@@ -188,7 +256,20 @@ class Answer:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table><small>{foot}</small>"
 
     def plot(self, path: str | Path | None = None) -> Figure:
-        """A picture with error bars; written to a .svg, .png or .pdf file if a path is given."""
+        """Draw the answer with error bars.
+
+        Args:
+            path: A .svg, .png or .pdf file to write. None: no file is written.
+
+        Returns:
+            The figure.
+
+        Raises:
+            MissingExtra: If matplotlib is not installed.
+
+        Example:
+            >>> figure = answer.plot("visits.svg")
+        """
         from lapwing.plots.answers import answer_picture as draw  # noqa: PLC0415 (matplotlib is an extra)
         from lapwing.plots.style import checked_path, save
 
@@ -205,7 +286,7 @@ class Answer:
 
 
 def column_notes(columns: Sequence[AnswerColumn]) -> list[str]:
-    """What is to be said about single columns. A quantile has a distance in ranks, and no interval."""
+    """Return the notes of the columns. A quantile has an error in ranks instead of an interval."""
     return [
         f"{column.name}: {'no interval of values; ' if _is_by_rank(column) else ''}{column.note}"
         for column in columns
@@ -218,7 +299,7 @@ def _is_by_rank(column: AnswerColumn) -> bool:
 
 
 def cell_text(column: AnswerColumn, row: int) -> str:
-    """One value as people read it."""
+    """Return one value as text, with its interval."""
     value = column.values[row]
     if value is None:
         return "·"
@@ -231,7 +312,7 @@ def cell_text(column: AnswerColumn, row: int) -> str:
 
 
 def number_text(value: Any) -> str:
-    """A number with thousands separated and no more digits than mean something."""
+    """Return a number as text, with thousands separated and few digits."""
     if isinstance(value, bool | np.bool_ | str | date | datetime):
         return str(value)
     if isinstance(value, int | np.integer):
@@ -250,7 +331,7 @@ def _array(values: Any) -> pa.Array:
 
 
 def _distinct_names(names: list[str]) -> list[str]:
-    """SQL may call two columns alike; most frames may not."""
+    """Make names distinct by numbers: SQL allows equal names, most data frames do not."""
     taken = set(names)
     found: list[str] = []
     for name in names:
@@ -266,7 +347,7 @@ def _listed(values: Any) -> list[Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """For JSON, which has no infinity: an end that is not there is null."""
+    """Return a plain value for JSON, which has no infinity: None instead."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not np.isfinite(value):
@@ -275,13 +356,13 @@ def _plain(value: Any) -> Any:
 
 
 ANSWER_FORMAT = 2
-_ASKED = '"asked":'  # stands before the question in the bytes of an answer
-SHAPE_FORMAT = 3  # of questions that are known by their form, whatever they call their columns
+_ASKED = '"asked":'  # precedes the request in the bytes of an answer
+SHAPE_FORMAT = 3  # of requests that are recognised by `form`, with any column names
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """What was asked, as far as it decides what is released. All of it is the analyst's own, or public."""
+    """A request, as far as it decides what is released. All of it is public, or the analyst's own."""
 
     sql: str  # in one normal form
     version: int
@@ -289,14 +370,14 @@ class QueryRequest:
     delta: Fraction
     noise: str
     rows: int | None
-    mechanisms: str  # a digest of them: whether they can be found again from all the above
-    meaning: str = ""  # of the text under the policy and public tables of then
+    mechanisms: str  # their digest: it shows whether this code would choose the same ones again
+    meaning: str = ""  # a digest of the bound question, the declared columns and public tables
     data: int = 0  # the ledger's number of the data set; 0: stored before it was noted
     form: str = ""  # the meaning without names of columns and tables; "": stored before it was noted
 
     @property
     def shape(self) -> str:
-        """The question without its price: answers of one shape can be combined."""
+        """The request without its price. Answers of one shape can be combined."""
         if self.form:
             return json.dumps([SHAPE_FORMAT, self.version, self.rows, self.form, self.data])
         parts = [ANSWER_FORMAT, self.sql, self.version, self.rows, self.meaning]
@@ -305,11 +386,11 @@ class QueryRequest:
 
     @property
     def price(self) -> tuple[Fraction, Fraction, str, str]:
-        """What tells answers of one shape apart."""
+        """The price and mechanisms, which differ between answers of one shape."""
         return self.epsilon, self.delta, self.noise, self.mechanisms
 
     def to_json(self) -> dict[str, Any]:
-        """As it is stored and digested."""
+        """Return the form that is stored and digested."""
         return {
             "sql": self.sql, "version": self.version, "epsilon": str(self.epsilon),
             "delta": str(self.delta), "noise": self.noise, "rows": self.rows,
@@ -319,7 +400,7 @@ class QueryRequest:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> QueryRequest:
-        """As it was stored."""
+        """Read the stored form."""
         return cls(
             found["sql"], found["version"], Fraction(found["epsilon"]), Fraction(found["delta"]),
             found["noise"], found["rows"], found["mechanisms"], found["meaning"], found.get("data", 0),
@@ -328,15 +409,16 @@ class QueryRequest:
 
 
 def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> bytes:
-    """The bytes of an answer."""
+    """Return the stored bytes of an answer."""
     groupings = [
         {
             "groups": one.groups,
             "keys": one.keys,
             "parts": [_packed(part) for part in one.parts],
             "codes": [
-                [want.spectrum, want.function, _text(want.fraction), _packed(codes)]
+                [want.spectrum, want.function, fraction, _packed(codes)]
                 for want, codes in one.codes.items()
+                for fraction in [None if want.fraction is None else str(want.fraction)]
             ],
         }
         for one in noisy
@@ -346,7 +428,7 @@ def answer_to_bytes(asked: QueryRequest, noisy: Sequence[NoisyGrouping]) -> byte
 
 
 def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]]:
-    """What `answer_to_bytes` was given."""
+    """Read the stored bytes of an answer."""
     found = json.loads(content)
     noisy = [
         NoisyGrouping(
@@ -366,7 +448,7 @@ def answer_from_bytes(content: bytes) -> tuple[QueryRequest, list[NoisyGrouping]
 
 
 def stored_question(content: bytes) -> str | None:
-    """The question of a stored answer, from the first bytes of it; None if it is of something else."""
+    """Return the question of a stored answer from its first bytes; None if it is no answer to SQL."""
     text = content.decode("utf-8", errors="ignore")
     begin = text.find(_ASKED, 0, 40)
     if begin < 0:
@@ -378,10 +460,6 @@ def stored_question(content: bytes) -> str | None:
         return None
 
 
-def _text(fraction: Fraction | None) -> str | None:
-    return None if fraction is None else str(fraction)
-
-
 def _packed(values: NDArray[np.int64]) -> str:
     return base64.b64encode(values.astype("<i8").tobytes()).decode("ascii")
 
@@ -390,13 +468,13 @@ def _unpacked(text: str) -> NDArray[np.int64]:
     return np.frombuffer(base64.b64decode(text), dtype="<i8").astype(np.int64)
 
 
-FEW_LAPLACE = 6  # Laplace noises whose law is written down; of more that are alike, its terms cancel
-# What a release alone, and each of two kinds of noise, may miss, in shares of what one kind may.
+FEW_LAPLACE = 6  # Laplace noises up to which the closed form is used; with more, its terms cancel
+# The shares of η for single releases, and for each of two kinds of noise.
 SINGLE_SHARE, EACH_KIND_SHARE = Fraction(1, 4), Fraction(1, 6)
 
 
 def can_combine(question: BoundQuery) -> bool:
-    """Whether all that is shown is additive, over declared keys, in rows that stay in their places."""
+    """Return whether all outputs are additive, over declared keys, in a fixed order of rows."""
     plain = (
         question.having is None and not question.order and question.limit is None and not question.offset
     )
@@ -413,14 +491,14 @@ def can_combine(question: BoundQuery) -> bool:
 
 
 def level_of_repeat(confidence: Fraction, repeat: int, share: Fraction = Fraction(1)) -> Fraction:
-    """The confidence at which the i-th noise alone, or the first i together, are held."""
+    """Return the confidence at which the i-th noise alone, or the first i together, are held."""
     return 1 - share * (1 - confidence) / (repeat * (repeat + 1))
 
 
 def combine_releases(
     releases: Sequence[tuple[BudgetShares, NoisyGrouping]], rows: AnswerRows, confidence: Fraction
 ) -> AnswerRows:
-    """The newest answer's rows with the values of all releases together."""
+    """Return the newest answer's rows with the combined values of all releases."""
     question = releases[-1][0].question
     columns = []
     for output, column in zip(question.outputs, rows.columns, strict=True):
@@ -445,15 +523,17 @@ def combine_releases(
 def narrowest_mean(
     mechanisms: Sequence[Laplace | Gaussian], confidence: Fraction
 ) -> tuple[list[float], float]:
-    """Weights of the releases and the half-width of their mean's interval: of all, or of one alone.
+    """Return weights of the releases and the half-width of their mean: of all, or of one alone.
 
-    Scales alone decide which. `confidence` is that of a single answer.
+    Only the scales decide which. `confidence` is that of a single answer.
     """
     alone = [
         half_width(mechanism, level_of_repeat(confidence, number, SINGLE_SHARE))
         for number, mechanism in enumerate(mechanisms, 1)
     ]
-    inverse = [1 / _in_deviations(mechanism) for mechanism in mechanisms]
+    # By the inverse of the standard deviation, taken as continuous.
+    factors = [1.0 if isinstance(mechanism, Gaussian) else math.sqrt(2) for mechanism in mechanisms]
+    inverse = [1 / (noise_scale(one) * factor) for one, factor in zip(mechanisms, factors, strict=True)]
     weights = [each / sum(inverse) for each in inverse]
     together = half_width_of_mean(mechanisms, weights, confidence)
     if min(alone) > together:
@@ -462,15 +542,10 @@ def narrowest_mean(
     return [float(number == best) for number in range(len(alone))], float(alone[best])
 
 
-def _in_deviations(mechanism: Laplace | Gaussian) -> float:
-    """The scale, times what makes it a deviation if noise were continuous."""
-    return noise_scale(mechanism) * (1 if isinstance(mechanism, Gaussian) else math.sqrt(2))
-
-
 def half_width_of_mean(
     mechanisms: Sequence[Laplace | Gaussian], weights: Sequence[float], confidence: Fraction
 ) -> float:
-    """How far a mean by inverse scales may be off. Whole noise is within 1 of continuous noise."""
+    """Return the half-width of a mean by inverse scales. Whole noise is within 1 of continuous noise."""
     kinds = [
         [
             weight * noise_scale(one)
@@ -489,17 +564,17 @@ def half_width_of_mean(
 
 
 def _width(scales: list[float], *, is_gaussian: bool, level: Fraction) -> float:
-    """The half-width of a sum of continuous noises."""
+    """Return the half-width of a sum of continuous noises."""
     if not is_gaussian and len(scales) > FEW_LAPLACE:
         return width_of_many(np.array(scales), float(1 - level))
     return float(NoiseFamily(is_gaussian, level).width([np.array(scale) for scale in scales])) - 0.5
 
 
 def width_of_many(scales: NDArray[np.float64], miss: float) -> float:
-    """The t with P[|Σ noises| > t] = miss, for Laplace noises, from their characteristic function.
+    """Return the t with P[|Σ noises| > t] = miss, for Laplace noises, from their characteristic function.
 
-    P[|S| <= t] is 2t/L + 2/π Σ φ(nh) sin(nht) / n with h = 2π/L, but for what lies beyond L - t: L is so
-    far out that this is below 1e-15 (Chernoff), and the sum ends where φ is below e^-37.
+    P[|S| <= t] is 2t/L + 2/π Σ φ(nh) sin(nht) / n with h = 2π/L, up to P[|S| > L - t]. L is so large that
+    this is below 1e-15 (Chernoff). The sum ends where φ is below e^-37.
     """
     a = np.maximum(scales / scales.max(), 1e-3)  # wider, so on the safe side
     far = 2 * (math.log(2e15) - float(np.log1p(-(a**2) / 4).sum()))

@@ -1,11 +1,11 @@
-"""What a policy makes of its cells: how many are read, and how many only count as something else.
+"""A check of how a policy reads its cells: how many are clamped, undeclared, unreadable or missing.
 
-Claim    exact counts go to whoever holds the curator's key, and are only returned: they are in no ledger,
-         no log and no error. Noisy counts are charged like any other answer: one person changes all counts
-         of a table with C columns by at most K·C in all.
+Claim    exact counts are returned to the holder of the curator's key only. They are in no ledger, no log
+         and no error. Noisy counts are charged like all answers: one person changes all counts of a table
+         with C columns by at most K·C in all.
 Because  the check is signed and on disk before a row is read. For noisy counts, at most K rows of a person
-         are kept, and each of them is in one state for each column: the counts by state of one column
-         change by at most K, and columns add up, as GROUPING SETS do.
+         are kept, and each row has one state for each column: the counts by state of one column change by
+         at most K, and columns add up, as GROUPING SETS do.
 Test     tests/query/test_check.py
 """
 
@@ -32,15 +32,14 @@ from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text, Truth
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.relation import RANK, UNIT
+from lapwing.sql.releasing import release_with_policy
 from lapwing.sql.truncated.column_codes import STATES
 from lapwing.sql.truncated.open_sources import OpenedSources, open_sources, private_tables
 from lapwing.sql.truncated.truncated_table import TruncatedTable
 
-EVERY_ROW = 1 << 30  # of a unit
-STATE_COLUMN = "checked_{}"  # how the columns are called in the question
-COLUMNS_PER_QUESTION = (
-    5  # columns of one question: groupings are made to agree over all combinations of states
-)
+EVERY_ROW = 1 << 30  # a contribution bound that truncates nothing
+STATE_COLUMN = "checked_{}"  # names of columns in the question
+COLUMNS_PER_QUESTION = 5  # totals are made consistent over all combinations of states, so these must be few
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class TableCheck:
     rows: int
     rows_without_id: int
     units: int
-    units_beyond: int  # with more rows than count
-    rows_beyond: int  # that do not count
+    units_beyond: int  # that exceed the contribution bound
+    rows_beyond: int  # that are truncated
     cells: Mapping[str, Mapping[str, int]]  # by column and state
 
 
@@ -64,7 +63,7 @@ class NoisyCells:
     answer: Answer
 
     def listed(self, table: Table) -> Iterator[tuple[str, str, int]]:
-        """The column, the state and the row in the answer of all counts that can be other than 0."""
+        """Yield column, state and row in the answer, for all counts that can differ from 0."""
         *keys, _ = self.answer.columns
         for row in range(len(self.answer)):
             states = [key.values[row] for key in keys]  # None, but for one column
@@ -77,16 +76,16 @@ class NoisyCells:
 
 @dataclass(frozen=True, slots=True)
 class NoisyCheck:
-    """Released counts of one table: of its cells, and of units with more rows than count."""
+    """Released counts of one table: cells by state, and units that exceed the contribution bound."""
 
     table: str
     cells: tuple[NoisyCells, ...]
     beyond: Answer | None
-    refused: str = ""  # why something is missing, once other counts were paid for
+    refused: str = ""  # why counts are missing, if others were paid for
 
 
 def possible_states(column: Column) -> tuple[str, ...]:
-    """What can become of a column's cells."""
+    """Return the states that cells of a column can have."""
     match column.kind:
         case Choice():
             never = {"unreadable", "clamped"}
@@ -100,9 +99,9 @@ def possible_states(column: Column) -> tuple[str, ...]:
 
 
 def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
-    """Count what the policy makes of every cell. The curator's key signs it; nothing is charged.
+    """Count the cells of every column by state. The curator's key signs the check; nothing is charged.
 
-    What comes back is private: show it to the curator and to nobody else.
+    The result is private: show it to the curator only.
     """
     policy = dataset.policy
     if not policy_ledger.has_ledger(policy):
@@ -122,7 +121,7 @@ def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
 
 def _exact(policy: Policy, table: Table, opened: OpenedSources) -> TableCheck:
     checked, columns = policy_of_states(policy, table.name, table.columns)
-    key = bytes(32)  # the order of a unit's rows is of no account here
+    key = bytes(32)  # the order of a unit's rows does not matter here
     cells = TruncatedTable(checked, checked.tables[table.name], opened.engine, key, opened.relations)
     sums = [
         f"coalesce(sum(CASE WHEN {opened.engine.dialect.name(name)} = {place} THEN 1 ELSE 0 END), 0)"
@@ -163,9 +162,9 @@ def _rows(opened: OpenedSources, sql: str) -> list[list[int]]:
 
 
 def policy_of_states(policy: Policy, table: str, names: Iterable[str]) -> tuple[Policy, dict[str, str]]:
-    """The policy with the states of cells of some columns instead of a table's columns, and whose they are.
+    """Return the policy with columns of cell states instead of a table's columns, and their origins.
 
-    The column that slices rows stays as well: blocks are found from it.
+    The column that slices rows stays: blocks are found from it.
     """
     own, blocks = policy.tables[table], policy.blocks
     taken = {one.unit.column.lower() for one in policy.tables.values() if one.unit is not None}
@@ -183,9 +182,10 @@ def policy_of_states(policy: Policy, table: str, names: Iterable[str]) -> tuple[
 
 
 def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
-    """Buy noisy counts of what the policy makes of the cells of every table, for ε in all.
+    """Release noisy counts of the cells of every table by state, for ε in all.
 
-    Tables share ε alike; within one, each column has a share, and the units with more rows than count.
+    Tables share ε equally. Within a table, each column has one share, and so have the units that exceed the
+    contribution bound.
     """
     tables = private_tables(dataset.policy)
     each = _down(positive(epsilon, "epsilon") / len(tables))
@@ -201,7 +201,7 @@ def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
 
 
 def _down(epsilon: Fraction) -> Fraction:
-    """In whole units of the ledger, so that shares add up to no more than was said."""
+    """Round ε down to whole units of the ledger, so that shares add up to no more than was asked."""
     return Fraction(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
 
 
@@ -215,7 +215,7 @@ def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
             answer = _cells(dataset, table, some, _down(epsilon * len(some) / parts))
             cells.append(NoisyCells(some, answer))
         if not rows_are_units:
-            beyond = dataset.dropped(table.name, epsilon=_down(epsilon / parts))
+            beyond = dataset.truncated(table.name, epsilon=_down(epsilon / parts))
     except OverBudget as error:
         if not cells:
             raise
@@ -227,7 +227,7 @@ def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Frac
     policy, names = policy_of_states(dataset.policy, table.name, columns)
     listed, sets = ", ".join(names), ", ".join(f"({name})" for name in names)
     sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table.name}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
-    question = bind(sql, Catalog(policy, dataset.public))
-    wish = AccuracyOrPrice(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+    question = bind(sql, Catalog(policy, dataset.curator.public))
+    price = AccuracyOrPrice(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
     asked = f"check of {', '.join(columns)} in {table.name}"
-    return dataset.released_under(policy, question, asked, wish)
+    return release_with_policy(dataset.curator, dataset.analyst, policy, question, asked, price)[0]

@@ -1,19 +1,17 @@
-"""Arithmetic, comparison and logic on released values, by SQL's rules: NULL in, NULL out.
+"""Arithmetic, comparison and logic on released values, and the intervals of the results.
 
-Division by 0 and the root of a negative number are NULL. An interval goes along where one uncertain number
-meets constants and the way from one to the other rises or falls throughout. Of several uncertain numbers
-it is made in `estimate_computed`.
+SQL's rules hold: NULL in, NULL out. Division by 0 and the root of a negative number are NULL. A monotone
+function of one uncertain number and constants maps the ends of the interval.
 
-Intervals of what is computed from several released numbers: ratios, differences, products, and so on.
-
-Claim    an interval at confidence 1 - β holds what the expression comes to on the bounded table with about
-         that probability: at least it, but for averages and the like within (see `intervals`).
+Claim    the interval at confidence 1 - β of an expression of several released numbers holds its value on
+         the bounded table with at least that probability; with about that probability if it contains
+         averages or similar statistics (see `intervals`).
 Because  the m uncertain numbers in the expression are each held at 1 - β/m, so all of them together at
-         1 - β (Bonferroni); the interval holds the expression at every point of that box. A ratio of two
+         1 - β (Bonferroni). The interval contains the expression at every point of that box. A ratio of two
          additive numbers is one uncertain number: its own interval (Fieller) is narrower than the box.
 Test     tests/query/test_computed.py; docs/arguments/query-noise.md
 
-Where a denominator may be 0 an interval has no end on that side: it is infinite.
+An interval is infinite on the side where a denominator may be 0.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ _LARGE = float(1 << 62)
 
 
 def compute(tree: Computed, args: list[Estimate]) -> Estimate:
-    """The operation on all rows, with its interval where there is one."""
+    """Compute an operation on all rows, with its interval if it is monotone in one uncertain number."""
     values = apply_operation(tree.op, [arg.values for arg in args])
     note = "; ".join(dict.fromkeys(arg.note for arg in args if arg.note))
     low, high = _monotone_ends(tree.op, args)
@@ -60,7 +58,7 @@ def compute(tree: Computed, args: list[Estimate]) -> Estimate:
 
 
 def apply_operation(op: str, args: list[Anything]) -> Anything:
-    """By numpy where all are plain numbers, row by row otherwise."""
+    """Apply an operation: with numpy if all are plain numbers, else row by row."""
     if all(arg.dtype.kind in "if" for arg in args) and op in _BINARY:
         if op in ("+", "-", "*") and not _fits(op, args):
             args = [arg.astype(np.float64) for arg in args]
@@ -72,7 +70,7 @@ def apply_operation(op: str, args: list[Anything]) -> Anything:
 
 
 def _fits(op: str, args: list[Anything]) -> bool:
-    """Whether 64-bit integers hold the result."""
+    """Return whether 64-bit integers hold the result."""
     if any(arg.dtype.kind == "f" or not len(arg) for arg in args):
         return True
     sizes = [float(np.abs(arg.astype(np.float64)).max()) for arg in args]
@@ -84,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def pack_values(values: Values) -> Anything:
-    """A numeric array if all are numbers of one kind; else one of objects, in which None is NULL."""
+    """Return a numeric array if all are numbers of one kind; else objects, with None for NULL."""
     kinds = {type(value) for value in values}
     if kinds in ({int}, {float}, {int, float}):
         array = np.array(values, dtype=np.float64 if float in kinds else object)
@@ -97,7 +95,7 @@ def pack_values(values: Values) -> Anything:
 
 
 def _row(op: str, args: Values) -> Any:
-    """One row."""
+    """Apply an operation to one row."""
     if op in _OF_NULLS:
         return _OF_NULLS[op](args)
     if any(arg is None for arg in args):
@@ -125,7 +123,7 @@ def _arithmetic(op: str, args: Values) -> Any:
 
 
 def _logic(args: Values, *, decides: bool) -> bool | None:
-    """AND (decided by a false) and OR (decided by a true), with unknowns."""
+    """Compute AND (`decides` is False) or OR (`decides` is True) with NULL."""
     if any(arg is not None and bool(arg) is decides for arg in args):
         return decides
     return None if any(arg is None for arg in args) else not decides
@@ -142,7 +140,7 @@ def _known(args: Values) -> Values:
     return [arg for arg in args if arg is not None]
 
 
-# Operations that say something about NULL.
+# Operations with rules of their own for NULL.
 _OF_NULLS: dict[str, Callable[[Values], Any]] = {
     "and": lambda args: _logic(args, decides=False),
     "or": lambda args: _logic(args, decides=True),
@@ -155,7 +153,7 @@ _OF_NULLS: dict[str, Callable[[Values], Any]] = {
 
 
 def _monotone_ends(op: str, args: list[Estimate]) -> tuple[Anything | None, Anything | None]:
-    """The interval, if one uncertain number meets exact ones and the operation is monotone in it."""
+    """Return the interval if one number is uncertain and the operation is monotone in it."""
     uncertain = [i for i, arg in enumerate(args) if arg.low is not None and arg.high is not None]
     others = [arg.values for i, arg in enumerate(args) if i not in uncertain]
     if len(uncertain) != 1 or any(arg.dtype.kind not in "if" for arg in others):
@@ -167,9 +165,7 @@ def _monotone_ends(op: str, args: list[Estimate]) -> tuple[Anything | None, Anyt
     assert low is not None
     assert high is not None
     if op == "abs":
-        ends = apply_operation("abs", [low]), apply_operation("abs", [high])
-        inside = (low <= 0) & (high >= 0)
-        return np.where(inside, 0, np.minimum(*ends)), np.maximum(*ends)
+        return _abs_ends(low, high)
     if op not in _MONOTONE or (op in ("/", "//") and at == 1 and bool(np.any((low <= 0) & (high >= 0)))):
         return None, None
     if op == "sqrt":
@@ -202,7 +198,7 @@ class PartRatio:
 
 
 def ratio_of(tree: Released, question: BoundQuery) -> PartRatio | None:
-    """The ratio of two additive numbers that a tree is, apart from constants; None: it is another."""
+    """Return the tree as a ratio of two additive numbers times constants, or None."""
     if not isinstance(tree, Computed) or tree.op != "/":
         return None
     top, bottom = (_scaled(arg) for arg in tree.args)
@@ -214,7 +210,7 @@ def ratio_of(tree: Released, question: BoundQuery) -> PartRatio | None:
 
 
 def _scaled(tree: Released) -> tuple[NoisyAggregate, float] | None:
-    """A count or a sum times a constant that is not 0; None: it is something else."""
+    """Return the tree as a count or sum, and the non-zero constant it is multiplied with, or None."""
     if isinstance(tree, NoisyAggregate):
         return (tree, float(step_of(tree))) if tree.function in ("count", "sum") else None
     if not isinstance(tree, Computed) or tree.op not in ("*", "/", "neg"):
@@ -237,7 +233,7 @@ def _constant(tree: Released) -> float | None:
 
 
 def _within(top: NoisyAggregate, bottom: NoisyAggregate, question: BoundQuery) -> tuple[float, float]:
-    """What the quotient cannot be beyond, whatever the rows are."""
+    """Return the range of the quotient, for all possible rows."""
     function = _function(top, question)
     if bottom.function != "count":
         return -math.inf, math.inf
@@ -253,15 +249,15 @@ def _within(top: NoisyAggregate, bottom: NoisyAggregate, question: BoundQuery) -
 
 
 def _function(statistic: NoisyAggregate, question: BoundQuery) -> str:
-    """What the engine adds up for a count or a sum; "" if it is more than one sum."""
+    """Return the function that the engine adds up for a count or sum; "" if it is several sums."""
     combination = question.parts[statistic.parts[0]].combination
     return question.sums[combination[0][1]].function if len(combination) == 1 else ""
 
 
 def ratio_ends(ratio: PartRatio, parts: NoisyParts) -> Bounds:
-    """Its interval in every group: all θ at which |A - θN| is no larger than noise, where N is not.
+    """Return a ratio's interval in every group: all θ at which |A - θN| is no larger than noise.
 
-    Where N alone may be noise, θ can be anything that it can be.
+    Where N alone may be noise, the interval is the whole range of the ratio.
     """
     top, bottom, noises = parts[ratio.top], parts[ratio.bottom], parts.noises
     a, b = parts.width(ratio.top), parts.width(ratio.bottom)
@@ -278,7 +274,7 @@ def ratio_ends(ratio: PartRatio, parts: NoisyParts) -> Bounds:
 
 
 def uncertain_in(tree: Released, is_one: Callable[[Released], bool]) -> Iterator[Released]:
-    """The statistics in a tree, each time that they stand there; what `is_one` is not looked into."""
+    """Yield the statistics in a tree, once for each occurrence. A subtree with `is_one` is one of them."""
     if isinstance(tree, NoisyAggregate) or (isinstance(tree, Computed) and is_one(tree)):
         yield tree
     elif isinstance(tree, Computed):
@@ -287,9 +283,9 @@ def uncertain_in(tree: Released, is_one: Callable[[Released], bool]) -> Iterator
 
 
 def box_ends(tree: Released, ends_of: FindEnds) -> Ends | None:
-    """The least and greatest that a tree comes to, if all in it is within its ends; None: not known.
+    """Return the least and greatest value of a tree over the box of its uncertain numbers, or None.
 
-    `ends_of` gives those of an uncertain number or a constant, and None for what is to be computed.
+    `ends_of` returns the ends of an uncertain number or a constant, and None for a tree to compute.
     """
     found = ends_of(tree)
     if found is not None or not isinstance(tree, Computed):
@@ -303,15 +299,17 @@ def box_ends(tree: Released, ends_of: FindEnds) -> Ends | None:
     return _operation_ends(tree.op, args)
 
 
+def _abs_ends(low: Anything, high: Anything) -> Ends:
+    inside, ends = (low <= 0) & (high >= 0), (np.abs(low), np.abs(high))
+    return np.where(inside, 0, np.minimum(*ends)), np.maximum(*ends)
+
+
 def _operation_ends(op: str, args: list[Ends]) -> Ends | None:
     if op in ("/", "//"):
         low, high = _quotient(*args)
         return (low, high) if op == "/" else (np.floor(low), np.floor(high))
     if op == "abs":
-        ((low, high),) = args
-        inside = (low <= 0) & (high >= 0)
-        one, other = np.abs(low), np.abs(high)
-        return np.where(inside, 0, np.minimum(one, other)), np.maximum(one, other)
+        return _abs_ends(*args[0])
     if op == "sqrt":
         ((low, high),) = args
         return np.sqrt(np.maximum(low, 0.0)), np.sqrt(np.maximum(high, 0.0))
@@ -327,7 +325,7 @@ def _operation_ends(op: str, args: list[Ends]) -> Ends | None:
 
 
 def _quotient(top: Ends, bottom: Ends) -> tuple[Floats, Floats]:
-    """Without an end where the denominator may be 0, but for the sign if no number is negative."""
+    """Divide intervals: infinite where the denominator may be 0, but from 0 on if none is negative."""
     has_zero = (bottom[0] <= 0) & (bottom[1] >= 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         corners = [_without_nan(a / np.where(has_zero, 1.0, b)) for a in top for b in bottom]
@@ -337,5 +335,5 @@ def _quotient(top: Ends, bottom: Ends) -> tuple[Floats, Floats]:
 
 
 def _without_nan(values: Anything) -> Anything:
-    """0 for ∞ · 0, ∞ - ∞ and ∞ / ∞: the other corners of the box say how far it reaches."""
+    """Replace ∞ · 0, ∞ - ∞ and ∞ / ∞ by 0: other corners of the box give its extent."""
     return np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values

@@ -1,26 +1,26 @@
-"""From noisy parts to the columns of an answer. Nothing here costs anything: all of it is post-processing.
+"""From noisy parts to the columns of an answer. All of it is post-processing, and costs nothing.
 
-One row for each group of each grouping; a key that a grouping lacks is NULL. HAVING, ORDER BY, LIMIT and
-OFFSET act on released values only.
+An answer has one row for each group of each grouping. A key that a grouping lacks is NULL. HAVING, ORDER
+BY, LIMIT and OFFSET use released values only. Totals of several groupings are made consistent with their
+cells:
 
-Totals that agree with the sums of their cells, for several groupings of the same rows.
-
-Claim    of all tables over the declared keys, the one whose sums are nearest to all noisy groupings (in
-         least squares, each weighted by the inverse of its variance) gives every grouping's numbers. They
-         agree with one another, stay unbiased, and none has a larger variance than the raw one.
-Because  a table is the sum of its effects: for every set U of keys, what remains of the means over all
-         other keys after taking off the effects of U's subsets. Effects are orthogonal, and summing over
-         a key keeps the effects without it and drops the others. So least squares is, for each U, the
-         weighted average of that effect in all groupings that contain U: nothing has to be solved. That
-         average is Gauss and Markov's, so nothing linear and unbiased has a smaller variance.
+Claim    of all tables over the declared keys, take the one whose sums are nearest to all noisy groupings
+         (in least squares, each weighted by the inverse of its variance). Its sums agree with one another,
+         are unbiased, and none has a larger variance than the raw number.
+Because  a table is the sum of its effects. The effect of a set U of keys is the mean over all other keys
+         minus the effects of U's subsets. Effects are orthogonal, and summing over a key keeps the effects
+         without it and drops the others. So least squares is, for each U, the weighted average of that
+         effect in all groupings that contain U, and no system has to be solved. By Gauss and Markov, no
+         linear unbiased estimate has a smaller variance.
 Test     tests/query/test_consistency.py
 
-Counts are kept at 0 or above as well: the table is then the nearest one without negative cells. Being a
-projection onto a convex set that holds the truth, it brings no table further from it (in the same norm).
+Counts are also kept at 0 or above: the table is then the nearest one without negative cells. This is a
+projection onto a convex set that contains the true table, so it moves no table further from the truth (in
+the same norm).
 
-It is post-processing and costs nothing. It is for groupings of the *same rows* only: whoever asks for it
-must know that no grouping drops rows which another keeps (those whose key is NULL). Groupings with
-undeclared keys are left alone, since their cells were selected; so are distinct counts: they do not add up.
+Consistency is for groupings of the *same rows* only: no grouping may drop rows that another keeps (rows
+whose key is NULL). Groupings with undeclared keys are left as they are, since their cells were selected. So
+are distinct counts, which do not add up.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _ROUNDS, _WORK = 60, 300_000_000  # of the search for a table without negative c
 
 @dataclass(frozen=True, slots=True)
 class MeasuredGrouping:
-    """A part in one grouping: noisy numbers over the grouping's keys, and the noise's variance."""
+    """One part in one grouping: noisy numbers over the grouping's keys, and the variance of the noise."""
 
     keys: tuple[int, ...]
     values: Floats
@@ -86,18 +86,18 @@ class MeasuredGrouping:
 
 
 def counts_rows(question: BoundQuery, part: int) -> bool:
-    """Whether a part cannot be below 0: it adds up rows or units."""
+    """Return whether a part cannot be below 0, since it counts rows or units."""
     combination = question.parts[part].combination
     return all(f > 0 and question.sums[at].function in COUNTS for f, at in combination)
 
 
 def adds_up(question: BoundQuery, part: int) -> bool:
-    """Whether a part's total is the sum of its cells. What is distinct is counted again in each cell."""
+    """Return whether a part's total is the sum of its cells. Distinct values may be in several cells."""
     return all(question.sums[at].function in ADDITIVE for _, at in question.parts[part].combination)
 
 
 def consistent_groupings(question: BoundQuery) -> list[int]:
-    """The groupings that are made to agree: all by declared keys, if there are several."""
+    """Return the groupings to make consistent: all by declared keys, if there are several."""
     found = [s for s in range(len(question.sets)) if has_declared_keys(question, s)]
     keys = {key for s in found for key in question.sets[s]}
     cells = math.prod(len(question.keys[key].codes or ()) for key in keys)
@@ -106,7 +106,7 @@ def consistent_groupings(question: BoundQuery) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class ConsistentGrouping:
-    """One grouping's consistent numbers, and where their intervals lie: half a width around `centre`."""
+    """The consistent numbers of one grouping. Their intervals are `centre` ± `half`."""
 
     values: Floats
     centre: Floats
@@ -116,10 +116,10 @@ class ConsistentGrouping:
 def make_consistent(
     shares: PartMechanisms, part: int, values: dict[int, NDArray[np.int64]], confidence: Fraction
 ) -> dict[int, ConsistentGrouping]:
-    """For each of the groupings, its numbers made consistent, and not negative if they count rows.
+    """Return consistent numbers for each grouping, not negative if they count rows.
 
-    The noise of such a number is a sum of many. Its width is taken as the standard deviation times what one
-    noise or a normal law would need, whichever is more.
+    The noise of such a number is a sum of many noises. Its width is the standard deviation times the larger
+    of the factors for one noise and for a normal distribution.
     """
     question = shares.question
     sizes = {key: len(question.keys[key].codes or ()) for s in values for key in question.sets[s]}
@@ -142,11 +142,11 @@ def make_consistent(
 
 
 def least_squares(measured: list[MeasuredGrouping], sizes: dict[int, int]) -> list[tuple[Floats, float]]:
-    """Each grouping's consistent numbers, and the variance of one of them."""
+    """Return each grouping's consistent numbers, and the variance of each number."""
     keys = sorted(sizes)
     effects: dict[Keys, list[tuple[float, Floats, float]]] = {}
     for one in measured:
-        # As means over the keys that are not in the grouping, all measure the same effects.
+        # Divided by the cells that it adds up, every grouping measures the same effects.
         summed = _size(set(keys) - set(one.keys), sizes)
         weight, variance = summed / one.variance, one.variance / summed**2
         for effect, values in _effects(one, keys, sizes).items():
@@ -177,7 +177,7 @@ def _subsets(keys: tuple[int, ...]) -> list[Keys]:
 
 
 def _effects(one: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> dict[Keys, Floats]:
-    """The effect of every subset of the grouping's keys, over all keys as axes (of length 1 if absent)."""
+    """Return the effect of every subset of a grouping's keys, with all keys as axes (length 1: absent)."""
     effects: dict[Keys, Floats] = {frozenset(): _spread_out(one, keys, sizes)}
     for axis, key in enumerate(keys):
         if key in one.keys:
@@ -190,17 +190,17 @@ def _effects(one: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> d
 
 
 def _average(found: list[tuple[float, Floats, float]]) -> tuple[Floats, float]:
-    """The weighted average of one effect, and its variance in a cell."""
+    """Return the weighted average of one effect, and its variance in a cell."""
     whole = sum(weight for weight, _, _ in found)
     values = np.sum([weight / whole * values for weight, values, _ in found], axis=0)
     return values, sum((weight / whole) ** 2 * noise for weight, _, noise in found)
 
 
 def nearest_non_negative(measured: list[MeasuredGrouping], sizes: dict[int, int]) -> list[Floats]:
-    """The groupings of the nearest table without negative cells.
+    """Return the groupings of the nearest table without negative cells.
 
     By alternating directions: x is the nearest table to the groupings and to z, and z is x without negative
-    cells. x takes one division for each effect. Wherever it stops, z's sums agree and are not negative.
+    cells. x takes one division for each effect. The sums of z agree and are not negative after every round.
     """
     keys = sorted(sizes)
     shape = [sizes[key] for key in keys]
@@ -225,13 +225,13 @@ def nearest_non_negative(measured: list[MeasuredGrouping], sizes: dict[int, int]
 
 
 def _spread_out(one: MeasuredGrouping, keys: list[int], sizes: dict[int, int]) -> Floats:
-    """A grouping's numbers with an axis of length 1 for every key that it lacks."""
+    """Return a grouping's numbers with an axis of length 1 for every key that it lacks."""
     values = np.transpose(one.values, [one.keys.index(key) for key in sorted(one.keys)])
     return values.reshape([sizes[key] if key in one.keys else 1 for key in keys])
 
 
 def _mean_factors(factors: dict[Keys, float]) -> dict[Keys, float]:
-    """Σ factor_U · effect_U is Σ g_S · (mean over all keys but S): g_S = Σ over U ⊇ S of ±factor_U."""
+    """Return g_S = Σ_{U ⊇ S} ±factor_U: Σ factor_U · effect_U is Σ g_S · (mean over all keys but S)."""
     return {s: sum((-1) ** len(u - s) * f for u, f in factors.items() if s <= u) for s in factors}
 
 
@@ -249,14 +249,17 @@ NO_INTERVAL = "no interval"
 
 @dataclass(frozen=True, slots=True)
 class AnswerColumn:
-    """A column: values, the ends of their intervals (None: there is none), and what else is to be said."""
+    """A column of an answer: values, the ends of their intervals (None: no interval), and a note.
+
+    `rank_error` is the error of quantiles, MIN and MAX in ranks; None for other columns.
+    """
 
     name: str
     values: Anything
     low: Anything | None = None
     high: Anything | None = None
     note: str = ""
-    rank_error: float | None = None  # for quantiles and extremes: how far off in ranks
+    rank_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +279,7 @@ def estimate(
     sampling: bool = False,
     agree: bool = True,
 ) -> AnswerRows:
-    """The answer of a question. With `sampling` intervals also hold the error of a sample of rows."""
+    """Estimate the answer of a question. With `sampling`, intervals include the error of a sample."""
     question, level = shares.question, checked_confidence(confidence)
     release = _Release(shares, noisy, level, sampling, agree)
     columns = [release.column(output.value) for output in question.outputs]
@@ -310,7 +313,7 @@ def _has_numbers(values: Anything) -> bool:
 
 
 class _Release:
-    """Noisy groupings, and what was already worked out from them."""
+    """Noisy groupings, and the estimates made from them so far."""
 
     def __init__(
         self,
@@ -333,7 +336,7 @@ class _Release:
         return NoisyParts(self.noisy[grouping].parts, mechanisms, self.level, sampling)
 
     def column(self, tree: Released) -> Estimate:
-        """A released value over all rows of all groupings, with its interval."""
+        """Return a released value over all rows of all groupings, with its interval."""
         found = self._value(tree)
         if not isinstance(tree, Computed) or found.values.dtype.kind == "b":
             return found
@@ -352,7 +355,7 @@ class _Release:
         return replace(found, low=ends[0], high=ends[1])
 
     def _ends(self, tree: Computed, leaves: list[Released]) -> Ends | None:
-        """The interval of what is computed from uncertain numbers: each may miss its share of β."""
+        """Return the interval of an expression of uncertain numbers: each may miss with its share of β."""
         if any(isinstance(leaf, NoisyAggregate) and leaf.function in CHOICE_FUNCTIONS for leaf in leaves):
             return None
         level, agrees = 1 - (1 - self.level) / len(leaves), bool(self.agreed)
@@ -361,7 +364,7 @@ class _Release:
         return box_ends(tree, release.ends_of)
 
     def ends_of(self, tree: Released) -> Ends | None:
-        """Those of a constant, a statistic, or a ratio of two additive ones; None for what is computed."""
+        """Return the ends of a constant, a statistic or a ratio of additive ones; None for other trees."""
         ratio = self._ratio(tree)
         if ratio is not None:
             found = [ratio_ends(ratio, parts) for parts in self.parts]
@@ -377,7 +380,7 @@ class _Release:
         return self._ratio(tree) is not None
 
     def _ratio(self, tree: Released) -> PartRatio | None:
-        """With the error of a sample, a ratio is as uncertain as both of its numbers."""
+        """Return the tree as a ratio, or None. With sampling, it is as uncertain as both numbers."""
         return None if self.sampling else ratio_of(tree, self.question)
 
     def _value(self, tree: Released) -> Estimate:
@@ -463,7 +466,7 @@ def _not_negative(found: Estimate) -> Estimate:
 
 
 def decode_key(kind: Kind, code: Any) -> Any:
-    """What people read for a key's code; NULL stays NULL."""
+    """Return the value of a key's code; NULL stays NULL."""
     if code is None or isinstance(kind, Text):
         return code
     if isinstance(kind, Truth):
@@ -483,7 +486,7 @@ def _stacked(arrays: list[Anything]) -> Anything:
 
 
 def _joined(found: list[Estimate]) -> Estimate:
-    """The groupings one below the other."""
+    """Join the estimates of all groupings, one below the other."""
     if len(found) == 1:
         return found[0]
     ends: list[Anything | None] = []
@@ -497,7 +500,7 @@ def _joined(found: list[Estimate]) -> Estimate:
 
 
 def _ordered(kept: NDArray[np.int64], orders: list[tuple[Order, Anything]]) -> NDArray[np.int64]:
-    """Sorted by the last order first: each sort is stable, so the first one wins."""
+    """Sort by the last order first: each sort is stable, so the first order decides."""
     for order, values in reversed(orders):
         column = values[kept]
         if column.dtype != object:

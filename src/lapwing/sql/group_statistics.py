@@ -1,7 +1,8 @@
-"""What each aggregate comes to from noisy parts, with its interval, for all groups at once.
+"""The estimate of each aggregate from noisy parts, with its interval, for all groups at once.
 
 A ratio's interval is that of a pivot (see `intervals`): total A - θ size N, whose noise is known. Means
-that stand inside it are plugged in. Values are kept within what the declared bounds allow.
+inside a pivot are replaced by their estimates. Values are clamped to the range that the declared bounds
+allow.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ NOISE_ONLY = "interval: noise only"
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Values of a column and their intervals; None where there are none."""
+    """The values of a column and their intervals; None if there are none."""
 
     values: NDArray[Any]
     low: NDArray[Any] | None = None
@@ -48,7 +49,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class CodeScale:
-    """The meaning of a number's codes: its step, and how far codes lie from the centre."""
+    """The meaning of a number's codes: the step, and the least and greatest code relative to a centre."""
 
     step: Fraction
     low: int
@@ -56,7 +57,7 @@ class CodeScale:
 
     @property
     def middle(self) -> float:
-        """Of the range."""
+        """The middle of the range."""
         return (self.low + self.high) / 2
 
     @property
@@ -71,7 +72,7 @@ class CodeScale:
 
 
 def scale_of(kind: Kind | None, centre: int) -> CodeScale:
-    """The scale of an argument that is averaged."""
+    """Return the scale of an argument that is averaged."""
     codes = None if kind is None else codes_of(kind)
     if codes is None:
         raise BadParameter("bounds", "an average needs a column with declared bounds")
@@ -93,18 +94,18 @@ class NoisyParts:
 
     @property
     def noises(self) -> NoiseFamily:
-        """Their common kind."""
+        """The family of their noises."""
         return NoiseFamily.of(self.mechanisms[0], self.confidence)
 
     def __getitem__(self, part: int) -> Floats:
         return self.values[part].astype(np.float64)
 
     def width(self, part: int) -> float:
-        """The scale of a part's noise."""
+        """Return the scale of a part's noise."""
         return noise_scale(self.mechanisms[part])
 
     def scales(self, terms: list[tuple[int, Floats]]) -> list[Floats]:
-        """Of noises times their factors. A part that stands twice is one noise."""
+        """Return the scales of noises times their factors. A part that occurs twice has one noise."""
         factors: dict[int, Floats] = {}
         for part, factor in terms:
             factors[part] = factors[part] + factor if part in factors else factor
@@ -112,7 +113,7 @@ class NoisyParts:
 
 
 def estimate_statistic(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
-    """The statistic in every group. Quantiles and extremes are not made of parts."""
+    """Estimate a statistic in every group. Quantiles, MIN and MAX are not made of parts."""
     match statistic.function:
         case "count" | "sum":
             return _additive(statistic, parts)
@@ -131,13 +132,13 @@ def estimate_statistic(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate
 
 
 def step_of(statistic: NoisyAggregate) -> Fraction:
-    """What one step of a sum is worth."""
+    """Return the value of one step of a sum."""
     of_sum = statistic.function == "sum" and isinstance(statistic.number, Numeric)
     return statistic.number.step if of_sum and isinstance(statistic.number, Numeric) else Fraction(1)
 
 
 def in_steps(values: NDArray[np.int64], step: Fraction) -> NDArray[Any]:
-    """Whole steps as what people read: whole numbers where that is exact."""
+    """Convert steps to values: to whole numbers where that is exact."""
     if step == 1:
         return values
     if step.denominator == 1 and (not len(values) or int(np.abs(values).max()) < (1 << 62) // step):
@@ -156,7 +157,7 @@ def _additive(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
 
 
 def count_estimate(values: NDArray[Any], half: float, parts: NoisyParts) -> Estimate:
-    """Never below 0. A sample's count varies like Poisson's: its variance is the count."""
+    """Estimate a count, never below 0. A sample's count has a Poisson distribution."""
     width: Any = half
     if parts.sampling:
         normal = NoiseFamily(True, parts.confidence).in_deviations
@@ -165,7 +166,7 @@ def count_estimate(values: NDArray[Any], half: float, parts: NoisyParts) -> Esti
 
 
 def _quotient(total: Floats, size: Floats, low: float, high: float, otherwise: float) -> Floats:
-    """total / size within low..high; `otherwise` where there seem to be no rows."""
+    """Return total / size clamped to low..high, or `otherwise` where there seem to be no rows."""
     some = size > 0
     return np.where(some, np.clip(total / np.where(some, size, 1.0), low, high), otherwise)
 
@@ -182,7 +183,7 @@ def _average(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
 
 
 def _average_of_pair(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
-    """From the low end: a is the total, and (a + b) / range the number of rows."""
+    """Estimate a mean from its low end: a is the total, and (a + b) / range the number of rows."""
     (pair,) = statistic.parts
     above, below = np.split(parts[pair], 2)
     reach = scale_of(statistic.number, statistic.centre).high
@@ -226,7 +227,7 @@ def _variance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
 
 
 def _correction(statistic: NoisyAggregate, size: Floats) -> Floats:
-    """n / (n - 1) for a sample, and at most 2."""
+    """Return n / (n - 1) for a sample, and at most 2."""
     if not statistic.function.endswith("samp"):
         return np.ones_like(size)
     return np.where(size >= 2, size / np.maximum(size - 1, 1.0), 2.0)
@@ -248,7 +249,7 @@ def _covariance(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
 
 
 def _correlation(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
-    """By the delta method: the noise of c - r √(sx sy) to first order, all else plugged in."""
+    """Estimate a correlation by the delta method: the noise of c - r √(sx sy) to first order."""
     x, n, y, c, sx, sy = statistic.parts
     one = scale_of(statistic.number, statistic.centre)
     other = scale_of(statistic.second, statistic.second_centre)
@@ -275,10 +276,10 @@ def _correlation(statistic: NoisyAggregate, parts: NoisyParts) -> Estimate:
 
 
 def round_outward(value: Floats, low: Floats, high: Floats, *, note: str = "") -> Estimate:
-    """To some four digits of the narrowest interval: more would be noise. Intervals become no narrower.
+    """Round to about four digits of the narrowest interval. Intervals become no narrower.
 
-    Where there seem to be no rows, the middle of the bounds may be outside the interval: then its end is
-    told.
+    Where there seem to be no rows, the middle of the bounds may be outside the interval: then the value is
+    the nearest end.
     """
     widths = high - low
     least = float(np.min(widths[widths > 0], initial=np.inf))
@@ -288,6 +289,6 @@ def round_outward(value: Floats, low: Floats, high: Floats, *, note: str = "") -
 
 
 def _up(values: Floats, digits: int) -> Floats:
-    """The next number that has so many digits; where floats have fewer, the number itself."""
+    """Round up to this many digits; a float with fewer digits stays."""
     near = np.round(values, digits)
     return np.maximum(np.where(near < values, np.round(near + 10.0**-digits, digits), near), values)

@@ -1,11 +1,12 @@
-"""Intervals: how far a released number may be from what the bounded table holds.
+"""Intervals: how far a released number may be from the true value in the bounded table.
 
-Claim    at confidence 1 - β an additive answer's interval holds with at least that probability, exactly; a
-         ratio's with about it (tested at small sizes); both from released parts and public scales alone.
-Because  *additive*: the noise's own law. *Ratio*: with noisy total A and noisy size N, the pivot A - θN at
-         the true θ is nothing but noise, e_A - θ e_N; all θ at which it is no larger than that noise's
+Claim    at confidence 1 - β the interval of an additive answer holds with at least that probability,
+         exactly; that of a ratio with about that probability (tested at small sizes). Both use released
+         parts and public scales only.
+Because  *additive*: the distribution of the noise. *Ratio*: with noisy total A and noisy size N, the pivot
+         A - θN at the true θ is pure noise, e_A - θ e_N. All θ at which it is no larger than that noise's
          1 - β quantile are kept, and the interval is their hull (Fieller). It needs no lower bound on N.
-         Of a pair of sums a and b over a range r, N is (a + b) / r: then A - θN is (1 - θ/r) a - (θ/r) b.
+         For a pair of sums a and b over a range r, N is (a + b) / r: then A - θN is (1 - θ/r) a - (θ/r) b.
 Test     tests/query/test_intervals.py; docs/arguments/query-noise.md has the tails and the plug-ins.
 """
 
@@ -40,7 +41,7 @@ _FINE = Fraction(1 << 20)  # a scale at which whole numbers are as good as conti
 
 @lru_cache(maxsize=4096)
 def half_width(mechanism: PartNoise, confidence: Fraction) -> int:
-    """`mechanism.spread(confidence)`: the least w with P[|noise| > w] <= β, found faster.
+    """Return `mechanism.spread(confidence)`, the least w with P[|noise| > w] <= β, faster.
 
     Floats decide, unless a tail is so near to β that they might be wrong.
     """
@@ -67,10 +68,11 @@ def half_width(mechanism: PartNoise, confidence: Fraction) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NoiseFamily:
-    """Independent noises of one kind by their scales (b of Laplace, σ of Gaussian), and a confidence.
+    """Independent noises of one kind, given by their scales (Laplace b, Gaussian σ), and a confidence.
 
-    Sums of several members' noises go by their standard deviations, as Gaussian ones do: between one such
-    sum, held by `widest` deviations, and a normal law lies every sum of them (a test tries a grid of them).
+    Summed noises of several members are given by their standard deviations, as Gaussian ones are. Every sum
+    of such noises lies between one of them, held by `widest` deviations, and a normal distribution (a test
+    tries a grid).
     """
 
     is_gaussian: bool
@@ -79,7 +81,7 @@ class NoiseFamily:
 
     @classmethod
     def of(cls, mechanism: PartNoise, confidence: Fraction) -> NoiseFamily:
-        """Noises of this mechanism's kind."""
+        """Return the family of a mechanism's noise."""
         if isinstance(mechanism, SummedLaplace):
             return cls(True, confidence, _widest(replace(mechanism, scale=_FINE), confidence))
         return cls(isinstance(mechanism, Gaussian | SummedGaussian), confidence)
@@ -90,16 +92,16 @@ class NoiseFamily:
 
     @property
     def in_deviations(self) -> float:
-        """A width that holds any sum of such noises, in standard deviations: one noise's, or many's."""
+        """A width in standard deviations that holds any sum of such noises, of one or of many."""
         one = -math.log(float(1 - self.confidence)) / math.sqrt(2)
         return self._normal if self.is_gaussian else max(self._normal, one)
 
     def width(self, scales: list[ArrayLike]) -> Floats:
-        """The t with P[|Σ noises| > t] = β, elementwise over arrays of scales; and ½.
+        """Return t + ½ with P[|Σ noises| > t] = β, elementwise over arrays of scales.
 
-        The law of the sum is taken as continuous. Whole noise exceeds t as often as continuous
-        noise exceeds t - ½, at the worst t; and every pivot has a whole total in it, with factor 1 (or
-        two, a pair's, whose factors add up to 1).
+        The sum is taken as continuous. At the worst t, whole noise exceeds t as often as continuous noise
+        exceeds t - ½. Every pivot contains one whole total with factor 1 (or a pair of them, whose factors
+        add up to 1).
         """
         columns = [np.abs(np.asarray(scale, dtype=np.float64)) for scale in scales]
         if self.is_gaussian:
@@ -109,7 +111,7 @@ class NoiseFamily:
 
 
 def noise_scale(mechanism: PartNoise) -> float:
-    """By which a noise enters `NoiseFamily`: b or σ, and for sums the deviation (as if it were continuous)."""
+    """Return the scale of a noise in `NoiseFamily`: b, σ, or the continuous deviation of a sum."""
     match mechanism:
         case Laplace():
             return float(mechanism.scale)
@@ -127,9 +129,9 @@ def _widest(mechanism: SummedLaplace, confidence: Fraction) -> float:
 
 
 def _laplace_width(scales: Floats, miss: float) -> Floats:
-    """P[|ΣX| > t] = Σ c_i exp(-t / a_i), c_i = Π_{j≠i} a_i² / (a_i² - a_j²), for distinct scales a.
+    """Solve P[|ΣX| > t] = Σ c_i exp(-t / a_i) = β with c_i = Π_{j≠i} a_i² / (a_i² - a_j²), a distinct.
 
-    Newton on its logarithm, which is concave and nearly straight: from the left it cannot overshoot twice.
+    Newton's method on the logarithm, which is concave and nearly straight: it cannot overshoot twice.
     """
     top = np.maximum(scales[-1], _TINY)
     a = np.maximum(scales / top, 1e-6)
@@ -164,11 +166,11 @@ Width = Callable[[Floats, Which], Floats]
 def ratio_bounds(
     total: Floats, size: Floats, low: float | Floats, high: float | Floats, width: Width
 ) -> Bounds:
-    """The hull of {θ in [low, high]: |total - θ size| <= width(θ)}, elementwise.
+    """Return the hull of {θ in [low, high]: |total - θ size| <= width(θ)}, elementwise.
 
-    `width(θ, which)` is the noise's quantile at θ for the groups `which`. It is convex in θ, so along each
+    `width(θ, which)` is the noise's quantile at θ for the groups `which`. It is convex in θ. So on each
     side of the estimate the excess |total - θ size| - width(θ) crosses 0 at most once if the end of the
-    range lies outside. Where no θ is kept, the parts contradict one another: the whole range.
+    range is outside. If no θ is kept, the parts contradict one another, and the result is the whole range.
     """
     everything = slice(None)
 
@@ -190,9 +192,9 @@ def ratio_bounds(
 
 
 def _crossing(inside: Floats, outside: Floats, excess: Callable[[Floats], Floats]) -> Floats:
-    """Where the excess crosses 0 between a point that is kept and one that is not, from outside.
+    """Return the outer end of a short interval in which the excess crosses 0.
 
-    By the zero of the straight line, where an end that stays twice weighs half (the Illinois method).
+    By the Illinois method: the zero of the secant, where an end that stays twice gets half the weight.
     """
     at_in, at_out = excess(inside), excess(outside)
     last = np.zeros(len(inside), dtype=np.int8)
@@ -210,13 +212,13 @@ def _crossing(inside: Floats, outside: Floats, excess: Callable[[Floats], Floats
 
 
 def table_width(noises: NoiseFamily, fixed: float, varying: float, reach: float) -> Width:
-    """The width of noises at scales `fixed` and |θ|·`varying` for |θ| <= reach, from a table."""
+    """Return the width of noises at scales `fixed` and |θ|·`varying` for |θ| <= reach, from a table."""
     knots = np.linspace(0.0, max(reach, _TINY), _KNOTS)
     return _from_table(noises.width([np.full(_KNOTS, fixed), knots * varying]), reach)
 
 
 def ratio_width(noises: NoiseFamily, top: float, bottom: float) -> Width:
-    """The width of noises at scales `top` and |θ|·`bottom`, for every θ, from a table by their shares.
+    """Return the width of noises at scales `top` and |θ|·`bottom`, for every θ, from a table.
 
     It is (top + |θ| bottom) times that of scales which add up to 1, and convex in these. Both noises are
     whole: one jumps by 1, the other by |θ|, so half of both is added.
@@ -233,9 +235,9 @@ def ratio_width(noises: NoiseFamily, top: float, bottom: float) -> Width:
 
 
 def pair_width(noises: NoiseFamily, each: float, reach: float) -> Width:
-    """The width of (1 - c) e_a - c e_b with c = θ / reach, for 0 <= θ <= reach: the pivot of a pair.
+    """Return the width of (1 - c) e_a - c e_b with c = θ / reach, for 0 <= θ <= reach: the pivot of a pair.
 
-    Noise of less than a row or two is far from continuous: it is then held by its own law.
+    Noise with a scale of one or two rows is far from continuous: its exact distribution is used.
     """
     if each <= _COARSE and not noises.widest:
         return _from_table(_whole_widths(noises, each), reach)
@@ -244,10 +246,10 @@ def pair_width(noises: NoiseFamily, each: float, reach: float) -> Width:
 
 
 def _from_table(knots: Floats, reach: float) -> Width:
-    """The width by |θ|, given at equal distances from 0 to reach.
+    """Return the width by |θ|, interpolated between knots at equal distances from 0 to reach.
 
     It does not depend on the group, so 100,000 groups cost one table. Straight lines between knots lie
-    above a convex function: the safe side. Errors are below 1e-5 of it.
+    above a convex function, on the safe side. The relative error is below 1e-5.
     """
     widths = np.append(knots, knots[-1])
     rises = np.diff(widths, append=widths[-1])
@@ -263,14 +265,14 @@ def _from_table(knots: Floats, reach: float) -> Width:
 
 @lru_cache(maxsize=64)
 def _whole_widths(noises: NoiseFamily, each: float) -> Floats:
-    """The least t with P[|(1 - c) X - c Y| > t] <= β for whole noises X and Y, at c from 0 to 1; and 0.02.
+    """Return the least t with P[|(1 - c) X - c Y| > t] <= β for whole noises, plus 0.02, for c in 0..1.
 
-    It jumps where c makes others of its values the next ones, so each knot takes the most of its
-    neighbours: then lines between two knots are above both. At simple fractions c many values meet in
-    one: by 0.02 it is held also if that lies between knots. (Values move by (|X| + |Y|) / 1024 there.)
+    The least t jumps where the order of the values changes with c. So each knot takes the maximum of its
+    neighbours: lines between two knots are then above both. At simple fractions c many values coincide. The
+    0.02 covers such a c between two knots, where values move by (|X| + |Y|) / 1024.
     """
     missed = float(1 - noises.confidence)
-    far = math.ceil((25 - math.log(missed)) * each) + 2  # beyond lies less than 1e-10 of what may be missed
+    far = math.ceil((25 - math.log(missed)) * each) + 2  # less than 1e-10 of β lies beyond
     k = np.arange(-far, far + 1)
     law = np.exp(-((k / each) ** 2) / 2 if noises.is_gaussian else -np.abs(k) / each)
     law /= law.sum()
@@ -291,7 +293,7 @@ def _whole_widths(noises: NoiseFamily, each: float) -> Floats:
 def with_sampling(
     width: Width, noises: NoiseFamily, size: Floats, variance: Callable[[Floats], Floats]
 ) -> Width:
-    """Adds the error of a sample: `variance(θ)` per row. The two combine as a root of squares."""
+    """Add the error of a sample, `variance(θ)` per row, as a root of squares."""
     z, rows = NormalDist().inv_cdf(float((1 + noises.confidence) / 2)), np.maximum(size, 0.0)
 
     def both(theta: Floats, which: Which) -> Floats:
@@ -302,7 +304,7 @@ def with_sampling(
 
 
 def mixed_width(noises: NoiseFamily, fixed: list[Floats], centre: Floats, varying: float) -> Width:
-    """The width of noises at scales `fixed` (arrays over groups) and |centre - θ|·`varying`."""
+    """Return the width of noises at scales `fixed` (arrays over groups) and |centre - θ|·`varying`."""
 
     def width(theta: Floats, which: Which) -> Floats:
         scales: list[ArrayLike] = [scale[which] for scale in fixed]
@@ -314,10 +316,10 @@ def mixed_width(noises: NoiseFamily, fixed: list[Floats], centre: Floats, varyin
 def plane_width(
     noises: NoiseFamily, scales: tuple[float, Floats, float], centre: Floats, reach: float
 ) -> Width:
-    """`mixed_width` for one constant scale and one that varies by group, from a table in two directions.
+    """Return `mixed_width` for one constant scale and one that varies by group, from a two-way table.
 
-    It is worth its cost for many groups. `reach` is the most that |centre - θ| can be; the last scale is
-    what that is multiplied with.
+    It is worth its cost for many groups. `reach` is the largest |centre - θ|, which the last scale is
+    multiplied with.
     """
     fixed, second, varying = scales
     most = max(float(np.max(second, initial=0.0)), fixed * 1e-6)

@@ -1,9 +1,9 @@
-"""Bounded aggregates for members of a consortium: the same question at each, numbers that add up over all.
+"""Questions that several members of a consortium answer together: each member's numbers add up over all.
 
-Claim    removing a unit of one member moves that member's vector within each block's l1 and √l2_squared;
-         the sum of all vectors is what the question comes to over all members' bounded tables together.
-Because  blocks are the parts of a bound question, one for each grouping, with the bounds of `Part`; each is
-         a sum over rows or over a member's units. What does not add up over members is refused.
+Claim    removing a unit of one member moves that member's vector within each block's l1 and √l2_squared.
+         The sum of all vectors is the question's result over all members' bounded tables together.
+Because  blocks are the parts of a bound question, one for each grouping, with the bounds of `Part`. Each is
+         a sum over rows or over a member's units. Questions that do not add up over members are refused.
 Test     tests/query/test_joint.py
 
 A member is charged before `exact` is called; see lapwing.parties.contribution.
@@ -15,13 +15,14 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core.exact import Number
-from lapwing.errors import BadParameter, BadValue
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.errors import BadValue
 from lapwing.ledger import Unit
 from lapwing.ledger.spending import Target
 from lapwing.sql import policy_ledger
@@ -30,11 +31,12 @@ from lapwing.sql.binding.parse import normal_form, sql_text
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.charged_read import checked_version, targets_of_question
+from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import AnswerRows, estimate
 from lapwing.sql.expression import Apply, Expression, Reference
 from lapwing.sql.noising import NoisyGrouping, PartNoise, WantedCode, has_declared_keys, number_of_groups
-from lapwing.sql.plan import blocks_reached, truncation_sentences
-from lapwing.sql.policy_ledger import require_few_failures
+from lapwing.sql.plan import grouping_in_words, truncation_sentences
 from lapwing.sql.relation import (
     Filter,
     Join,
@@ -49,18 +51,13 @@ from lapwing.sql.relation import (
     scans_of,
 )
 
-if TYPE_CHECKING:
-    from lapwing.core.order_statistics import Extreme, Quantile
-    from lapwing.sql.dataset import Dataset
-
-
 ONCE_PER_MEMBER = "Whoever is at several members counts once at each."
 _FORM = b"lapwing joint question 1\n"
 
 
 @dataclass(frozen=True, slots=True)
 class JointCells:
-    """All numbers of one part in one grouping, and how far one unit of one member can move them."""
+    """The numbers of one part in one grouping, and how far one unit of one member can move them."""
 
     label: str
     length: int
@@ -71,7 +68,7 @@ class JointCells:
 
 @dataclass(frozen=True, slots=True)
 class _Summed:
-    """The noises of several members together, where `Shares` would stand."""
+    """The summed noise of several members, in place of `BudgetShares`."""
 
     question: BoundQuery
     noises: tuple[PartNoise, ...]
@@ -80,14 +77,14 @@ class _Summed:
         return self.noises[grouping * len(self.question.parts) + part]
 
     def choice(self, grouping: int, wanted: WantedCode) -> Quantile | Extreme:
-        raise AssertionError("what is chosen does not add up, and was refused")
+        raise AssertionError("questions with choices were refused")
 
 
 class JointQuestion:
-    """A question of one member's data set, whose numbers add up over members. Looking at it is free."""
+    """A question about one member's data whose numbers add up over members. Making it is free."""
 
     def __init__(self, dataset: Dataset, question: BoundQuery, name: str) -> None:
-        """A question that was built or bound; `JointQuestion.of` binds SQL. Raises `Refused`."""
+        """Take a bound question. `JointQuestion.of` binds SQL. Raises `Refused` if it does not add up."""
         _require_additive(question)
         self.dataset = dataset
         self.question = question
@@ -95,21 +92,21 @@ class JointQuestion:
 
     @classmethod
     def of(cls, dataset: Dataset, question: Any) -> JointQuestion:
-        """The question that a text asks of a data set's policy. Nothing is read but public tables."""
+        """Bind a question. Only public tables are read."""
         sql = sql_text(question)
-        return cls(dataset, bind(sql, Catalog(dataset.policy, dataset.public)), normal_form(sql))
+        return cls(dataset, bind(sql, Catalog(dataset.policy, dataset.curator.public)), normal_form(sql))
 
     @property
     def truncation(self) -> tuple[str, ...]:
-        """How many rows of a person each member's numbers are made of."""
+        """Sentences on how many rows of a person each member uses."""
         return tuple(truncation_sentences(self.dataset.policy, self.question, None))
 
     @property
     def blocks(self) -> tuple[JointCells, ...]:
-        """One for each grouping and part, in the order of the vector."""
+        """The blocks of the vector in order: one for each grouping and part."""
         return tuple(
             JointCells(
-                f"{part.label}{self._by(grouping)}",
+                f"{part.label}{grouping_in_words(self.question, grouping)}",
                 number_of_groups(self.question, grouping) * len(part.numbers),
                 part.l1,
                 part.l2_squared,
@@ -121,15 +118,17 @@ class JointQuestion:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be said about sums over members."""
+        """Sentences about sums over members."""
         counts_units = any(one.function == "units" for one in self.question.sums)
         return (ONCE_PER_MEMBER,) if counts_units else ()
 
     @property
     def meaning(self) -> str:
-        """A digest of all that is public and must be alike at all members: the bound question, what its
-        columns can be, how many rows of a unit count, what is protected, the rows of public tables. Where
-        the tables lie, and how their other columns are declared, is each member's own affair."""
+        """A digest of all that is public and must be the same at all members.
+
+        These are the bound question, the declared values of its columns, the contribution bound, the
+        privacy unit, and the rows of public tables. Locations of tables and other columns may differ.
+        """
         policy, question = self.dataset.policy, self.question
         used = _names_in(question)
         tables = sorted(
@@ -144,41 +143,37 @@ class JointQuestion:
         ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
         digest = hashlib.sha256(_FORM + repr((alike, tables, policy.protects, *ids)).encode())
         for scan in public_scans_of(question.source):
-            digest.update(repr(self.dataset.public[scan.table].shipped(scan).to_pydict()).encode())
+            digest.update(repr(self.dataset.curator.public[scan.table].shipped(scan).to_pydict()).encode())
         return digest.hexdigest()
 
     # Charging and reading
 
     @property
     def unit(self) -> Unit:
-        """What is protected."""
+        """The privacy unit."""
         return policy_ledger.unit_of(self.dataset.policy)
 
     def targets(self) -> tuple[Target, ...]:
-        """Whom a release is charged to: the data's accounts in the blocks that it reaches, and the quota of
-        whoever asks."""
-        reached = blocks_reached(self.dataset, self.question)
-        if reached == []:
-            raise BadParameter("WHERE", "reaches no block: there is nothing to ask about")
-        own = self.dataset
-        return policy_ledger.targets_of(own.ledger, own.policy, own.analyst, reached or ())
+        """Return the accounts to charge: the data's, in the blocks that are reached, and the quota."""
+        return targets_of_question(self.dataset.curator, self.dataset.analyst, self.question)
 
     def version(self) -> int:
-        """Which data there is now. It must be the same before the charge and after the rows were read: new
-        rows may be about people who were not charged. What is wrong with the source is told here."""
-        version = self.dataset.version()
-        require_few_failures(self.dataset)
-        self.dataset.require_readable(version)
-        with self.dataset.reading(self.question) as reader:
-            reader.require_plan(self.question)
-        return version
+        """Return the version of the data, or refuse a source or question that cannot be read.
+
+        The version must be the same before the charge and after the rows were read: new rows may be about
+        people who were not charged.
+        """
+        own, question = self.dataset, self.question
+        return checked_version(
+            own.curator, own.analyst, lambda reader: reader.require_plan(question), question
+        )
 
     def exact(self) -> NDArray[Any]:
-        """This member's numbers, without noise, as int64 or (where they might not fit) Python's integers.
+        """Return this member's numbers without noise, as int64, or as Python integers if they are large.
 
         Private: charge first, and compare `version` afterwards.
         """
-        with self.dataset.reading(self.question) as reader:
+        with self.dataset.curator.reading(self.question) as reader:
             found = reader.exact(self.question)
         return np.concatenate([np.ascontiguousarray(one.values.T).ravel() for one in found])
 
@@ -187,7 +182,7 @@ class JointQuestion:
     def estimate(
         self, values: NDArray[np.int64], noises: Sequence[PartNoise], *, confidence: Number
     ) -> AnswerRows:
-        """The answer from an opened vector. `noises` are what is in it, by block."""
+        """Return the answer from an opened vector. `noises` are the noises in it, by block."""
         blocks = self.blocks
         if len(noises) != len(blocks) or len(values) != sum(block.length for block in blocks):
             raise BadValue("there must be numbers for every cell, and a noise for every block")
@@ -201,15 +196,9 @@ class JointQuestion:
         ]
         return estimate(_Summed(self.question, tuple(noises)), noisy, confidence=confidence)
 
-    def _by(self, grouping: int) -> str:
-        if len(self.question.sets) == 1:
-            return ""
-        names = [self.question.keys[key].name for key in self.question.sets[grouping]]
-        return f" by {', '.join(names)}" if names else " in total"
-
 
 def _require_additive(question: BoundQuery) -> None:
-    """Refuse, by name, what is not a sum over members."""
+    """Raise `Refused` if some part of the question is not a sum over members."""
     for grouping, keys in enumerate(question.sets):
         if not has_declared_keys(question, grouping):
             names = ", ".join(question.keys[key].name for key in keys if question.keys[key].codes is None)
@@ -233,7 +222,7 @@ def _require_additive(question: BoundQuery) -> None:
 
 
 def _names_in(question: BoundQuery) -> frozenset[str]:
-    """The columns that the question speaks of (and maybe others of the same name)."""
+    """Return the columns that the question uses, and maybe others of the same name."""
     found: set[str] = set()
     waiting: list[Expression | None] = [*expressions_of(question.source)]
     waiting += [key.expression for key in question.keys]
@@ -261,7 +250,7 @@ def _joined_on(relation: Relation) -> set[str]:
 
 
 def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:
-    """The same, whose scans have only the columns of these names, in the order of their names."""
+    """Return the relation with only these columns in its scans, ordered by name."""
 
     def kept(scan: Scan) -> Scan:
         columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])

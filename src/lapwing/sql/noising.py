@@ -1,18 +1,18 @@
-"""How ε and δ of a question are divided among all that it releases.
+"""The mechanisms of a question: how ε and δ are divided among them, and how they turn exact numbers noisy.
 
-Claim    `Shares.loss` bounds what all releases reveal together. With Laplace noise its pure part is exactly
-         the ε that was asked for; with Gaussian noise the whole is (ε, δ)-private. Nothing here knows data.
-Because  parts' losses add up. ε is divided in exact rationals. Gaussian parts share ρ, and (ε, δ) follows
-         from their Σρ by the best Rényi order, whatever their sigmas and dimensions (zCDP). See
+Claim    `BudgetShares.loss` bounds the privacy loss of all releases together. With Laplace noise its pure
+         part is exactly the ε that was asked for; with Gaussian noise the whole is (ε, δ)-private. Dividing
+         the budget uses no data.
+Because  the losses of the parts add up. ε is divided in exact rationals. Gaussian parts share ρ, and (ε, δ)
+         follows from their Σρ by the best Rényi order, for all sigmas and dimensions (zCDP). See
          docs/arguments/query-noise.md, also for the splits.
 Test     tests/query/test_shares.py
 
-Exact numbers in, noisy ones out: each mechanism is called once for each grouping and part.
-
-Claim    what comes out is the output of the mechanisms in `BudgetShares`, each on one vector (of both numbers for
-         a pair; for choices, on each group alone), and of undeclared keys only those that were selected.
-Because  nothing else is returned: keys are sorted after selection, so that neither order nor number tells
-         of those that stay hidden; groups by declared keys are all there, also the empty ones.
+Claim    the result of `add_noise` is the output of the mechanisms in `BudgetShares`, each on one vector (of
+         both numbers for a pair; for choices, on each group alone). Of undeclared keys it has only those
+         that were selected.
+Because  nothing else is returned. Keys are sorted after selection, so that neither order nor number depends
+         on hidden keys. Groups by declared keys are all there, also the empty ones.
 Test     tests/query/test_noising.py
 """
 
@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,29 +44,45 @@ from lapwing.sql.expression import codes_of
 NOISE_NAMES = ("auto", "laplace", "gaussian")
 CHOICE_FUNCTIONS = ("quantile", "min", "max")
 GAUSSIAN_GAIN = 0.95  # Gaussian noise is taken if its expected error is below this share of Laplace's
-SMALLEST_SHARE = 10**6  # a part's share is at least one in so many of the largest
-MANY_KEYS = 1 << 40  # how many undeclared keys there may be, at most
+SMALLEST_SHARE = 10**6  # the largest share is at most this many times the smallest
+MANY_KEYS = 1 << 40  # an upper bound on the number of undeclared keys
 
-# Noise of one, or of several members in one sum.
+# Noise of one data set, or the summed noise of several members.
 PartNoise = Laplace | Gaussian | SummedLaplace | SummedGaussian
 
 
 class PartMechanisms(Protocol):
-    """What has to be known of noise to read an answer: `BudgetShares`, or several members' together."""
+    """The mechanisms that an answer is read with: `BudgetShares`, or several members' together."""
 
     @property
     def question(self) -> BoundQuery:
-        """Whose parts they are for."""
+        """The question of these mechanisms."""
 
     def mechanism(self, grouping: int, part: int) -> PartNoise:
-        """The noise of a part in a grouping."""
+        """Return the noise of a part in a grouping."""
 
     def choice(self, grouping: int, wanted: WantedCode) -> Quantile | Extreme:
-        """The choice of a code in a grouping."""
+        """Return the choice of a code in a grouping."""
 
 
-@dataclass(frozen=True, slots=True)
-class AddedNoise:
+class _StoredWord:
+    """A dataclass whose repr uses `word` as its class name: stored digests are made of that text."""
+
+    __slots__ = ()
+    _word: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, word: str = "") -> None:
+        if word:
+            cls._word = word
+
+    def __repr__(self) -> str:
+        values = (f"{name}={getattr(self, name)!r}" for name in self.__dataclass_fields__)
+        return f"{self._word}({', '.join(values)})"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class AddedNoise(_StoredWord, word="Added"):
     """Noise for one part in one grouping."""
 
     grouping: int
@@ -74,17 +90,17 @@ class AddedNoise:
     mechanism: Laplace | Gaussian
 
 
-@dataclass(frozen=True, slots=True)
-class WantedCode:
-    """A code of a spectrum that outputs need: what they name alike is released once."""
+@dataclass(frozen=True, slots=True, repr=False)
+class WantedCode(_StoredWord, word="Wanted"):
+    """A code of a spectrum that outputs need. Equal ones are released once."""
 
     spectrum: int
     function: str
     fraction: Fraction | None
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenCode:
+@dataclass(frozen=True, slots=True, repr=False)
+class ChosenCode(_StoredWord, word="Chosen"):
     """A private choice among a spectrum's codes, for every group of one grouping."""
 
     grouping: int
@@ -92,9 +108,9 @@ class ChosenCode:
     mechanism: Quantile | Extreme
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedKeys:
-    """Which undeclared keys of one grouping may be shown."""
+@dataclass(frozen=True, slots=True, repr=False)
+class SelectedKeys(_StoredWord, word="Selected"):
+    """The private selection of undeclared keys of one grouping."""
 
     grouping: int
     mechanism: PartitionSelection
@@ -102,7 +118,7 @@ class SelectedKeys:
 
 @dataclass(frozen=True, slots=True)
 class BudgetShares:
-    """Every release of a question, with its mechanism. `noise` is "laplace" or "gaussian"."""
+    """The mechanisms of a question, with their shares of ε and δ. `noise` is "laplace" or "gaussian"."""
 
     question: BoundQuery
     epsilon: Fraction
@@ -115,35 +131,36 @@ class BudgetShares:
 
     @property
     def loss(self) -> Loss:
-        """What the whole release reveals. A unit reaches all groups of a mechanism with one loss."""
+        """The privacy loss of all mechanisms together. One loss covers all groups of a mechanism."""
         releases: list[AddedNoise | ChosenCode | SelectedKeys] = [*self.selected, *self.added, *self.chosen]
         losses = tuple(release.mechanism.loss for release in releases)
         return losses[0] if len(losses) == 1 else SequentialComposition(losses)
 
     @property
     def digest(self) -> str:
-        """Of every mechanism: answers are read with those that they were made with, or not at all."""
+        """A digest of the mechanisms: a stored answer is read with the same ones, or not at all."""
         return hashlib.sha256(repr((self.added, self.chosen, self.selected)).encode()).hexdigest()
 
     def mechanism(self, grouping: int, part: int) -> Laplace | Gaussian:
-        """The noise of a part in a grouping."""
+        """Return the noise of a part in a grouping."""
         return self.added[grouping * len(self.question.parts) + part].mechanism
 
     def choice(self, grouping: int, wanted: WantedCode) -> Quantile | Extreme:
-        """The choice of a code in a grouping."""
+        """Return the choice of a code in a grouping."""
         return next(c.mechanism for c in self.chosen if c.grouping == grouping and c.wanted == wanted)
 
     def selection(self, grouping: int) -> PartitionSelection | None:
-        """How the keys of a grouping are selected; None if all are declared."""
+        """Return the selection of a grouping's keys; None if all are declared."""
         return next((s.mechanism for s in self.selected if s.grouping == grouping), None)
 
 
 def divide_budget(
     question: BoundQuery, *, epsilon: Number, delta: Number, noise: str, miss: Fraction = Fraction(1, 20)
 ) -> BudgetShares:
-    """ε and δ divided so that squared errors relative to each column's range are least in sum.
+    """Divide ε and δ so that the sum of squared errors, relative to each column's range, is smallest.
 
-    `noise` is "auto", "laplace" or "gaussian". `miss` is how seldom an extreme may be beyond all rows.
+    `noise` is "auto", "laplace" or "gaussian". `miss` is the probability that a released minimum or maximum
+    lies beyond all rows.
     """
     asked, allowed = checked_epsilon(epsilon), checked_delta(delta)
     if noise not in NOISE_NAMES:
@@ -191,30 +208,30 @@ def divide_budget(
 
 
 def has_declared_keys(question: BoundQuery, grouping: int) -> bool:
-    """Whether all keys of a grouping are known beforehand."""
+    """Return whether all keys of a grouping are declared."""
     return all(question.keys[key].codes is not None for key in question.sets[grouping])
 
 
 def number_of_groups(question: BoundQuery, grouping: int) -> int:
-    """How many groups a grouping by declared keys has."""
+    """Return the number of groups of a grouping by declared keys."""
     return math.prod(len(question.keys[key].codes or ()) for key in question.sets[grouping])
 
 
 def wanted_of(statistic: NoisyAggregate) -> WantedCode:
-    """The choice that a quantile or an extreme shows."""
+    """Return the code that a quantile, MIN or MAX needs."""
     assert statistic.spectrum is not None
     fraction = statistic.fraction if statistic.function == "quantile" else None
     return WantedCode(statistic.spectrum, statistic.function, fraction)
 
 
 def wanted_codes(question: BoundQuery) -> tuple[WantedCode, ...]:
-    """Every distinct quantile, MIN and MAX of the question, in the order of its text."""
+    """Return every distinct quantile, MIN and MAX of the question, in the order of its text."""
     found = (statistic for statistic in question.statistics if statistic.function in CHOICE_FUNCTIONS)
     return tuple(dict.fromkeys(wanted_of(statistic) for statistic in found))
 
 
 def proportions(weights: list[float]) -> list[int]:
-    """Whole numbers in proportion to the weights, to 1e-6 of the largest, and at least 1."""
+    """Return whole numbers in proportion to the weights, to 1e-6 of the largest, and at least 1."""
     most = max(weights, default=0.0)
     return [max(1, round(weight / most * SMALLEST_SHARE)) if most > 0 else 1 for weight in weights]
 
@@ -222,7 +239,7 @@ def proportions(weights: list[float]) -> list[int]:
 def _split(
     question: BoundQuery, epsilon: Fraction, wanted: int, hidden: int
 ) -> tuple[list[Fraction], Fraction, Fraction]:
-    """ε of each part, of each choice, and of each selection; the same in every grouping.
+    """Return ε of each part, of each choice, and of each selection; the same in every grouping.
 
     A part's error is weight / ε_i, so Σ error² is least for ε_i ∝ weight^(2/3). A choice weighs 1. A
     selection takes as much as a number that is released for its groups takes on average: one more number.
@@ -244,7 +261,7 @@ def _laplace(question: BoundQuery, each: list[Fraction]) -> tuple[AddedNoise, ..
 
 
 def _gaussian(question: BoundQuery, epsilon: Fraction, delta: Fraction) -> tuple[AddedNoise, ...]:
-    """All parts share ρ; Σ (weight σ_i / l1)² is least for ρ_i ∝ weight · l2 / l1."""
+    """Divide ρ among the parts: Σ (weight σ_i / l1)² is least for ρ_i ∝ weight · l2 / l1."""
     rho = largest_rho(epsilon, delta)
     ratios = [float(p.weight) * math.sqrt(p.l2_squared) / p.l1 for p in question.parts]
     shares = proportions(ratios)
@@ -271,7 +288,7 @@ def _choice(
 ) -> Quantile | Extreme:
     spectrum = question.spectra[want.spectrum]
     first, last = code_range(question, want.spectrum)
-    last = max(last, first + 1)  # a single code is chosen for certain; see noising
+    last = max(last, first + 1)  # if there is one code only, `add_noise` clips to it
     if want.function != "quantile":
         return Extreme(epsilon, want.function == "max", first, last, spectrum.rows, miss)
     assert want.fraction is not None
@@ -279,7 +296,7 @@ def _choice(
 
 
 def code_range(question: BoundQuery, spectrum: int) -> tuple[int, int]:
-    """The least and greatest code of a spectrum."""
+    """Return the least and greatest code of a spectrum."""
     codes = codes_of(question.spectra[spectrum].number)
     if codes is None or not codes:
         raise BadParameter("bounds", "quantiles, MIN and MAX need a column with declared bounds")
@@ -287,7 +304,7 @@ def code_range(question: BoundQuery, spectrum: int) -> tuple[int, int]:
 
 
 def _error(question: BoundQuery, added: tuple[AddedNoise, ...]) -> float:
-    """The root of the mean square of all parts' expected errors, relative to their ranges."""
+    """Return the root mean square of all parts' expected errors, relative to their ranges."""
     squares = [
         (float(question.parts[a.part].weight) * deviation(a.mechanism) / question.parts[a.part].l1) ** 2
         for a in added
@@ -296,7 +313,7 @@ def _error(question: BoundQuery, added: tuple[AddedNoise, ...]) -> float:
 
 
 def deviation(mechanism: PartNoise) -> float:
-    """The standard deviation of the noise: √2q / (1 - q) for Laplace, σ (at most) for Gaussian."""
+    """Return the standard deviation of the noise: √2q / (1 - q) for Laplace, at most σ for Gaussian."""
     if isinstance(mechanism, SummedLaplace | SummedGaussian):
         return mechanism.deviation
     if isinstance(mechanism, Gaussian):
@@ -306,7 +323,7 @@ def deviation(mechanism: PartNoise) -> float:
 
 @lru_cache(maxsize=256)
 def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """About the greatest ρ (six digits, rounded down) that is (ε, δ)-private by the best Rényi order."""
+    """Return about the greatest ρ (six digits, rounded down) that is (ε, δ)-private."""
     log = math.log(delta.denominator) - math.log(delta.numerator)
     tried = _short((math.sqrt(log + float(epsilon)) - math.sqrt(log)) ** 2)  # from ε = ρ + 2 √(ρ ln 1/δ)
     found, left = Fraction(0), 6
@@ -314,7 +331,7 @@ def largest_rho(epsilon: Fraction, delta: Fraction) -> Fraction:
         reached = zcdp_to_epsilon(tried, delta)
         if reached <= epsilon:
             found = max(found, tried)
-        # ε grows about like √ρ: the next guess is a little below where it would be reached.
+        # ε grows about like √ρ: the next guess is a little below the solution.
         growth = min(float(epsilon) / max(float(reached), 1e-300), 2.0)
         tried, left = _short(float(tried) * growth**2 * (1 - 1e-7)), max(left - 1, 0)
     return found
@@ -327,13 +344,13 @@ def _short(value: float) -> Fraction:
 
 KeyTuple = tuple[Any, ...]
 Ints = NDArray[np.int64]
-# (what, grouping, part or wanted code, group) and the arrays that reached the mechanism
+# Called with (kind of mechanism, grouping, part or wanted code, group) and the mechanism's input.
 RecordInput = Callable[[tuple[Any, ...], tuple[NDArray[Any], ...]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class CodeCounts:
-    """A spectrum: code `codes[i]` stands in `rows[i]` rows of group `cells[i]`."""
+    """A spectrum: `rows[i]` rows of group `cells[i]` have the code `codes[i]`."""
 
     cells: Ints
     codes: Ints
@@ -342,11 +359,11 @@ class CodeCounts:
 
 @dataclass(frozen=True, slots=True)
 class ExactGrouping:
-    """What the engine found for one grouping. Private: it goes to `add_noise` and nowhere else.
+    """Exact numbers of one grouping. Private: they go to `add_noise` only.
 
-    `values` is [groups, numbers of all parts], of int64 or of Python integers. By declared keys all groups
-    are there, the last key running fastest, and `keys` is None. Otherwise `keys` are those that were seen,
-    each once, and `units` says how many distinct units hold each.
+    `values` is [groups, numbers of all parts], of int64 or of Python integers. If all keys are declared,
+    all groups are there, the last key runs fastest, and `keys` is None. Otherwise `keys` are the distinct
+    keys of the rows, and `units` is the number of distinct units with each key.
     """
 
     values: NDArray[Any]
@@ -357,9 +374,9 @@ class ExactGrouping:
 
 @dataclass(frozen=True, slots=True)
 class NoisyGrouping:
-    """What may be shown of one grouping. `keys` is None where all declared keys are answered.
+    """Noisy numbers of one grouping, which may be shown. `keys` is None if all keys are declared.
 
-    Of a pair there are first all groups' first numbers, then all groups' second ones.
+    A pair has the first numbers of all groups, then the second numbers of all groups.
     """
 
     parts: tuple[Ints, ...]
@@ -371,14 +388,14 @@ class NoisyGrouping:
 def add_noise(
     shares: BudgetShares, exact: Sequence[ExactGrouping], *, record: RecordInput | None = None
 ) -> list[NoisyGrouping]:
-    """All groupings with fresh noise. Charge `shares.loss` first; a second call is a second release."""
+    """Return all groupings with fresh noise. Charge `shares.loss` first: each call is a release."""
     if len(exact) != len(shares.question.sets):
         raise BadValue("there must be exact values for every grouping of the question")
     return [_grouping(shares, s, found, record or _forget) for s, found in enumerate(exact)]
 
 
 def _forget(_what: tuple[Any, ...], _arrays: tuple[NDArray[Any], ...]) -> None:
-    """Records nothing."""
+    """Record nothing."""
 
 
 def _grouping(
@@ -424,7 +441,7 @@ def _grouping(
 
 
 def _rank(value: object) -> tuple[int, str, Any]:
-    """Sorts keys of any types: NULL last, and never an error that could tell of a key."""
+    """Return a sort key for values of any type: NULL last, and never an error that reveals a value."""
     kind = "" if isinstance(value, int | float) else type(value).__name__
     return (1, "", 0) if value is None else (0, kind, value)
 
@@ -439,7 +456,7 @@ def _sample(mechanism: Laplace | Gaussian, values: NDArray[Any]) -> Ints:
 
 
 def _by_group(counted: CodeCounts, groups: int, shown: Ints | None) -> list[tuple[Ints, Ints]]:
-    """The codes and rows of each group (of each that is shown), also of those without any."""
+    """Return the codes and rows of each shown group, also of empty ones."""
     order = np.argsort(counted.cells, kind="stable")
     cells, codes, rows = counted.cells[order], counted.codes[order], counted.rows[order]
     bounds = np.searchsorted(cells, np.arange(groups + 1))

@@ -1,21 +1,22 @@
-"""A policy's data set in the ledger: its account, blocks, quotas and versions.
+"""The ledger of a policy: the account of its data, its blocks, quotas, versions and failed questions.
 
-Claim    whoever opens the policy spends from the same account, whose terms are those of the policy when it
-         was first used; a policy that says otherwise now is refused. So is one whose data another ledger of
-         this user knows.
-Because  the ledger never changes an account, and what it holds is compared with the policy here; sources
-         are looked up in the user's registry before a ledger is made or used.
+Claim    every session of a policy spends from the same account. The terms of the account are those of the
+         policy when it was first used. A policy with other terms is refused, and so is a policy whose data
+         another ledger of this user knows.
+Because  the ledger never changes an account, and the account is compared with the policy here. Sources are
+         looked up in the user's registry before a ledger is made or used.
 Test     tests/query/test_custody.py, tests/query/test_registry.py
 
-Few failures: that a charged question fails may tell of one person's rows, and nobody has priced it.
+A failure of a charged question may depend on one person's rows, and no price covers that. So failures are
+few:
 
-Claim    an analyst learns of at most `policy.failures` questions of theirs that failed, and of those that
-         end in the same moment, until the curator has looked; whatever the policy file and the data are
-         called. Where answers are shared, they may learn of other analysts' as well, each of whom has no
-         more; a question that was held already is no failure of who asks it again.
-Because  failures are read from the ledger itself, by the analyst and the accounts that were charged. Who
-         has had so many is told nothing any more, neither old answers nor the outcome of questions that
-         were under way: the check comes before the charge, and again before an outcome is told.
+Claim    until the curator clears a hold, an analyst learns of at most `policy.failures` own questions that
+         failed, and of those that end in the same moment, whatever the policy file and the data are called.
+         If answers are shared, the analyst may also learn of failures of other analysts, each of whom has
+         the same limit. Asking again a question that is held is not another failure.
+Because  failures are read from the ledger, by the analyst and the accounts that were charged. An analyst
+         who has reached the limit is shown nothing more: neither stored answers nor outcomes of questions
+         that were under way. This is checked before the charge, and again before an outcome is shown.
 Test     tests/query/test_failures.py
 """
 
@@ -28,7 +29,6 @@ from contextlib import suppress
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
@@ -44,22 +44,18 @@ from lapwing.sql.source_location import registry_names
 from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.prepared_copy import prepared_folder
 
-if TYPE_CHECKING:
-    from lapwing.sql.dataset import Dataset
-
-
 UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
 EVERYBODY_ELSE = "*"
 Notify = Callable[[str], None]
 
 
 def unit_of(policy: Policy) -> Unit:
-    """What the policy protects."""
+    """Return the privacy unit of the policy."""
     return UNITS[policy.protects]
 
 
 def account_label(policy: Policy) -> str:
-    """The account's name: data sets about the same people may share one."""
+    """Return the account's name. Data sets about the same population share an account."""
     return policy.population or policy.name
 
 
@@ -72,16 +68,17 @@ def _slices(policy: Policy) -> Slices:
 
 
 def has_ledger(policy: Policy) -> bool:
-    """Whether the policy was used before. A ledger in a server is made by `lapwing ledger init`."""
+    """Return whether the policy was used before. `lapwing ledger init` makes a ledger in a server."""
     if is_postgres(policy.ledger):
         return not policy.ledger_keys or Path(policy.ledger_keys).exists()
     return Path(policy.ledger).exists()
 
 
-def open_ledger(policy: Policy, tell: Notify) -> Ledger:
-    """The policy's ledger, made at its first use, with the account, blocks and quotas of the policy.
+def open_ledger(policy: Policy, notify: Notify) -> Ledger:
+    """Open the policy's ledger with its account, blocks and quotas. All are made at the first use.
 
-    What is made for life is told. Data that another ledger knows is refused.
+    `notify` is called with a sentence about each thing that is made for life. Data that another ledger
+    knows is refused.
     """
     where = policy.ledger
     keys = Path(policy.ledger_keys) if policy.ledger_keys else None
@@ -97,12 +94,12 @@ def open_ledger(policy: Policy, tell: Notify) -> Ledger:
             _require_population(policy)
             ledger = Ledger.create(where, keys=keys, anchor=anchor)
             _note(known, policy, ledger)
-            tell(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
+            notify(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
     ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
     try:
         with open_registry() as known:
             _require_own(known, policy, ledger.id)
-            _require_accounts(ledger, policy, tell)
+            _require_accounts(ledger, policy, notify)
             _note(known, policy, ledger)
         record_policy(ledger, account_label(policy), declared_digest(policy, ledger))
     except BaseException:
@@ -112,7 +109,10 @@ def open_ledger(policy: Policy, tell: Notify) -> Ledger:
 
 
 def declared_digest(policy: Policy, ledger: Ledger) -> str:
-    """A keyed digest of all that a policy declares about rows: what a check could change for the better."""
+    """Return a keyed digest of all that a policy declares about rows.
+
+    After an exact check, another digest shows that the policy was changed since.
+    """
     tables = [
         (
             table.name, table.unit, table.rows_per_unit, table.primary_key, table.rows, table.hidden,
@@ -136,7 +136,7 @@ def _note(known: SourceRegistry, policy: Policy, ledger: Ledger) -> None:
 
 
 def _require_own(known: SourceRegistry, policy: Policy, ledger: str = "") -> None:
-    """A source has one ledger for life, and one account where its rows are protected one by one."""
+    """Require that a source keeps its ledger for life, and its account if each row is protected."""
     others = known.accounts_of(_sources(policy)) - {account_label(policy)}
     if policy.protects == "row" and others:
         raise BadParameter(
@@ -161,7 +161,7 @@ def _require_own(known: SourceRegistry, policy: Policy, ledger: str = "") -> Non
         )
 
 
-def _require_accounts(ledger: Ledger, policy: Policy, tell: Notify) -> None:
+def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
     label = account_label(policy)
     known = {account.label for account in ledger.accounts()}
     rule = block_rule_text(policy)
@@ -171,7 +171,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, tell: Notify) -> None:
             name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
             slices=slices, rule=rule,
         )  # fmt: skip
-        tell(made.news)
+        notify(made.news)
 
     if label not in known:
         _require_population(policy)
@@ -191,7 +191,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, tell: Notify) -> None:
 
 
 def _require_population(policy: Policy) -> None:
-    """Rows have no ids by which the ledger could know them again under another name."""
+    """Require a population where rows are protected: rows have no ids that the ledger could recognise."""
     if policy.protects == "row" and not policy.population:
         raise BadParameter(
             "dataset.population",
@@ -201,7 +201,7 @@ def _require_population(policy: Policy) -> None:
 
 
 def _require_same(account: Account, policy: Policy, rule: str) -> None:
-    """An account is for life: a policy that was edited does not change it."""
+    """Require that the policy agrees with the account, which is for life."""
     _require_terms(account, policy.epsilon, policy.delta, "budget")
     if account.slices is _slices(policy) is Slices.UNITS and account.rule != rule:
         raise BadParameter(
@@ -222,12 +222,12 @@ def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: 
 
 
 def quota_label(policy: Policy, analyst: str) -> str:
-    """The account of one analyst's share."""
+    """Return the name of the account that holds an analyst's quota."""
     return f"{account_label(policy)}: quota of {analyst}"
 
 
 def quota_of(policy: Policy, analyst: str) -> str | None:
-    """The account that an analyst's questions are charged to as well."""
+    """Return the quota account that an analyst's questions are charged to as well; None: no quotas."""
     if not policy.quotas:
         return None
     if analyst in policy.quotas:
@@ -238,7 +238,7 @@ def quota_of(policy: Policy, analyst: str) -> str | None:
 
 
 def find_data_set(ledger: Ledger, policy: Policy) -> DataSet | None:
-    """The data set, if it was registered."""
+    """Return the registered data set, or None."""
     try:
         return data_sets.find_data_set(ledger, policy.name)
     except BadParameter:
@@ -246,8 +246,10 @@ def find_data_set(ledger: Ledger, policy: Policy) -> DataSet | None:
 
 
 def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[int]:
-    """The numbers of the data sets that a charge may be of: known before it, of at least this version, and
-    spending from a charged account."""
+    """Return the numbers of the data sets that may have made a charge.
+
+    These were known before it, had at least this version, and spend from a charged account.
+    """
     charged = {ledger.numbered(debit[0]).root for debit in receipt.record["debits"]}
     return {
         data.number
@@ -257,7 +259,7 @@ def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[in
 
 
 def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
-    """Register the data, or count one version more: after every preparation and every append."""
+    """Register the data, or its next version. Call it after every preparation and every append."""
     with open_registry() as known:  # files may have come
         _require_own(known, policy, ledger.id)
         _note(known, policy, ledger)
@@ -274,7 +276,7 @@ def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
 
 
 def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None) -> None:
-    """Where blocks are periods in which units arrive: the block of those who arrive now."""
+    """Open the block of the units that arrive today, if blocks are periods of arrival."""
     blocks = policy.blocks
     if blocks is None or blocks.by != "unit" or blocks.cohorts:
         return
@@ -285,43 +287,63 @@ def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None
 
 
 def _origin(policy: Policy) -> str:
-    """Where the data says it comes from: the private tables' places, without secrets."""
+    """Return the locations of the private tables, without secrets."""
     places = sorted(table.source.place for table in policy.tables.values() if not table.is_public)
     text = " ".join(places)
     return text if len(text) <= 200 else f"{text[:150]}… {len(places)} tables"
 
 
 def targets_of(ledger: Ledger, policy: Policy, analyst: str, blocks: Sequence[str]) -> tuple[Target, ...]:
-    """Whom a question is charged to: the data's accounts, and the analyst's quota."""
+    """Return the accounts that a question is charged to: the data's, and the analyst's quota."""
     found = targets(ledger, policy.name, blocks)
     quota = quota_of(policy, analyst)
     return found if quota is None else (*found, Target(quota))
 
 
-FAILURES_FILE = "failed.json"  # what need not be read again; if it is lost, it is
+def budget_left(ledger: Ledger, policy: Policy, analyst: str) -> str:
+    """Return in words what is left of the data's budget, and of the analyst's quota if there is one."""
+    data = _left(ledger, account_label(policy))
+    quota = None
+    with suppress(BadParameter):  # an analyst who lost the quota still sees what is left of the data's
+        quota = quota_of(policy, analyst)
+    if quota is not None:
+        data = f"{_left(ledger, quota)} of the analyst's quota, {data} of the data's budget,"
+    return f"{data} for one more answer without δ"
+
+
+def _left(ledger: Ledger, label: str) -> str:
+    blocks = [block for block in ledger.blocks(label) if block.is_open]
+    terms = [ledger.numbered(block.account).terms for block in blocks]  # as raised, if it was
+    left = [(block.left(own), own.epsilon) for block, own in zip(blocks, terms, strict=True)]
+    least, most = min(left, default=(Fraction(0), ledger.account(label).terms.epsilon))
+    return f"ε {float(least):.6g} of {float(most):g}"
+
+
+FAILURES_FILE = "failed.json"  # a cache: if it is lost, the ledger is read again
 SAVE_FAILURES_EVERY = 1000  # entries
 
 
-def require_few_failures(dataset: Dataset, *, besides: int | None = None) -> None:
-    """Raise `AllHeld` if the analyst has had too many failures, not counting one of them."""
-    ledger, policy = dataset.ledger, dataset.policy
+def require_few_failures(
+    ledger: Ledger, policy: Policy, analyst: str, *, besides: int | None = None
+) -> None:
+    """Raise `AllHeld` if too many questions of the analyst failed, not counting the receipt `besides`."""
     data = find_data_set(ledger, policy)
     if data is None:
         return
     path = prepared_folder(policy) / FAILURES_FILE
-    kept = FailedCharges()
+    saved = FailedCharges()
     with suppress(OSError, ValueError, TypeError):
-        kept = FailedCharges.from_json(json.loads(path.read_text(encoding="utf-8")))
-    found, known = find_failed_charges(ledger, kept)
-    if known.last >= kept.last + SAVE_FAILURES_EVERY:
+        saved = FailedCharges.from_json(json.loads(path.read_text(encoding="utf-8")))
+    found, known = find_failed_charges(ledger, saved)
+    if known.last >= saved.last + SAVE_FAILURES_EVERY:
         with suppress(OSError):
             registration.replace_file(path, json.dumps(known.to_json()))
-    analyst, looked = ledger.principal(dataset.analyst), registration.cleared_holds(policy)
+    principal, cleared = ledger.principal(analyst), registration.cleared_holds(policy)
     own = [
         one.position
         for one in found
-        if one.by == analyst and set(one.accounts) & set(data.accounts)
-        and one.position not in looked and one.position != besides
+        if one.by == principal and set(one.accounts) & set(data.accounts)
+        and one.position not in cleared and one.position != besides
     ]  # fmt: skip
     if len(own) >= policy.failures:
         raise AllHeld(own)

@@ -1,7 +1,6 @@
-"""What may be bought before asking: bounds of a column, sizes of groups, who has more rows than count.
+"""Questions to release before others: bounds of a column, sizes of groups, truncated rows and people.
 
-All are questions like any other, charged and answered by the same mechanisms; here they are only built,
-and read.
+They are charged and answered like all questions. This module builds them and reads their answers.
 """
 
 from __future__ import annotations
@@ -13,15 +12,20 @@ from fractions import Fraction
 from lapwing.config.section import why_bad_name
 from lapwing.core.exact import Number, positive
 from lapwing.core.laplace import Laplace
+from lapwing.core.spread import checked_confidence
 from lapwing.errors import BadParameter
+from lapwing.sql.accuracy import AccuracyOrPrice, checked_count
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.typed_expressions import apply, as_number
 from lapwing.sql.bound_query import BoundQuery, Key, KeyValue, NoisyAggregate, NoisySum, Output, Sum
+from lapwing.sql.curator import Curator
 from lapwing.sql.expression import Apply, Constant, Expression, Kind, Op, Reference, Truth
 from lapwing.sql.expression import Numeric as NumberKind
 from lapwing.sql.noising import BudgetShares
+from lapwing.sql.plan import Plan, plan_question
 from lapwing.sql.policy import Column, Policy, Table
 from lapwing.sql.relation import RANK, Filter, Scan
+from lapwing.sql.truncated.prepare import has_blocks_by_arrival
 
 DOUBLINGS = 50  # a searched number has at most 2^50 steps
 _WIDEST = 1 << DOUBLINGS
@@ -33,16 +37,16 @@ ROWS_BEYOND = (
     10_000,
     100_000,
 )  # rows of a person beyond the bound that can be counted, at most
-_SIDE = Fraction(1, 8)  # the weight of what is told beside the rows: about a sixth of ε each
+_SIDE = Fraction(1, 8)  # the weight of the two other numbers: each gets about a sixth of ε
 
 
 def policy_with_searched_column(policy: Policy, table: str, column: str, step: Number) -> Policy:
-    """The policy with one more column, wide enough for any number."""
+    """Return the policy with one more column, wide enough for any number."""
     return policy_with_column(policy, table, column, NumberKind(positive(step, "step"), -_WIDEST, _WIDEST))
 
 
 def policy_with_column(policy: Policy, table: str, column: str, kind: Kind) -> Policy:
-    """The policy with a column of another kind, or with one more: neither the unit nor a hidden one."""
+    """Return the policy with a column of this kind. Hidden columns and units are refused."""
     own = private_table(policy, table)
     closed = {*own.hidden, *((own.unit.column, own.unit.in_source) if own.unit else ())}
     if column.lower() in map(str.lower, closed) or why_bad_name(column):
@@ -54,7 +58,7 @@ def policy_with_column(policy: Policy, table: str, column: str, kind: Kind) -> P
 
 
 def private_table(policy: Policy, table: str) -> Table:
-    """A private table by its name."""
+    """Return a private table by its exact name."""
     own = policy.tables.get(table)
     if own is None or own.is_public:
         raise BadParameter("table", f"there is no private table {table!r}"[:80])
@@ -62,7 +66,7 @@ def private_table(policy: Policy, table: str) -> Table:
 
 
 def magnitude(column: Expression) -> Apply:
-    """0 for 0; k for sizes of 2^(k-1) to 2^k - 1 steps; negative for negative numbers."""
+    """Return 0 for 0, and ±k for numbers of 2^(k-1) to 2^k - 1 steps above or below 0."""
     kind = NumberKind(Fraction(1), -DOUBLINGS - 1, DOUBLINGS + 1)
     args: list[Expression] = []
     for power in range(DOUBLINGS, -1, -1):
@@ -75,7 +79,7 @@ def magnitude(column: Expression) -> Apply:
 
 
 def bounds_question(policy: Policy, table: str, column: str) -> BoundQuery:
-    """How many rows there are of each magnitude."""
+    """Build the question how many rows have each magnitude."""
     own = private_table(policy, table)
     kind = own.columns[column].kind
     scan = Scan(table, tuple((name, one.kind) for name, one in own.columns.items()), own.rows_per_unit)
@@ -90,7 +94,7 @@ def bounds_question(policy: Policy, table: str, column: str) -> BoundQuery:
 def read_bounds(
     answer: Answer, shares: BudgetShares, kind: Kind, *, miss: float = 0.001
 ) -> tuple[float, float]:
-    """The smallest range outside of which no magnitude has more rows than noise alone would give.
+    """Return the smallest range outside of which counts are no larger than noise.
 
     With probability 1 - `miss` no empty magnitude is taken for one that has rows.
     """
@@ -109,7 +113,7 @@ def read_bounds(
 
 
 def sizes_question(question: BoundQuery) -> BoundQuery:
-    """How many rows the groups of a question have."""
+    """Build the question how many rows the groups of a question have."""
     rows = question.rows
     part = NoisySum("rows", ((1, 0),), rows, rows * rows)
     keys = [Output(key.name, KeyValue(place)) for place, key in enumerate(question.keys)]
@@ -127,7 +131,7 @@ def sizes_question(question: BoundQuery) -> BoundQuery:
 
 
 def least_size(answer: Answer) -> int:
-    """A size that every group with rows has, as far as the intervals say."""
+    """Return a number of rows that every group with rows has, by the lower ends of the intervals."""
     low = answer.columns[-1].low
     sizes = [int(value) for value in ([] if low is None else low) if value > 0]
     if not sizes:
@@ -138,14 +142,14 @@ def least_size(answer: Answer) -> int:
 
 
 def checked_beyond(beyond: int) -> int:
-    """One of a few public numbers, so that what was bought is found again without being named."""
+    """Require one of the numbers `ROWS_BEYOND`: few, so that stored answers can be found again."""
     if isinstance(beyond, bool) or beyond not in ROWS_BEYOND:
         raise BadParameter("beyond", f"must be one of {', '.join(map(str, ROWS_BEYOND))}")
     return beyond
 
 
 def truncated_people_question(policy: Policy, table: str, rows: int | None = None) -> BoundQuery:
-    """How many people have more rows than count. A person is one row of rank K + 1, or none."""
+    """Build the question how many people exceed the bound K: each has one row of rank K + 1."""
     own = private_table(policy, table)
     over = (rows or own.rows_per_unit) + 1
     rank = NumberKind(Fraction(1), 1, over)
@@ -157,11 +161,11 @@ def truncated_people_question(policy: Policy, table: str, rows: int | None = Non
 
 
 def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int | None = None) -> BoundQuery:
-    """How many rows the bound K leaves out, how many count, and how many people have more than K.
+    """Build the question how many rows the bound K truncates, how many it keeps, and of how many people.
 
     Claim    removing a person moves these by at most `beyond`, K and 1.
-    Because  rows are ranked among the rows of their person. Of ranks up to K there are at most K, of those
-             from K + 1 to K + `beyond` (all that are read beyond it) `beyond`, and one is K + 1.
+    Because  rows are ranked within their person. At most K rows have ranks up to K; at most `beyond` have
+             ranks from K + 1 to K + `beyond`, and no others are read; one has rank K + 1.
     Test     tests/query/test_left_out.py
     """
     own = private_table(policy, table)
@@ -170,7 +174,7 @@ def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int |
     bound = rows or own.rows_per_unit
     last = bound + beyond
     rank = NumberKind(Fraction(1), 1, last)
-    # A WHERE of its own, which is always true: a copy has too few rows, and the source is ranked anew.
+    # This WHERE is always true. It makes the reader rank the source again: a copy has too few rows.
     scan = Scan(table, ((RANK, rank),), last, where=Constant(True, Truth()))
 
     def counted(op: Op, over: int) -> Sum:
@@ -186,3 +190,30 @@ def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int |
     names = ("rows_left_out", "rows_that_count", "people_with_more_rows")
     outputs = tuple(Output(name, NoisyAggregate("count", (place,))) for place, name in enumerate(names))
     return BoundQuery(scan, (), ((),), sums, parts, (), outputs, last)
+
+
+def truncation_plan(  # noqa: PLR0917 (as for Dataset.truncated)
+    curator: Curator,
+    analyst: str,
+    table: str,
+    epsilon: Number,
+    rows: int | None,
+    beyond: int | None,
+    confidence: Number = "0.95",
+) -> Plan:
+    """Plan the question of `Dataset.truncated`."""
+    policy = curator.policy
+    price = AccuracyOrPrice(epsilon, None, checked_confidence(confidence), None, "laplace", None)
+    own = policy.tables.get(table)
+    lowered = rows if checked_count(rows, "rows") and own and (rows or 0) < own.rows_per_unit else None
+    if beyond is None:
+        question, name = (
+            truncated_people_question(policy, table, lowered),
+            f"people with more rows in {table}",
+        )
+    elif has_blocks_by_arrival(policy):
+        raise BadParameter("beyond", "reads the source, and only the copy knows who arrived when")
+    else:
+        question = truncated_rows_question(policy, table, checked_beyond(beyond), lowered)
+        name = f"rows left out of {table}, at most {beyond} of a person"
+    return plan_question(curator, analyst, question, name, price, rows=lowered)

@@ -1,7 +1,8 @@
-"""Questions that no SQL asks in one go: the sums of a regression, and how many rows lie below a value.
+"""Joint questions without SQL: the sums for a regression, and how many rows lie below a value.
 
-All that is added up is a sum over rows, of which at most K of a person count, so that a person moves it by
-at most K times what one row can bring. Numbers are taken around the middle of their bounds: that is least.
+Every number is a sum over rows, of which at most K belong to one person. So a person moves it by at most K
+times the largest value of a row. Values are taken relative to the middle of their bounds, where that is
+smallest.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RegressionVariable:
-    """A column of a regression: (code - middle) / reach lies within ±1; a code is worth `step`."""
+    """A column of a regression. (code - middle) / reach lies within ±1; one code is `step` units."""
 
     name: str
     step: Fraction
@@ -52,7 +53,7 @@ class RegressionSums:
     """The sums that least squares need, as a question without outputs.
 
     Its parts are n, then Σ z for each variable, then Σ z z' for each of `pairs`, with z = code - middle,
-    over the rows in which all variables are known.
+    over the rows in which no variable is NULL.
     """
 
     question: BoundQuery
@@ -61,7 +62,7 @@ class RegressionSums:
 
 
 def regression_sums(policy: Policy, table: str, columns: Sequence[str]) -> RegressionSums:
-    """The question for these columns, no two alike. Nothing is read."""
+    """Build the question for these columns, all different. Nothing is read."""
     own = private_table(policy, table)
     if len({name.lower() for name in columns}) < len(columns):
         raise BadParameter("columns", "must name each column once")
@@ -126,7 +127,7 @@ def _is_known(column: Column) -> Expression:
 
 
 def ordered_column(policy: Policy, table: str, column: str) -> tuple[Kind, range]:
-    """A column whose values have an order and bounds, and all its codes."""
+    """Return the kind and all codes of a column, which must have an order and bounds."""
     own = private_table(policy, table)
     kind = _column(own, column).kind
     codes = codes_of(kind) if isinstance(kind, Numeric | Moment | Period) else None
@@ -136,7 +137,7 @@ def ordered_column(policy: Policy, table: str, column: str) -> tuple[Kind, range
 
 
 def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery:
-    """How many rows have at most this code, and how many have more. Rows without a value do not count."""
+    """Build the question how many rows are at or below a code, and how many above. NULL is not counted."""
     own = private_table(policy, table)
     found = _column(own, column)
     scan = Catalog(policy).private_scan(own)
@@ -151,7 +152,7 @@ def rows_below(policy: Policy, table: str, column: str, code: int) -> BoundQuery
 
 
 def private_table(policy: Policy, table: str) -> Table:
-    """The private table of this name, however it is spelled."""
+    """Return the private table of this name, in upper or lower case."""
     by_name = {name.lower(): own for name, own in policy.tables.items() if not own.is_public}
     return _named(by_name, table, "table")
 

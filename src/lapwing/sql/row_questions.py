@@ -1,13 +1,13 @@
-"""Bounded rows for trainers: what a SELECT without a final aggregate comes to, read after a charge.
+"""Bounded rows for training: the result of a SELECT without a final aggregate, read after a charge.
 
-Claim    no unit has more than `RowQuestion.rows` rows; removing a unit leaves all rows of all others as
-         they are; and no row comes from a block that was not named.
+Claim    no unit has more than `RowQuestion.rows` rows. Removing a unit leaves the rows of all other units
+         unchanged. No row comes from a block that was not named.
 Because  a row question is a relation (lapwing.sql.relation), bound as sub-queries are, and every
-         scan in it is told which blocks it may read.
+         scan in it names the blocks that it may read.
 Test     tests/query/test_rows.py
 
-Rows are private. They are read inside the work that a purse or the gate pays for, and only what a mechanism
-made of them leaves. They come in no order, and whoever uses them must not care.
+Rows are private. They are read inside work that is charged first, and only the output of a mechanism
+leaves. They come in no particular order.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -25,23 +25,15 @@ from numpy.typing import NDArray
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
 from lapwing.ledger.spending import Target
-from lapwing.sql import policy_ledger
+from lapwing.sql import charged_read, policy_ledger
 from lapwing.sql.binding.analysis import require_small_rows
 from lapwing.sql.binding.from_clause import RelationBinder
 from lapwing.sql.binding.parse import normal_form, parse, sql_text
 from lapwing.sql.binding.refusal import Refused, limited_work
 from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import MONTHS, Kind, Numeric, Person, Text
-from lapwing.sql.policy import (
-    EPOCH,
-    BlockRule,
-    Policy,
-    block_label,
-    block_labels,
-    codes_of_blocks,
-    period_of,
-)
-from lapwing.sql.policy_ledger import require_few_failures
+from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
 from lapwing.sql.relation import (
     Project,
     Relation,
@@ -53,10 +45,6 @@ from lapwing.sql.relation import (
     scans_of,
 )
 
-if TYPE_CHECKING:
-    from lapwing.sql.dataset import Dataset
-
-
 MOST_COLUMNS = 1000
 Wholes = NDArray[np.int64]
 Truths = NDArray[np.bool_]
@@ -65,7 +53,7 @@ DecideHalves = Callable[[Any], Truths]
 
 @dataclass(frozen=True, slots=True)
 class RowQuestion:
-    """Rows that may be read. `rows` is the most that one unit has; the kinds say what codes mean."""
+    """A question for rows. `rows` is the contribution bound; `columns` gives the meaning of the codes."""
 
     sql: str
     relation: Relation
@@ -75,7 +63,7 @@ class RowQuestion:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class CodedColumn:
-    """A column: codes as its kind says, 0 where nothing is known."""
+    """A column of codes, 0 where the value is NULL. `known` is False there."""
 
     codes: Wholes
     known: Truths
@@ -83,25 +71,27 @@ class CodedColumn:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class PrivateRows:
-    """Private rows. `units` are numbers from 0 that mean nothing beyond these rows; `blocks` are codes.
+    """Private rows with the unit and block of each row.
 
-    Where rows are sliced by time, a unit is a person in one period: then it has a number for each period.
+    `units` are numbers from 0 that have no meaning beyond these rows. `blocks` are codes. If rows are
+    sliced by time, a unit is a person in one period. `people` is each row's index into `ids`. The ids are
+    never shown: they only decide which people train and which test.
     """
 
     units: Wholes
     blocks: Wholes
     columns: Mapping[str, CodedColumn]
-    people: Wholes = field(default_factory=lambda: np.zeros(0, np.int64))  # of each row, an index into ids
-    ids: Any = ()  # never shown: only who decides about halves sees them
+    people: Wholes = field(default_factory=lambda: np.zeros(0, np.int64))
+    ids: Any = ()
 
     def __len__(self) -> int:
         return len(self.units)
 
     def tests(self, decide: DecideHalves) -> Truths:
-        """Which rows test, as decided by the ids of their people, each of whom is asked about once.
+        """Return which rows belong to the testing half, as `decide` says for the distinct ids.
 
         Claim    a row's half is a function of its person (or, where each row is a unit, of its content).
-        Because  only distinct ids are handed over, without anything else.
+        Because  only distinct ids are handed over, and nothing else.
         """
         chosen: Truths = np.asarray(decide(self.ids), dtype=np.bool_)
         if chosen.shape != (len(self.ids),):
@@ -109,7 +99,7 @@ class PrivateRows:
         return chosen[self.people]
 
     def where(self, kept: Truths) -> PrivateRows:
-        """Some of the rows."""
+        """Return the rows for which `kept` is true."""
         columns = {
             name: CodedColumn(column.codes[kept], column.known[kept])
             for name, column in self.columns.items()
@@ -118,7 +108,7 @@ class PrivateRows:
 
 
 def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
-    """The rows that a SELECT speaks of. Nothing is read. Raises `Refused`, with the place."""
+    """Bind a SELECT to a question for rows. Nothing is read. Raises `Refused`, with the position."""
     text = sql_text(sql)
     with limited_work():
         bound = RelationBinder(catalog).query(parse(text), {})
@@ -147,8 +137,8 @@ def _require_coded(name: str, kind: Kind) -> None:
 
 
 def row_question(dataset: Dataset, sql: Any) -> RowQuestion:
-    """The rows that a SELECT speaks of, over the tables of a data set's policy."""
-    return bind_rows(sql, Catalog(dataset.policy, dataset.public))
+    """Bind a SELECT over the tables of a data set's policy. See `bind_rows`."""
+    return bind_rows(sql, Catalog(dataset.policy, dataset.curator.public))
 
 
 # Blocks
@@ -157,26 +147,18 @@ def row_question(dataset: Dataset, sql: Any) -> RowQuestion:
 def blocks_to_charge(
     dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None
 ) -> list[str] | None:
-    """The blocks to be charged: those named, else all that the question can reach. None: there are none."""
+    """Return the blocks to charge: those named, or all that the question reaches. None: no blocks."""
+    if blocks is None:
+        return dataset.curator.blocks_reached(question.relation)
     declared = dataset.policy.blocks
     if declared is None:
-        if blocks is not None:
-            raise BadParameter("blocks", "there are none in the policy")
-        return None
-    allowed = blocks_of(question.relation)
-    if blocks is not None:
-        codes = codes_of_block_labels(declared, blocks)
-        return [
-            label for label, code in zip(blocks, codes, strict=True) if allowed is None or code in allowed
-        ]
-    known = codes_of_blocks(declared)
-    if not known:  # they open as people arrive
-        return dataset.all_blocks()
-    return block_labels(declared, [code for code in known if allowed is None or code in allowed])
+        raise BadParameter("blocks", "there are none in the policy")
+    allowed, codes = blocks_of(question.relation), codes_of_block_labels(declared, blocks)
+    return [label for label, code in zip(blocks, codes, strict=True) if allowed is None or code in allowed]
 
 
 def codes_of_block_labels(blocks: BlockRule, labels: Sequence[str]) -> list[int]:
-    """The codes of blocks by their names, in the same order."""
+    """Return the codes of blocks by their names, in the same order."""
     if isinstance(labels, str):
         raise BadParameter("blocks", "must be several names, not one text")
     if len(set(labels)) < len(labels):
@@ -200,7 +182,7 @@ def _code_of(blocks: BlockRule, label: str) -> int:
 
 
 def only_blocks(relation: Relation, codes: frozenset[int]) -> Relation:
-    """The same, whose scans read no other blocks."""
+    """Return the relation with scans that read no other blocks than these."""
 
     def kept(scan: Scan) -> Scan:
         both = codes if scan.blocks is None else codes & frozenset(scan.blocks)
@@ -213,19 +195,16 @@ def only_blocks(relation: Relation, codes: frozenset[int]) -> Relation:
 
 
 def checked_version(dataset: Dataset, question: RowQuestion) -> int:
-    """Which data there is now, for the request. What is wrong with source or question is told here."""
-    version = dataset.version()
-    require_few_failures(dataset)
-    dataset.require_readable(version)
-    with dataset.reading() as reader:
-        reader.require_plan_of_rows(question.relation)
-    return version
+    """Return the version of the data, or refuse a source or question that cannot be read."""
+    return charged_read.checked_version(
+        dataset.curator, dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
+    )
 
 
 def targets(
     dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None
 ) -> tuple[Target, ...]:
-    """Whom reading these rows is charged to: the data's accounts, and the quota of who asks."""
+    """Return the accounts that reading these rows is charged to: the data's, and the quota."""
     named = blocks_to_charge(dataset, question, blocks)
     if named == []:
         raise BadParameter("blocks", "reach no rows: there is nothing to learn from")
@@ -233,7 +212,7 @@ def targets(
 
 
 def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:
-    """A digest of all that decides which rows are read, but the private rows themselves."""
+    """Return a digest of all that decides which rows are read, except the private rows themselves."""
     policy = dataset.policy
     names = {scan.table for scan in scans_of(question.relation)}
     names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
@@ -245,22 +224,23 @@ def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:
     ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
     digest = hashlib.sha256(repr((question, tables, policy.protects, policy.blocks, *ids)).encode())
     for scan in public_scans_of(question.relation):
-        digest.update(repr(dataset.public[scan.table].shipped(scan).to_pydict()).encode())
+        digest.update(repr(dataset.curator.public[scan.table].shipped(scan).to_pydict()).encode())
     return digest.hexdigest()
 
 
 def read_rows(
     dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None, *, version: int
 ) -> PrivateRows:
-    """The rows of some blocks (None: of all). Private: only after a charge to `targets` of the same blocks.
+    """Read the rows of some blocks (None: of all). Private: charge `targets` of the same blocks first.
 
-    Raises if the data is not of this version any more: it may be about people who were not charged.
+    Raises `BadParameter` if the data has another version: new rows may be about people who were not
+    charged.
     """
     named = blocks_to_charge(dataset, question, blocks)
     relation, declared = question.relation, dataset.policy.blocks
     if declared is not None and named is not None:
         relation = only_blocks(relation, frozenset(codes_of_block_labels(declared, named)))
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         table = reader.rows(relation)
     if dataset.version() != version:
         raise BadParameter("source", "changed while it was read")
@@ -268,12 +248,12 @@ def read_rows(
 
 
 def half_key(ledger: Ledger) -> bytes:
-    """The secret that decides for ever who trains and who tests. It lives as long as the ledger."""
+    """Return the secret that assigns each person to training or testing, for the ledger's whole life."""
     return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing halves").digest()
 
 
 def decode_rows(policy: Policy, question: RowQuestion, table: pa.Table) -> PrivateRows:
-    """What an engine gave for a row question. Private."""
+    """Decode the table that an engine returned for a row question. Private."""
     sliced = policy.blocks is not None
     blocks = _wholes(table.column("b"))[0] if sliced else np.zeros(table.num_rows, np.int64)
     people, ids = _numbered(table.column("u"))
@@ -298,7 +278,7 @@ def _each_row(policy: Policy, question: RowQuestion) -> bool:
 
 
 def _numbered(column: pa.ChunkedArray) -> tuple[Wholes, Any]:
-    """For each row the place of its unit among the distinct ones, and those: whole numbers or texts."""
+    """Return each row's index into the distinct ids, and these: whole numbers or texts."""
     coded = column.combine_chunks().dictionary_encode()
     if isinstance(coded, pa.ChunkedArray):
         coded = coded.combine_chunks()

@@ -13,7 +13,7 @@ import pytest
 
 from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import Statistic, statistic_of
-from lapwing.sql.dataset import Dataset
+from lapwing.sql.curator import Curator
 from lapwing.sql.truncated.reader import Reader, read_public_tables
 from support.hospital import Hospital, invented, policy_for
 from support.private_tables import KEY
@@ -29,8 +29,8 @@ SPECS: tuple[dict[str, Any], ...] = (
 )
 
 
-class Pinned(Dataset):
-    """A data set whose rows are ranked by a known key: neighbours keep the same rows of everybody else."""
+class Pinned(Curator):
+    """A curator whose rows are ranked by a known key: neighbours keep the same rows of everybody else."""
 
     @contextmanager
     def reading(self, question: Any = None) -> Iterator[Reader]:
@@ -47,7 +47,8 @@ def vectors(
     earlier: Sequence[OpenedSum],
 ) -> list[tuple[Statistic, np.ndarray[Any, Any]]]:
     policy = policy_for(hospital, engine, folder)
-    with Pinned(policy, analyst="ann") as dataset:
+    with Pinned(policy) as curator:
+        dataset = curator.session("ann")
         found = [statistic_of(spec, dataset) for spec in specs]
         return [(one, one.exact(min(len(earlier), one.stages - 1), earlier)) for one in found]
 

@@ -67,7 +67,7 @@ def test_fact_3_the_estimate_of_a_survey_is_twice_the_mean_less_a_half(tmp_path:
     truths = (0, 0, 1)
     expected = Fraction(0)
     for sent in product((0, 1), repeat=3):
-        rows = np.array([list(made.pack({0: bytes([m])})) for m in sent], dtype=np.uint8)
+        rows = np.array([list(made.layout.pack({0: bytes([m])})) for m in sent], dtype=np.uint8)
         found = estimate(made, rows).answers[0].table("share").estimates[1].value
         assert found == pytest.approx(2 * sum(sent) / 3 - 1 / 2)
         p = math.prod(

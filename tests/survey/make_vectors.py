@@ -162,7 +162,7 @@ def throws(place: int, question: OfferedQuestion) -> Iterator[dict[str, str]]:
         answer, coins = last * k // (THROWS - 1), Hashed(f"vectors {place} {k}")
         message = randomize(question.recipe, answer, ByteCoins(coins.take))
         yield {
-            "answer": str(answer), "said": question.coding.said(answer), "coins": coins.taken.hex(),
+            "answer": str(answer), "said": question.coding.text_of(answer), "coins": coins.taken.hex(),
             "message": message.hex(), "sent": sent_in_words(question, message),
         }  # fmt: skip
 

@@ -239,7 +239,7 @@ class TestKeys:
         assert public == key.public
         assert public.to_json()["e"] == "010001"
         assert len(public.to_json()["n"]) == 512
-        assert repr(key) == "SigningKey(2048 bits)"
+        assert repr(key) == "BlindSigningKey(2048 bits)"
 
     def test_weak_ones_are_refused(self, key: BlindSigningKey) -> None:
         for n, e in ((key.public.n, 3), (3233, 65537), (key.public.n + 1, 65537), (-1, 65537)):

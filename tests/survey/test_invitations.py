@@ -227,7 +227,7 @@ class TestTheAccount:
 def test_many_are_charged_in_few_batches_with_progress(
     made: Design, ledger: Ledger, reports: ReportStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invitations, "AT_ONCE", 40)
+    monkeypatch.setattr(invitations, "BATCH_SIZE", 40)
     told: list[tuple[int, int]] = []
     batches = list(
         invite(made, ledger, reports, count=100, progress=lambda done, total: told.append((done, total)))

@@ -217,7 +217,7 @@ def _how(question: OfferedQuestion) -> str:
     none = ', or "no answer"' if coding.no_answer else ""
     match coding:
         case NumberScale():
-            return f"a number from {coding.said(0)} to {coding.said(coding.steps)}{none}"
+            return f"a number from {coding.text_of(0)} to {coding.text_of(coding.steps)}{none}"
         case DateScale():
             return f"a day such as {coding.low}, at most {coding.high}{none}"
         case WordCoding():

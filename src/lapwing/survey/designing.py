@@ -1,9 +1,8 @@
 """A design: how every question of a survey is randomized. The same survey always gets the same design.
 
-Reports: what a device sends. All reports of a survey have one size, whatever they say.
-
-Byte 0 is 255 where all questions are asked, else the number of the question that was. Then come the
-messages, in the order of the questions, and zeros up to the size of the longest report.
+A report is one respondent's messages. All reports of a survey have one size, whatever they say. Byte 0 is
+255 where all questions are asked, else the number of the question that was asked. Then come the messages,
+in the order of the questions, and zeros up to the size of the longest report.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ MessagesByQuestion = dict[int, tuple[NDArray[np.int64], NDArray[Any]]]
 
 @dataclass(frozen=True)
 class ReportLayout:
-    """Where messages lie in a report."""
+    """The places of messages in a report."""
 
     randomizers: tuple[Randomizer, ...]
     asks_all: bool
 
     @property
     def size(self) -> int:
-        """Bytes of every report."""
+        """The bytes of every report."""
         sizes = [randomizer.size for randomizer in self.randomizers]
         return 1 + (sum(sizes) if self.asks_all else max(sizes))
 
@@ -63,7 +62,7 @@ class ReportLayout:
                 start += randomizer.size
 
     def pack(self, messages: Mapping[int, bytes]) -> bytes:
-        """A report of the messages to all questions, or to one; `BadValue` for the impossible."""
+        """Make a report of the messages to all questions, or one. Raise `BadValue` if it is impossible."""
         places = sorted(messages)
         if places != (list(range(len(self.randomizers))) if self.asks_all else places[:1]) or not places:
             wanted = "every question" if self.asks_all else "one question"
@@ -80,7 +79,10 @@ class ReportLayout:
         return report
 
     def unpack(self, reports: NDArray[np.uint8]) -> MessagesByQuestion:
-        """For every question the rows that answer it, and their messages, checked."""
+        """Return for every question the rows that answer it, and their messages.
+
+        Raises `BadValue` if a report is impossible.
+        """
         well_formed = isinstance(reports, np.ndarray) and reports.dtype == np.uint8 and reports.ndim == 2
         if not well_formed or reports.shape[1] != self.size:
             raise BadValue(f"a report must have {self.size} bytes")
@@ -99,13 +101,13 @@ class ReportLayout:
         return found
 
     def check(self, report: bytes) -> None:
-        """`BadValue` unless some device could have sent it."""
+        """Raise `BadValue` unless some device could have sent this report."""
         if not isinstance(report, bytes):
             raise BadValue("a report must be bytes")
         self.unpack(np.frombuffer(report, dtype=np.uint8)[np.newaxis])
 
     def simulate(self, answers: Sequence[NDArray[np.int64]]) -> NDArray[np.uint8]:
-        """Reports of respondents with these answers: coins are thrown as on devices, many at once."""
+        """Simulate the reports of respondents with these answers (numbers, one array per question)."""
         count = len(answers[0])
         if any(len(given) != count for given in answers):
             raise BadParameter("answers", "must be as many to each question")
@@ -131,13 +133,13 @@ class ReportLayout:
 FORMAT = 1
 LARGEST_SURVEY = 16 << 20  # bytes that a device reads
 WARNING_EPSILON = 2  # ε above which the owner is warned
-EPSILON_PARTS = 10**9  # ε is told to people and devices in these, rounded up
+EPSILON_PARTS = 10**9  # ε is stated to people and devices in these, rounded up
 CROSS_TABLES = "Two answers of one respondent are never seen together: there are no cross tables."
 
 
 @dataclass(frozen=True)
 class RandomizedQuestion:
-    """One question with its randomizer. `epsilon` is what a respondent pays for answering it."""
+    """One question with its randomizer. `epsilon` is the loss of a respondent who answers it."""
 
     question: Question
     randomizer: Randomizer
@@ -147,18 +149,18 @@ class RandomizedQuestion:
 
     @property
     def odds(self) -> str:
-        """The possible messages and their odds, in plain words."""
+        """The possible messages and their odds, as the public part of the survey states them."""
         return stated_odds(self.randomizer)
 
     @cached_property
     def spread(self) -> WorstVariance:
-        """How far its estimate strays, if everybody is asked."""
+        """The worst variance of its estimate, if everybody is asked."""
         return worst_variance_of(self.randomizer, self.question.coding)
 
 
 @dataclass(frozen=True)
 class Design:
-    """A survey and its randomizers. `why` says why all questions are asked, or one."""
+    """A survey and its randomizers. `why` says why all questions are asked, or only one."""
 
     survey: Questionnaire
     asks_all: bool
@@ -167,59 +169,58 @@ class Design:
 
     @property
     def epsilon(self) -> Fraction:
-        """What one respondent loses at most, whichever questions are asked."""
+        """The greatest loss of one respondent, whichever questions are asked."""
         costs = [part.epsilon for part in self.parts]
         return sum(costs, Fraction(0)) if self.asks_all else max(costs)
 
     @property
     def warning(self) -> str | None:
-        """What the owner must know where the coins hide little: above ε 2."""
+        """A warning for the owner where the coins hide little, above ε 2; else None."""
         if self.epsilon <= WARNING_EPSILON:
             return None
         ratio = worst_ratio([part.randomizer for part in self.parts], asks_all=self.asks_all)
         two = "sets of answers" if self.asks_all and len(self.parts) > 1 else "answers"
         return (
             f"ε {epsilon_text(self.epsilon)} hides little. If two {two} seem equally likely before, a "
-            f"report may make one of them up to {posterior_text(ratio)} likely; at ε 2 that is 88.1 %. Ask for "
-            "less, and do not tell people that nobody can find out what they answered."
+            f"report may make one of them up to {posterior_text(ratio)} likely; at ε 2 that is 88.1 %. Ask "
+            "for less, and do not tell people that nobody can find out what they answered."
         )
 
     @property
     def asked(self) -> Fraction:
-        """The share of respondents that each question is put to."""
+        """The share of respondents who are asked each question."""
         return Fraction(1) if self.asks_all else Fraction(1, len(self.parts))
 
     @property
     def layout(self) -> ReportLayout:
-        """Where messages lie in a report."""
+        """The places of messages in a report."""
         return ReportLayout(tuple([part.randomizer for part in self.parts]), self.asks_all)
 
     @property
     def report_size(self) -> int:
-        """Bytes of a report, the same for all of this survey."""
+        """The bytes of a report, the same for all of this survey."""
         return self.layout.size
 
-    def pack(self, messages: Mapping[int, bytes]) -> bytes:
-        """A report of messages, by the place of their question: of all, or of the one that was asked."""
-        return self.layout.pack(messages)
-
     def unpack(self, reports: NDArray[np.uint8]) -> MessagesByQuestion:
-        """For every question the rows that answer it, and their messages; `BadValue` for the impossible."""
+        """Return for every question the rows that answer it, and their messages.
+
+        Raises `BadValue` if a report is impossible.
+        """
         return self.layout.unpack(reports)
 
     def check(self, report: bytes) -> None:
-        """`BadValue` unless some device could have sent this report."""
+        """Raise `BadValue` unless some device could have sent this report."""
         self.layout.check(report)
 
     def simulate(self, answers: Mapping[str, NDArray[np.int64]]) -> NDArray[np.uint8]:
-        """Reports of respondents with these answers (numbers, one array for every question)."""
+        """Simulate the reports of respondents with these answers (numbers, one array per question)."""
         names = [part.question.name for part in self.parts]
         if set(answers) != set(names):
             raise BadParameter("answers", "must be those to every question of the survey, by name")
         return self.layout.simulate([answers[name] for name in names])
 
     def public(self) -> dict[str, Any]:
-        """All that a device needs, as JSON. It has nothing in it that may not be known."""
+        """Return everything that a device needs, as JSON. Nothing in it is secret."""
         survey = self.survey
         return {
             "format": FORMAT,
@@ -236,13 +237,13 @@ class Design:
 
     @cached_property
     def digest(self) -> str:
-        """The fingerprint of `public()`: reports belong to exactly this."""
+        """The SHA-256 of `public()`. Reports belong to exactly this public part."""
         text = json.dumps(self.public(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def epsilon_text(epsilon: Fraction) -> str:
-    """ε as a decimal, rounded up to whole billionths."""
+    """Return ε as a decimal, rounded up to whole billionths."""
     return decimal_text(Fraction(round_up(epsilon, EPSILON_PARTS), EPSILON_PARTS))
 
 
@@ -278,39 +279,50 @@ def _public(part: RandomizedQuestion) -> dict[str, Any]:
 
 
 def design(survey: Questionnaire) -> Design:
-    """The design of a survey: for each question the protocol with the best known variance.
+    """Choose for each question the protocol with the best known variance.
 
-    ε is split over all questions, in equal parts, or one question is asked at random with all of ε:
-    whichever has the smaller error, unless the survey says which.
+    ε is split over all questions, in equal parts, or one question is asked at random with all of ε. The
+    design takes the one with the smaller error, unless the survey says which.
+
+    Args:
+        survey: The questionnaire, from `load`.
+
+    Returns:
+        The design. The same questionnaire always gives the same design.
+
+    Raises:
+        BadParameter: ε is too small for the protocols.
+
+    Example:
+        >>> made = design(load("tea.toml"))
+        >>> made.asks_all, len(made.digest)
+        (True, 64)
     """
-    if survey.ask == "all" or len(survey.questions) == 1:
-        found = _split(survey)
-        if found is None:
+    why = "There is one question." if len(survey.questions) == 1 else "The survey says so: ask = all."
+    asks_all = survey.ask == "all" or len(survey.questions) == 1
+    split = _split(survey) if asks_all or survey.ask == "auto" else None
+    if asks_all:
+        if split is None:
             raise BadParameter("epsilon", "is too small for the coins of all questions together")
-        only = "There is one question." if len(survey.questions) == 1 else "The survey says so: ask = all."
-        return Design(survey, asks_all=True, parts=found, why=only)
+        return Design(survey, asks_all=True, parts=split, why=why)
     one = _parts(survey.questions, [survey.epsilon] * len(survey.questions))
+    times = 1.0 if split is None else error_ratio(split, one)
     if survey.ask == "one":
-        return Design(
-            survey, asks_all=False, parts=one, why=f"The survey says so: ask = one. {CROSS_TABLES}"
-        )
-    found = _split(survey)
-    if found is None:
+        why = "The survey says so: ask = one."
+    elif split is None:
         why = f"The coins of all questions together cost more than ε {epsilon_text(survey.epsilon)}."
-        return Design(survey, asks_all=False, parts=one, why=f"{why} {CROSS_TABLES}")
-    times = error_ratio(found, one)
-    if times > 1:
+    elif times > 1:
         why = f"That has the smaller error: with ε split over all it would be {times:.2f} times as large."
-        return Design(survey, asks_all=False, parts=one, why=f"{why} {CROSS_TABLES}")
-    why = f"That has the smaller error: with one question each it would be {1 / times:.2f} times as large."
-    return Design(survey, asks_all=True, parts=found, why=why)
+    else:
+        why = "That has the smaller error: with one question each it would be "
+        return Design(survey, asks_all=True, parts=split, why=f"{why}{1 / times:.2f} times as large.")
+    return Design(survey, asks_all=False, parts=one, why=f"{why} {CROSS_TABLES}")
 
 
 def error_ratio(split: Sequence[RandomizedQuestion], one: Sequence[RandomizedQuestion]) -> float:
-    """How many times larger the errors are if all are asked than if one is: the geometric mean.
+    """Return how many times larger the errors are if all questions are asked than if one is.
 
-    Errors of different kinds have different units; their ratios do not. For alike questions this is
-    simply the ratio.
+    It is the geometric mean: errors of different kinds have different units, but their ratios have none.
     """
     share = Fraction(1, len(one))
     logs = [
@@ -321,9 +333,13 @@ def error_ratio(split: Sequence[RandomizedQuestion], one: Sequence[RandomizedQue
 
 
 def _split(survey: Questionnaire) -> tuple[RandomizedQuestion, ...] | None:
-    """ε over all questions: coins cost what they cost, the others share the rest in equal parts."""
-    fixed = [choose_protocol(question, survey.epsilon).randomizer.loss.epsilon if two_coins_count(question) else Fraction(0)
+    """Split ε over all questions: two coins have a fixed cost, the others get equal parts of the rest.
+
+    Returns None if ε is too small for the two coins.
+    """
+    coins = [choose_protocol(question, survey.epsilon) if two_coins_count(question) else None
              for question in survey.questions]  # fmt: skip
+    fixed = [Fraction(0) if chosen is None else chosen.randomizer.loss.epsilon for chosen in coins]
     left, free = survey.epsilon - sum(fixed), fixed.count(Fraction(0))
     if left < 0 or (free and left <= 0):
         return None

@@ -1,13 +1,13 @@
 """Invitations: each is charged its worst case when it is issued, whether it will be answered or not.
 
-Claim    whoever is invited has lost at most the lifetime ε of the owner's ledger to all surveys that share
+Claim    an invited person has lost at most the lifetime ε of the owner's ledger to all surveys that share
          it, as far as the owner can know; and no invitation leaves that was not durably charged.
 Because  a person is a block of one account, by a keyed hash of the id; an invitation charges that block the
          design's worst case through the gate; and links are given out only after the charge.
 Test     tests/survey/test_invitations.py
 
-What binds is the account on the respondent's own device: the owner's ledger cannot know that two
-invitations without an id, or two spellings of one, went to the same person.
+The binding limit is the account on the respondent's own device. The owner's ledger cannot know that two
+invitations without an id, or two spellings of one id, went to the same person.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ OWNER = "survey owner"
 RESPONDENTS_RULE = "who was invited: a keyed hash of the id, or else the invitation itself"
 BATCH_SIZE = 5000  # invitations to a charge
 MOST_INVITATIONS = 10_000_000
-MOST_OPTIONS_SHOWN = 20_000  # of all questions together: a phone shows them in seconds
-RESERVED_BYTES = 1 << 14  # bytes for the key and what else stands around a survey
+MOST_OPTIONS_SHOWN = 20_000  # of all questions together, so that a phone shows them in seconds
+RESERVED_BYTES = 1 << 14  # for the key and other fields around a survey
 InvitationProgress = Callable[[int, int], None]
 
 
 class InvitationStore(Protocol):
-    """Where the survey's server finds who was invited."""
+    """The part of a report store that registers invitations."""
 
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
-        """Expect these invitations, made for people with these marks."""
+        """Register these invitations, made for people with these marks."""
 
     def known_people(self, people: Sequence[str]) -> set[str]:
-        """Who of them was invited before."""
+        """Return those of these people who were invited before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,15 @@ class Invitation:
     person: str = ""
 
     def link(self, base: str) -> str:
-        """The link: what stands after # is not sent to any server by opening it."""
+        """Return the link. A browser sends nothing after # to any server."""
         return f"{base.rstrip('/')}/#{self.secret}"
 
 
 def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: None) -> Ledger:
-    """The survey's ledger, made at its first use, with the account of its respondents. What is made for
-    life is told."""
+    """Open the survey's ledger with the account of its respondents. Both are made at the first use.
+
+    `tell` is called with a message about everything that is made for ever.
+    """
     where = survey.ledger
     keys = Path(survey.ledger_keys) if survey.ledger_keys else None
     anchor = survey.ledger_anchor or None
@@ -92,7 +94,7 @@ def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: N
 def require_account(
     ledger: Ledger, lifetime: Fraction, tell: Callable[[str], None] = lambda _: None
 ) -> Account:
-    """The account of respondents; one that was opened on other terms stays as it is, and is refused."""
+    """Return the account of respondents. Raise `BadParameter` if it was opened on other terms."""
     if RESPONDENTS_ACCOUNT not in {account.label for account in ledger.accounts()}:
         made = ledger.open_account(
             RESPONDENTS_ACCOUNT,
@@ -121,7 +123,7 @@ def require_account(
 
 
 def require_answerable(design: Design) -> None:
-    """`BadParameter` for a survey that is too large for a respondent's device: nobody is invited to it."""
+    """Raise `BadParameter` if a survey is too large for a respondent's device."""
     options = sum(len(part.question.labels) for part in design.parts)
     if options > MOST_OPTIONS_SHOWN:
         raise BadParameter(
@@ -140,7 +142,7 @@ def require_answerable(design: Design) -> None:
 
 
 def person_mark(ledger: Ledger, person: str) -> str:
-    """The block of a person: a hash that nobody can test ids against without the ledger's key."""
+    """Return the block of a person: a keyed hash. Without the ledger's key nobody can test ids."""
     content = normal_id(person)
     if not content:
         raise BadParameter("people", "an id must not be empty")
@@ -158,12 +160,13 @@ def invite(
     again: bool = False,
     progress: InvitationProgress | None = None,
 ) -> Iterator[list[Invitation]]:
-    """Invitations in batches, for people by their ids or for so many whom nobody names.
+    """Issue invitations in batches, for people by their ids, or for a number of unnamed people.
 
-    All are checked before the first is issued: `OverBudget` if one of the people has too little left,
-    `BadParameter` if one was invited to this survey before, unless `again`, and for a survey that is too
-    large for a device. Each batch is charged when it is asked for; what was charged stays charged, also if
-    nobody takes the links.
+    Each batch is charged when the iterator is asked for it. It stays charged even if nobody uses the links.
+
+    Raises `OverBudget` if one of the people has too little left, and `BadParameter` if one was invited to
+    this survey before, unless `again`, or if the survey is too large for a device. Everybody is checked
+    before the first invitation is issued.
     """
     if (people is None) == (count is None):
         raise BadParameter("invite", "needs ids of people, or a count")
@@ -213,7 +216,7 @@ def _issue(
 def charge_uninvited(
     design: Design, ledger: Ledger, count: int, progress: InvitationProgress | None = None
 ) -> None:
-    """Charge reports that came without an invitation, each as one of its own."""
+    """Charge reports that came without an invitation, each to a new block."""
     names = [random_bytes(16).hex() for _ in range(count)]
     _open_blocks(ledger, names)
     for start in range(0, count, BATCH_SIZE):
@@ -231,7 +234,7 @@ def _open_blocks(ledger: Ledger, names: Sequence[str]) -> None:
 
 
 def _charge(design: Design, ledger: Ledger, names: list[str], run: Callable[[], bytes]) -> None:
-    """One charge for a whole batch: all of them, or none."""
+    """Charge a whole batch at once: all of it, or nothing."""
     spending = Spending(
         targets=(Target(RESPONDENTS_ACCOUNT, names),),
         loss=Pure(design.epsilon),
@@ -245,7 +248,7 @@ def _charge(design: Design, ledger: Ledger, names: list[str], run: Callable[[], 
 
 
 def _require_room(ledger: Ledger, design: Design, names: list[str], *, is_new: bool) -> None:
-    """Nobody of a list is invited while somebody on it cannot be."""
+    """Raise `OverBudget` if one person of a list has too little left for an invitation."""
     account = ledger.account(RESPONDENTS_ACCOUNT)
     epsilon = design.epsilon
     found = [] if is_new else ledger.look_at(account, names)

@@ -1,9 +1,11 @@
-"""The possible messages and their odds in plain words: what respondents read before coins are thrown.
+"""The possible messages of a randomizer and their odds, in plain words.
 
-The possible messages and their odds in plain words, and what was sent.
+`stated_odds` is the text in a survey's public part; it belongs to the survey's digest. `odds_in_words` is
+what respondents read before coins are drawn, and `sent_in_words` afterwards. Both come from the recipe's
+whole numbers, never from the owner's text. The page says the same (server/pages/words.js);
+tests/survey/vectors.json holds both to it.
 
-The words come from the recipe's whole numbers, never from what the survey's owner says. The page says the
-same (server/pages/words.js); tests/survey/vectors.json holds both to it.
+Odds in words.
 """
 
 from __future__ import annotations
@@ -13,9 +15,8 @@ from datetime import date
 from fractions import Fraction
 from itertools import count
 from math import ceil, floor, prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
-from lapwing.survey.offered import OfferedQuestion, OfferedSurvey
 from lapwing.survey.questionnaire import (
     NO_ANSWER,
     AnswerCoding,
@@ -34,22 +35,12 @@ from lapwing.survey.randomizers import (
     SubsetSelection,
     UnaryEncoding,
 )
-from lapwing.survey.randomizers.randomizer import ODDS
 
 THREE_QUARTERS = Fraction(3, 4)
 
 
-@runtime_checkable
-class HasWorstRatio(Protocol):
-    """A randomizer that knows its worst ratio exactly, as all do that come from a recipe."""
-
-    @property
-    def ratio(self) -> Fraction:
-        """The greatest ratio of a message's probabilities under two answers."""
-
-
 def percent(chance: Fraction) -> str:
-    """A chance as a percentage. What is not certain is never shown as certain."""
+    """Return a chance as a percentage. An uncertain event is never shown as certain."""
     tenths = round(chance * 1000)
     if tenths == 0 and chance:
         return "less than 0.1 %"
@@ -59,18 +50,15 @@ def percent(chance: Fraction) -> str:
 
 
 def worst_ratio(randomizers: Sequence[Randomizer], *, asks_all: bool) -> Fraction:
-    """The largest ratio of the probabilities of a whole report under two sets of answers: exact."""
-    ratios = []
-    for randomizer in randomizers:
-        assert isinstance(randomizer, HasWorstRatio)
-        ratios.append(randomizer.ratio)
+    """Return the greatest ratio of a whole report's probabilities under two sets of answers: exact."""
+    ratios = [randomizer.ratio for randomizer in randomizers]
     return prod(ratios, start=Fraction(1)) if asks_all else max(ratios)
 
 
 def posterior_text(ratio: Fraction) -> str:
-    """How likely one of two answers can become by a report: rounded up, and below 100 %.
+    """Return how likely one of two answers can become by a report, rounded up and below 100 %.
 
-    Both seem equally likely before, and the report is at most `ratio` times as likely with one of them.
+    Both are equally likely before, and the report is at most `ratio` times as likely with one of them.
     """
     for digits in count(1):
         parts = ceil(ratio / (1 + ratio) * 100 * 10**digits)
@@ -81,7 +69,7 @@ def posterior_text(ratio: Fraction) -> str:
 
 
 def stated_odds(randomizer: Randomizer) -> str:
-    """Sentences about what a device sends, and how likely."""
+    """Return the possible messages and their odds, as the public part of a survey states them."""
     match randomizer:
         case KaryResponse():
             return _stated_choice(randomizer)
@@ -172,8 +160,40 @@ def _stated_duchi(recipe: dict[str, Any]) -> str:
 MOST_LISTED = 12
 
 
-def odds_in_words(question: OfferedQuestion) -> list[str]:
-    """The possible messages and their odds, as sentences."""
+class DescribedQuestion(Protocol):
+    """A question with its coding and recipe, as `OfferedQuestion` is."""
+
+    @property
+    def coding(self) -> AnswerCoding:
+        """The coding of its answers."""
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe of its randomizer."""
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a message's probabilities under two answers."""
+
+
+class DescribedSurvey(Protocol):
+    """A survey with its questions, as `OfferedSurvey` is."""
+
+    @property
+    def asks_all(self) -> bool:
+        """Whether all questions are asked, or one."""
+
+    @property
+    def questions(self) -> Sequence[object]:
+        """All questions."""
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a report's probabilities under two sets of answers."""
+
+
+def odds_in_words(question: DescribedQuestion) -> list[str]:
+    """Return the possible messages of a question and their odds, as sentences."""
     recipe = question.recipe
     worst = ceil(question.ratio * 10)
     return [
@@ -183,8 +203,8 @@ def odds_in_words(question: OfferedQuestion) -> list[str]:
     ]
 
 
-def promise_in_words(offered: OfferedSurvey) -> str:
-    """What the coins of all questions together promise, in two sentences."""
+def promise_in_words(offered: DescribedSurvey) -> str:
+    """Return the privacy of all questions together, in two sentences."""
     lead = next((words for most, words in _LEADS if offered.ratio <= most), _LEAD_ABOVE_ALL)
     count = len(offered.questions) if offered.asks_all else 1
     two = f"two sets of answers to all {count} questions" if count > 1 else "two answers"
@@ -204,7 +224,7 @@ _LEAD_ABOVE_ALL = "But what is sent can all but settle what you answered: the co
 
 
 def chance_text(share: Fraction) -> str:
-    """73.1 %, or 1 in 512."""
+    """Return a chance as 73.1 %, or 1 in 512."""
     if share < Fraction(1, 100):
         return f"1 in {floor(1 / share + Fraction(1, 2)):,}" if share else "none"
     tenths = floor(share * 1000 + Fraction(1, 2))
@@ -225,7 +245,7 @@ def _choice(coding: AnswerCoding, recipe: Recipe) -> list[str]:
     count, favoured = recipe["options"], _probability(recipe["favoured"])
     listed = f"the {count:,} possible answers"
     if count <= MOST_LISTED:
-        listed = ", ".join(_quoted(coding.said(code)) for code in range(count))
+        listed = ", ".join(_quoted(coding.text_of(code)) for code in range(count))
     others = "The other one" if count == 2 else "Each other one"
     return [
         f"The message is one of {listed}.",
@@ -304,7 +324,7 @@ def _window(coding: AnswerCoding, recipe: Recipe) -> list[str]:
 
 def _duchi(coding: AnswerCoding, recipe: Recipe) -> list[str]:
     favoured, others = _probability(recipe["favoured"]), 1 + recipe["none"]
-    low, high = coding.said(0), coding.said(recipe["steps"])
+    low, high = coding.text_of(0), coding.text_of(recipe["steps"])
     return [
         f"The message is only {low} or {high}{_or_none(recipe)}.",
         f"If your answer is {low}, it is {low}: chance {chance_text(favoured)}, "
@@ -345,7 +365,7 @@ _ODDS: dict[str, Callable[[AnswerCoding, Recipe], list[str]]] = {
 
 
 def _window_value(coding: AnswerCoding, recipe: Recipe, message: int) -> str:
-    """The value that a message of a window stands for: the middle of the answers that favour it."""
+    """Return the value of a window's message: the middle of the answers that favour it."""
     steps = Fraction(2 * message - (recipe["width"] - 1), 2 * recipe["stride"])
     if isinstance(coding, DateScale):
         day = coding.low.toordinal() + floor(steps * coding.step)
@@ -357,7 +377,7 @@ def _window_value(coding: AnswerCoding, recipe: Recipe, message: int) -> str:
 def _scale_text(
     rounded: Callable[[Fraction], int], grid: NumberScale, low: Fraction, steps: Fraction
 ) -> str:
-    """A number with one digit more than the grid's own numbers have."""
+    """Return a number with one digit more than the scale's own numbers have."""
     unit = 10 ** (1 + max(_places(grid.low), _places(grid.step)))
     text = decimal_text(Fraction(rounded((low + steps * grid.step) * unit), unit))
     whole, _, part = text.partition(".")
@@ -375,17 +395,17 @@ def _distance(coding: AnswerCoding, steps: Fraction) -> str:
     return _scale_text(ceil, coding, Fraction(0), steps)
 
 
-def sent_in_words(question: OfferedQuestion, message: bytes) -> str:
-    """What a message says."""
+def sent_in_words(question: DescribedQuestion, message: bytes) -> str:
+    """Return the content of a message in words."""
     return _message_text(question.coding, question.recipe, message)
 
 
 def _message_text(coding: AnswerCoding, recipe: Recipe, message: bytes) -> str:
     match recipe["kind"]:
         case "choice":
-            said = _quoted(coding.said(int.from_bytes(message, "big")))
+            said = _quoted(coding.text_of(int.from_bytes(message, "big")))
         case "subset" | "unary":
-            said = _list_text(message, recipe, coding.said)
+            said = _list_text(message, recipe, coding.text_of)
         case "bits":
             ticked = [coding.labels[place] for place in _mask_options(message, recipe["options"])]
             said = f"the list with ticks at {_quoted_list(ticked)}" if ticked else "the list without ticks"
@@ -415,7 +435,7 @@ def _list_text(mask: bytes, recipe: Recipe, said: Callable[[int], str]) -> str:
 def _value_text(coding: AnswerCoding, recipe: Recipe, number: int) -> str:
     steps = recipe["steps"]
     if recipe["kind"] == "duchi":
-        return _quoted(NO_ANSWER) if number == 2 else f"the value {coding.said(steps if number else 0)}"
+        return _quoted(NO_ANSWER) if number == 2 else f"the value {coding.text_of(steps if number else 0)}"
     values = steps * recipe["stride"] + recipe["width"]
     return f"the value {_window_value(coding, recipe, number)}" if number < values else _quoted(NO_ANSWER)
 

@@ -1,12 +1,9 @@
-"""A survey as a device reads it: nothing that its owner says about price, odds or sizes is believed.
+"""A survey as a device reads it: the owner's statements about price, odds or sizes are not believed.
 
-What is used is what the digest names, and there is no field in a survey that is not known here: nothing in
-it can mark one respondent unseen. The page does the same (server/pages/offered.js).
-
-JSON from a survey's owner: its size, its numbers and its names, before anything in it is used.
-
-The page does the same (server/pages/offered.js). Whole numbers only: a browser would round others, and then
-the two would not agree on what a survey's digest is of.
+The device uses only fields that the digest covers, and refuses a survey with an unknown field. So nothing
+in a survey can mark one respondent unseen. JSON from the owner has whole numbers only: a browser would
+round others, and then the two would not agree on the digest. The page does the same
+(server/pages/offered.js).
 """
 
 from __future__ import annotations
@@ -21,10 +18,11 @@ from fractions import Fraction
 from typing import Any, Final, NoReturn
 
 from lapwing.config.section import NAME_PATTERN
+from lapwing.core.exact import round_up
 from lapwing.errors import BadValue, LapwingError
 from lapwing.survey import randomizers
 from lapwing.survey.credentials import PublicKey
-from lapwing.survey.designing import LARGEST_SURVEY
+from lapwing.survey.designing import EPSILON_PARTS, LARGEST_SURVEY, ReportLayout
 from lapwing.survey.odds import worst_ratio
 from lapwing.survey.questionnaire import (
     NO_ANSWER,
@@ -43,7 +41,10 @@ _MOST = 1 << 62
 
 
 def parse_exact_json(raw: bytes) -> Any:
-    """The value of a JSON text. `BadValue` for what is none, too large, too deep, or has fractions."""
+    """Return the value of a JSON text.
+
+    Raises `BadValue` if it is malformed, too large, too deep, or has fractions.
+    """
     if len(raw) > LARGEST_SURVEY:
         raise BadValue("a survey has at most 16 MB")
     try:
@@ -57,7 +58,10 @@ def _refuse(_: str) -> NoReturn:
 
 
 def canonical_json(value: object) -> str:
-    """The one text of a value: names sorted, no spaces, only ASCII. `BadValue` for inexact numbers."""
+    """Return the one text of a value: names sorted, no spaces, only ASCII.
+
+    Raises `BadValue` if a number is not exact in a browser.
+    """
     _check(value)
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -78,27 +82,26 @@ def _check(value: object) -> None:
 
 
 def is_browser_exact(number: int) -> bool:
-    """Whether a browser reads it as it is: small enough, or a power of two, as the 2^60 words are."""
+    """Return whether a browser reads a number exactly: small, or a power of two such as the 2^60 words."""
     return abs(number) <= _SAFE or (0 < number <= _MOST and number & (number - 1) == 0)
 
 
 def require(condition: bool, why: str) -> None:
-    """`BadValue` unless it holds."""
+    """Raise `BadValue` with this reason unless the condition holds."""
     if not condition:
         raise BadValue(why)
 
 
 def has_exact_fields(value: object, names: Iterable[str]) -> bool:
-    """Whether it is a table with these names and no others."""
+    """Return whether a value is a table with exactly these names."""
     return isinstance(value, Mapping) and set(value) == set(names)
 
 
 def require_texts(value: Mapping[str, Any], names: Iterable[str]) -> None:
-    """`BadValue` unless all of these are texts."""
+    """Raise `BadValue` unless all of these are texts."""
     require(all(isinstance(value[name], str) for name in names), "one of its texts is none")
 
 
-ALL_QUESTIONS = 255
 MOST_QUESTIONS = 100
 MOST_IN_SETS = 12
 MOST_STEPS = 1 << 16
@@ -130,7 +133,7 @@ _STEP = re.compile(r"[1-9][0-9]{0,4}")
 
 @dataclass(frozen=True)
 class OfferedQuestion:
-    """One question, with all that it takes to answer it."""
+    """One question, with everything that a device needs to answer it."""
 
     name: str
     text: str
@@ -141,13 +144,13 @@ class OfferedQuestion:
 
     @property
     def ratio(self) -> Fraction:
-        """How many times likelier a message may be with one answer than with another: exact."""
-        return worst_ratio([self.randomizer], asks_all=True)
+        """The greatest ratio of a message's probabilities under two answers: exact."""
+        return self.randomizer.ratio
 
 
 @dataclass(frozen=True)
 class OfferedSurvey:
-    """A survey, checked. `price` is in billionths of ε, from the coins of the recipes alone."""
+    """A checked survey. `price` is in billionths of ε, computed from the coins of the recipes alone."""
 
     digest: str
     title: str
@@ -160,17 +163,15 @@ class OfferedSurvey:
 
     @property
     def ratio(self) -> Fraction:
-        """How many times likelier a whole report may be with some answers than with others: exact."""
+        """The greatest ratio of a whole report's probabilities under two sets of answers: exact."""
         return worst_ratio([each.randomizer for each in self.questions], asks_all=self.asks_all)
 
     def pack(self, messages: Mapping[int, bytes]) -> bytes:
-        """The report: which question (255: all), then the messages in order, filled up with zeros."""
-        first = ALL_QUESTIONS if self.asks_all else next(iter(messages))
-        report = bytes([first]) + b"".join(messages[place] for place in sorted(messages))
-        return report.ljust(self.report_size, b"\0")
+        """Make a report of messages, by the place of their question."""
+        return _layout(self.questions, self.asks_all).pack(messages)
 
     def parts(self, report: bytes) -> Iterator[tuple[OfferedQuestion, bytes]]:
-        """The questions that a report of this device answers, with their messages."""
+        """Yield the questions that a report of this device answers, with their messages."""
         start = 1
         for question in self.questions if self.asks_all else [self.questions[report[0]]]:
             end = start + question.randomizer.size
@@ -179,7 +180,10 @@ class OfferedSurvey:
 
 
 def read_offered(public: Mapping[str, Any]) -> OfferedSurvey:
-    """A survey as `Design.public()` or "survey" in /survey.json has it. `BadValue` if not in order."""
+    """Read the public part of a survey, from `Design.public()` or "survey" in /survey.json.
+
+    Raises `BadValue` if something in it is wrong.
+    """
     try:
         require(has_exact_fields(public, _SURVEY), "it has other fields than a survey has")
         require_texts(public, ("name", "title", "text", "ask", "epsilon", "lifetime", "stops"))
@@ -191,8 +195,8 @@ def read_offered(public: Mapping[str, Any]) -> OfferedSurvey:
                 "it has no questions, or too many")  # fmt: skip
         questions = tuple([_checked_question(each) for each in listed])
         require(len({each.name for each in questions}) == len(questions), "two questions have one name")
-        asks_all, sizes = public["ask"] == "all", [each.randomizer.size for each in questions]
-        wanted = 1 + (sum(sizes) if asks_all else max(sizes))
+        asks_all = public["ask"] == "all"
+        wanted = _layout(questions, asks_all).size
         require(_is_whole(public["report_size"]) and public["report_size"] == wanted,
                 "its reports cannot be of the size that it says")  # fmt: skip
         require(_EPSILON.fullmatch(public["lifetime"]) is not None, "its lifetime is not a number")
@@ -206,15 +210,15 @@ def read_offered(public: Mapping[str, Any]) -> OfferedSurvey:
 
 
 def survey_digest(public: Mapping[str, Any]) -> str:
-    """What names a survey: SHA-256 of its public part. One changed letter makes it another survey."""
+    """Return the SHA-256 of a survey's public part. One changed letter makes it another survey."""
     return hashlib.sha256(canonical_json(public).encode()).hexdigest()
 
 
 def fingerprint(digest: str, key: PublicKey) -> str:
-    """A survey and the key that signs for it, in 128 bits to compare by eye: 8 groups of 4 digits.
+    """Return 128 bits of a survey and its signing key to compare by eye: 8 groups of 4 digits.
 
-    The first half of SHA-256 of the digest's bytes, then n, then e, as `PublicKey.to_json` writes them. Who
-    is given a survey or a key of their own sees another one than everybody else.
+    They are the first half of SHA-256 of the digest's bytes, then n, then e, as `PublicKey.to_json` writes
+    them. A respondent who was given a survey or a key of their own sees other digits than everybody else.
     """
     written = key.to_json()
     whole = hashlib.sha256(bytes.fromhex(digest + written["n"] + written["e"])).hexdigest()
@@ -222,13 +226,17 @@ def fingerprint(digest: str, key: PublicKey) -> str:
 
 
 def grouped_digits(digits: str) -> str:
-    """Digits in groups of four."""
+    """Return digits in groups of four."""
     return " ".join(digits[at : at + 4] for at in range(0, len(digits), 4))
 
 
 def billionths(epsilon: Fraction) -> int:
-    """ε in billionths, rounded up."""
-    return -(-epsilon.numerator * 10**9 // epsilon.denominator)
+    """Return ε in billionths, rounded up."""
+    return round_up(epsilon, EPSILON_PARTS)
+
+
+def _layout(questions: tuple[OfferedQuestion, ...], asks_all: bool) -> ReportLayout:
+    return ReportLayout(tuple([each.randomizer for each in questions]), asks_all)
 
 
 def _price(questions: tuple[OfferedQuestion, ...], asks_all: bool) -> int:
@@ -241,7 +249,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _checked_question(public: object) -> OfferedQuestion:
-    """One question, with no other fields than its kind has, and all of them right."""
+    """Return one question. Raise `BadValue` unless it has exactly the fields of its kind, all correct."""
     kind = public.get("kind") if isinstance(public, Mapping) else None
     if not isinstance(public, Mapping) or not isinstance(kind, str) or kind not in _KINDS:
         raise BadValue("a question is of a kind that is not known here")
@@ -278,7 +286,7 @@ def _check_labels(public: Mapping[str, Any]) -> None:
 
 
 def offered_question(public: Mapping[str, Any]) -> OfferedQuestion:
-    """One question of a survey's public part: what it takes to answer it, and to say the odds."""
+    """Return one question of a survey's public part, with its coding and its randomizer."""
     randomizer = randomizers.from_recipe(public["recipe"])
     recipe = dict(public["recipe"])
     coding = _coding(public, recipe)

@@ -1,10 +1,7 @@
-"""What a survey will be able to tell: errors to expect, and how many people a margin needs.
+"""A plan of a survey: errors to expect, and the number of people that a margin needs.
 
-Invented answers, to try a survey out. They follow simple laws that are told with them.
-
-The law is a person's who does not exist: nothing here is estimated from anybody.
-
-From a survey to a design: the coins of each question, what they cost, how far they stray.
+Simulated answers try a survey out. They follow simple laws that are stated with them. Nothing about them is
+estimated from anybody.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number, exact, whole
 from lapwing.core.noise import bernoulli, uniform_int
 from lapwing.errors import BadParameter
-from lapwing.survey.designing import Design, RandomizedQuestion, design, epsilon_text
+from lapwing.survey.designing import Design, RandomizedQuestion, epsilon_text
 from lapwing.survey.protocol_choice import choose_protocol, worst_variance_of
 from lapwing.survey.questionnaire import (
     DateScale,
@@ -35,17 +32,17 @@ from lapwing.survey.survey_file import MOST_SET_OPTIONS, two_coins_cost_text, tw
 
 CONFIDENCE = Fraction(95, 100)
 MOST_NEEDED = 10**15
-BETTER_FORM_RATIO = 0.95  # another form is worth a word from here on
+BETTER_FORM_RATIO = 0.95  # a note mentions another form whose error is at most this part
 
 
 @dataclass(frozen=True)
 class QuestionPlan:
-    """What the plan says of one question. Errors are half the width of an interval, at most.
+    """The plan of one question. Errors are half the width of an interval, at most.
 
-    `population` is for all people, of whom the respondents are a random sample; `respondents` for these n
-    alone, of whom some may have been drawn to be asked. Errors are of a share in 0 .. 1 (`scale` is 1), or
-    of a mean in the question's unit: `scale` is then the width of its range. The wished-for margin is a
-    part of the range.
+    `population` is for all people: the respondents are a random sample of them. `respondents` is for these
+    n alone: only a random part of them may have been asked. Errors are of a share in 0 .. 1 (`scale` is
+    1), or of a mean in the question's unit: `scale` is then the width of its range. The requested margin is
+    a part of the range.
     """
 
     part: RandomizedQuestion
@@ -57,7 +54,7 @@ class QuestionPlan:
     needed: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the plan as plain data."""
         question = self.part.question
         return {
             "name": question.name,
@@ -77,7 +74,7 @@ class QuestionPlan:
 
 @dataclass(frozen=True)
 class SurveyPlan:
-    """A design for n respondents."""
+    """A design for n respondents, with the errors to expect."""
 
     design: Design
     n: int
@@ -87,7 +84,7 @@ class SurveyPlan:
 
     @property
     def asks(self) -> str:
-        """Which questions a respondent is asked, and why."""
+        """The questions that a respondent is asked, and the reason, in words."""
         count = len(self.design.parts)
         if self.design.asks_all:
             asked = f"Every respondent answers all {count} questions." if count > 1 else ""
@@ -97,7 +94,7 @@ class SurveyPlan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else the owner should know."""
+        """Further notes for the owner."""
         notes = [_coins_note(part) for part in self.design.parts if two_coins_count(part.question)]
         coins = sum(two_coins_count(part.question) for part in self.design.parts)
         if self.design.asks_all and len(notes) > 1:
@@ -116,7 +113,7 @@ class SurveyPlan:
         return tuple(notes)
 
     def to_json(self) -> dict[str, Any]:
-        """For programs."""
+        """Return the plan as plain data."""
         return {
             "survey": self.design.survey.name,
             "digest": self.design.digest,
@@ -136,7 +133,25 @@ class SurveyPlan:
 def plan(
     design: Design, n: int, *, margin: Number | None = None, confidence: Number = CONFIDENCE
 ) -> SurveyPlan:
-    """Errors to expect from n respondents, and how many a margin (a part of the range) needs."""
+    """Predict the errors of n respondents, and the number of respondents that a margin needs.
+
+    Args:
+        design: The design of the survey.
+        n: The number of respondents.
+        margin: A part of the range, such as 0.03 for 3 percentage points; None: not asked.
+        confidence: The confidence of the errors, between 0 and 1.
+
+    Returns:
+        The plan.
+
+    Raises:
+        BadParameter: One of the numbers is out of its range.
+
+    Example:
+        >>> made = plan(design(load("tea.toml")), 5000, margin=0.03)
+        >>> made.lines[0].needed > 5000
+        True
+    """
     n = whole(n, "n", at_least=1)
     wanted = None if margin is None else exact(margin, "margin")
     if wanted is not None and not 0 < wanted < 1:
@@ -187,7 +202,7 @@ def _coins_note(part: RandomizedQuestion) -> str:
 
 
 def _other_form(line: QuestionPlan) -> str | None:
-    """Whether bits instead of sets, or sets instead of bits, would have a smaller error at the same ε."""
+    """Return a note if the other form of a set question would have a smaller error at the same ε."""
     question, part = line.part.question, line.part
     coding = question.coding
     if (
@@ -207,7 +222,7 @@ def _other_form(line: QuestionPlan) -> str | None:
     return f'{question.name}: with as = "{form}" the error would be only {times:.2f} times as large.'
 
 
-NO_ANSWER_SHARE = "0.05"  # of those who may
+NO_ANSWER_SHARE = "0.05"  # where "no answer" is possible
 MOST_SHOWN = 12
 SIMULATED_WORDS = ("coffee", "tea", "water", "milk", "juice", "cocoa", "mate", "nothing")
 _UNITS = 1 << 40
@@ -215,14 +230,14 @@ _UNITS = 1 << 40
 
 @dataclass(frozen=True)
 class SimulatedAnswers:
-    """The numbers of invented answers to a question, and the law they were drawn from."""
+    """The numbers of simulated answers to a question, and the law they were drawn from."""
 
     question: Question
     law: str
     answers: NDArray[np.int64]
 
     def truth(self) -> list[tuple[str, float]]:
-        """Shares of the answers, or the mean: what an estimate should come near to."""
+        """Return the true shares of the answers, or the mean, to compare with an estimate."""
         coding = self.question.coding
         if isinstance(coding, NumberScale | DateScale):
             told = self.answers[self.answers <= coding.steps]
@@ -236,11 +251,14 @@ class SimulatedAnswers:
             return [(label, float(np.mean(self.answers >> place & 1))) for place, label in bits]
         codes, counts = np.unique(self.answers, return_counts=True)
         order = np.argsort(-counts, kind="stable")[:MOST_SHOWN]
-        return [(self.question.said(int(codes[k])), float(counts[k] / len(self.answers))) for k in order]
+        return [
+            (self.question.coding.text_of(int(codes[k])), float(counts[k] / len(self.answers)))
+            for k in order
+        ]
 
 
 def simulate_answers(survey: Questionnaire, n: int) -> dict[str, SimulatedAnswers]:
-    """n invented respondents, by question. Their answers to different questions are independent."""
+    """Simulate n respondents, by question. Answers to different questions are independent."""
     return {question.name: _simulated(question, n) for question in survey.questions}
 
 
@@ -276,9 +294,6 @@ def _answers(question: Question, n: int) -> tuple[str, NDArray[np.int64]]:
 
 
 def _zipf(count: int, n: int) -> NDArray[np.int64]:
-    """0 .. count - 1 in proportion to 1, 1/2, 1/3 … (rounded to whole parts of 2^40)."""
+    """Draw 0 .. count - 1 in proportion to 1, 1/2, 1/3 … (rounded to whole parts of 2^40)."""
     ends = np.cumsum(_UNITS // np.arange(1, count + 1))
     return np.searchsorted(ends, uniform_int(0, int(ends[-1]), n), side="right").astype(np.int64)
-
-
-__all__ = ["Design", "RandomizedQuestion", "SurveyPlan", "design", "plan"]

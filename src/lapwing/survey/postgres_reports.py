@@ -1,10 +1,10 @@
 """Reports in PostgreSQL, for load: a schema of its own, one connection, a commit for each batch.
 
-What shows the order meanwhile: rows lie in the order of arrival (ctid) and carry the number of their
-transaction (xmin), which neither CLUSTER nor VACUUM FREEZE removes. So `forget_order` copies each table
-into a new one in the order of its keys, in one transaction, and drops the old one: with the last report
-that the rule lets in, when the server stops, and at `close_survey`. The database's own log, its archive
-and its replicas still have the order; who must not learn it, should not have them.
+Meanwhile the tables show the order of arrival: rows lie in that order (ctid) and carry the number of their
+transaction (xmin). Neither CLUSTER nor VACUUM FREEZE removes these numbers. So `forget_order` copies each
+table into a new one in the order of its keys, in one transaction, and drops the old one. It runs with the
+last report that the stopping rule allows, when the server stops, and at `close_survey`. The database's own
+log, its archive and its replicas still have the order; nobody who must not learn it should have them.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date
 from typing import Any
 
 from lapwing.errors import BadParameter, MissingExtra, Unavailable
 from lapwing.survey.report_store import (
     CollectionState,
     IntakeResult,
-    ReportEntries,
     ReportStore,
-    SignatureEntries,
-    StoppingRule,
     invitation_hash,
     require_same_survey,
 )
@@ -66,6 +62,7 @@ _ACCEPT = (
     "INSERT INTO reports SELECT * FROM unnest(%s::bytea[], %s::bytea[]) "
     "ON CONFLICT DO NOTHING RETURNING token"
 )
+_USED = "SELECT invitation, blinded FROM invitations WHERE invitation = ANY(%s)"
 _KEEP = (
     "UPDATE invitations AS i SET blinded = n.blinded "
     "FROM unnest(%s::bytea[], %s::bytea[]) AS n (invitation, blinded) "
@@ -75,7 +72,7 @@ _COUNT = "UPDATE survey SET reports = reports + %s, without_credential = without
 
 
 class PostgresReportStore(ReportStore):
-    """A schema `lapwing_NAME`, by the name after # of the URL; else one named after the survey."""
+    """A report store in the schema `lapwing_NAME`: the name after # of the URL, or one of the survey."""
 
     def __init__(self, url: str, *, digest: str, report_size: int) -> None:
         address, _, name = url.partition("#")
@@ -138,7 +135,7 @@ class PostgresReportStore(ReportStore):
 
     @contextmanager
     def _transaction(self) -> Iterator[Any]:
-        """One transaction, on a new connection if the last one was lost."""
+        """Run one transaction, on a new connection if the last one was lost."""
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
@@ -153,105 +150,73 @@ class PostgresReportStore(ReportStore):
                 raise Unavailable(f"the reports in {self.where} cannot be used: {why}") from None
 
     def state(self) -> CollectionState:
+        """Return which survey it is, and how many reports it has."""
         with self._transaction() as run:
             return CollectionState(*run(_STATE).fetchone())
 
-    # Invitations
+    def _locked_state(self, run: Any) -> CollectionState:
+        return CollectionState(*run(_LOCKED).fetchone())
 
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
+        """Register these invitations. `people` are the marks of the people that they were made for."""
         hashes = [invitation_hash(invitation) for invitation in invitations]
         with self._transaction() as run:
             run("INSERT INTO invitations (invitation) SELECT unnest(%s::bytea[])", (hashes,))
             run("INSERT INTO people SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING", (list(people),))
 
     def known_people(self, people: Sequence[str]) -> set[str]:
+        """Return those of these people who were invited before."""
         with self._transaction() as run:
             rows = run("SELECT person FROM people WHERE person = ANY(%s)", (list(people),))
             return {person for (person,) in rows}
 
-    def stored(self, tokens: Sequence[bytes]) -> set[bytes]:
-        with self._transaction() as run:
-            rows = run("SELECT token FROM reports WHERE token = ANY(%s)", (list(tokens),))
-            return {bytes(token) for (token,) in rows}
-
     def invitations(self) -> tuple[int, int]:
+        """Return the number of registered invitations, and of those used for a signature."""
         with self._transaction() as run:
             admitted, used = run("SELECT count(*), count(blinded) FROM invitations").fetchone()
             return admitted, used
 
-    def signed(self, invitation: bytes) -> bytes | IntakeResult:
-        with self._transaction() as run:
-            return _signed(run, [invitation]).get(invitation, IntakeResult.UNKNOWN)
+    def _used(self, run: Any, invitations: Sequence[bytes]) -> dict[bytes, bytes | IntakeResult]:
+        rows = run(_USED, (list(invitations),))
+        return {
+            bytes(invitation): IntakeResult.NEW if blinded is None else bytes(blinded)
+            for invitation, blinded in rows
+        }
 
-    def keep(self, signatures: SignatureEntries, rule: StoppingRule, today: date) -> list[IntakeResult]:
-        with self._transaction() as run:
-            state = CollectionState(*run(_LOCKED).fetchone())
-            found = _signed(run, [invitation for invitation, _ in signatures])
-            is_over = state.is_closed or rule.is_over(state.reports, today)
-            verdicts: list[IntakeResult] = []
-            new: dict[bytes, bytes] = {}
-            for invitation, blinded in signatures:
-                known = found.get(invitation, IntakeResult.UNKNOWN)
-                if isinstance(known, bytes):
-                    known = IntakeResult.AGAIN if known == blinded else IntakeResult.OTHER
-                elif known is IntakeResult.NEW and is_over:
-                    known = IntakeResult.CLOSED
-                elif known is IntakeResult.NEW:
-                    found[invitation] = new[invitation] = blinded
-                verdicts.append(known)
-            if new:
-                run(_KEEP, (list(new), list(new.values())))
-            return verdicts
+    def _bind(self, run: Any, blinded: dict[bytes, bytes]) -> None:
+        run(_KEEP, (list(blinded), list(blinded.values())))
 
-    # Reports
+    def _stored_reports(self, run: Any, tokens: Sequence[bytes]) -> dict[bytes, bytes]:
+        rows = run("SELECT token, report FROM reports WHERE token = ANY(%s)", (list(set(tokens)),))
+        return {bytes(token): bytes(report) for token, report in rows}
 
-    def accept(
-        self, reports: ReportEntries, rule: StoppingRule, today: date, *, has_credential: bool = True
-    ) -> list[IntakeResult]:
-        with self._transaction() as run:
-            state = CollectionState(*run(_LOCKED).fetchone())
-            tokens = list({token for token, _ in reports})
-            stored = {
-                bytes(token): bytes(report)
-                for token, report in run(
-                    "SELECT token, report FROM reports WHERE token = ANY(%s)", (tokens,)
-                )
-            }
-            verdicts: list[IntakeResult] = []
-            new: dict[bytes, bytes] = {}
-            for token, report in reports:
-                before = stored.get(token)
-                if before is not None:
-                    verdicts.append(IntakeResult.AGAIN if before == report else IntakeResult.OTHER)
-                elif state.is_closed or rule.is_over(state.reports + len(new), today):
-                    verdicts.append(IntakeResult.CLOSED)
-                else:
-                    stored[token] = new[token] = report
-                    verdicts.append(IntakeResult.NEW)
-            if new:
-                done = run(_ACCEPT, (list(new), list(new.values()))).rowcount
-                assert done == len(new), "processes take turns"
-                run(_COUNT, (done, 0 if has_credential else done))
-                if rule.is_over(state.reports + done, today):
-                    _write_anew(run)
-            return verdicts
+    def _add(self, run: Any, reports: dict[bytes, bytes], *, has_credential: bool, is_last: bool) -> None:
+        done = run(_ACCEPT, (list(reports), list(reports.values()))).rowcount
+        assert done == len(reports), "processes take turns"
+        run(_COUNT, (done, 0 if has_credential else done))
+        if is_last:
+            _write_anew(run)
 
     def forget_order(self) -> None:
+        """Write every table anew, in the order of its keys."""
         with self._transaction() as run:
             run(_LOCKED)
             _write_anew(run)
 
     def close_survey(self) -> None:
+        """Accept nothing more, for ever, and write every table anew."""
         with self._transaction() as run:
             run(_LOCKED)
             run("UPDATE survey SET closed = true")
             _write_anew(run)
 
     def rows(self) -> bytes:
+        """Return all reports, one after the other, in the order of their hashes."""
         with self._transaction() as run:
             return b"".join([bytes(row) for (row,) in run("SELECT report FROM reports ORDER BY token")])
 
     def close(self) -> None:
+        """Close the connection. The store cannot be used afterwards."""
         with self._lock:
             self._is_closed = True
             if self._connection is not None:
@@ -259,7 +224,7 @@ class PostgresReportStore(ReportStore):
 
 
 def _write_anew(run: Any) -> None:
-    """Every table, in the order of its keys."""
+    """Copy every table into a new one, in the order of its keys."""
     for table, columns in _TABLES.items():
         key = columns.split(" ", 1)[0]
         run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
@@ -268,13 +233,3 @@ def _write_anew(run: Any) -> None:
         run(f"CREATE TABLE {table} ({columns})")
         run(f"INSERT INTO {table} SELECT * FROM old_{table} ORDER BY {key}")  # noqa: S608
         run(f"DROP TABLE old_{table}")
-
-
-def _signed(run: Any, invitations: Sequence[bytes]) -> dict[bytes, bytes | IntakeResult]:
-    rows = run(
-        "SELECT invitation, blinded FROM invitations WHERE invitation = ANY(%s)", (list(invitations),)
-    )
-    return {
-        bytes(invitation): IntakeResult.NEW if blinded is None else bytes(blinded)
-        for invitation, blinded in rows
-    }

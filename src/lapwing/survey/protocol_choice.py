@@ -1,20 +1,17 @@
-"""Which randomizer a question gets at an ε: the best variance known, unless one is forced.
+"""Choose the randomizer of a question within an ε: the best variance known, unless the owner forces one.
 
-How far estimates stray, before anybody has answered.
-
-A `WorstVariance` is n times a variance, the greatest over all true answers: `respondents` for the share or mean
-of the n people who take part, `population` for that of all people, of whom they are a random sample. Shares
-are in 0 .. 1; numbers and dates count from `low` as 0 to `high` as 1. Of sets it is an option's share, over
-all sets that have it.
+`WorstVariance` predicts the error before anybody has answered. Shares are in 0 .. 1; numbers and dates
+count from `low` as 0 to `high` as 1. For sets it is the share of an option, over all sets that have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 from lapwing.survey.questionnaire import AnswerCoding, DateScale, NumberScale, Question, Several, WordCoding
+from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers import (
     BitwiseResponse,
     DuchiResponse,
@@ -31,8 +28,7 @@ from lapwing.survey.randomizers import (
     SubsetSelection,
     UnaryEncoding,
 )
-from lapwing.survey.randomizers.randomizer import ODDS
-from lapwing.survey.survey_file import TWO_COINS, two_coins_count
+from lapwing.survey.survey_file import two_coins_count
 
 MOST_SUBSET_OPTIONS = 4097  # options: all sets of 12, and no answer
 MOST_HADAMARD_EPSILON = Fraction(1)
@@ -41,7 +37,7 @@ MOST_DUCHI_EPSILON = Fraction(61, 100)
 
 @dataclass(frozen=True)
 class ChosenProtocol:
-    """A randomizer, what it is called, and why it was taken."""
+    """A randomizer, the name of its protocol, and the reason for it."""
 
     randomizer: Randomizer
     protocol: str
@@ -49,28 +45,26 @@ class ChosenProtocol:
 
 
 def choose_protocol(question: Question, epsilon: Fraction) -> ChosenProtocol:
-    """The randomizer of a question within ε. Two coins cost ln 3 each, whatever ε is."""
-    if coins := two_coins_count(question):
-        return _two_coins(question, coins)
+    """Return the randomizer of a question within ε. Two coins cost ln 3 each, whatever ε is."""
     coding = question.coding
+    if coins := two_coins_count(question):
+        return _two_coins(coding, coins)
     if isinstance(coding, Several) and not coding.as_set:
         made = BitwiseResponse.for_epsilon(epsilon, options=coding.bits)
-        return ChosenProtocol(made, f"randomized response for each of {coding.bits} bits", _BITS)
+        name = f"randomized response for each of {coding.bits} bits"
+        return ChosenProtocol(made, name, "every option is a yes or no of its own")
     if isinstance(coding, WordCoding):
-        return ChosenProtocol(
-            PrefixResponse.for_epsilon(epsilon, letters=coding.letters), "heavy hitters by prefixes", _WORDS
-        )
+        words = PrefixResponse.for_epsilon(epsilon, letters=coding.letters)
+        return ChosenProtocol(words, "heavy hitters by prefixes", _WORDS)
     if isinstance(coding, NumberScale | DateScale):
         return _scale(question, coding, epsilon)
     return _shares(question, epsilon)
 
 
-_BITS = "every option is a yes or no of its own"
 _WORDS = "words are too many to count: frequent beginnings are found first, then what follows them"
 
 
-def _two_coins(question: Question, coins: int) -> ChosenProtocol:
-    coding = question.coding
+def _two_coins(coding: AnswerCoding, coins: int) -> ChosenProtocol:
     made: Randomizer = KaryResponse.two_coins()
     if isinstance(coding, Several):
         made = BitwiseResponse(coding.bits, 3 * ODDS // 4)
@@ -78,54 +72,37 @@ def _two_coins(question: Question, coins: int) -> ChosenProtocol:
     return ChosenProtocol(made, "two coins", f"forced: the textbook's coins, which cost exactly {cost}")
 
 
-_ShareMaker = Callable[[Fraction, int], Randomizer]
-_SHARES: dict[str, _ShareMaker] = {
-    "choice": lambda epsilon, k: KaryResponse.for_epsilon(epsilon, options=k),
-    "subset": lambda epsilon, k: SubsetSelection.for_epsilon(epsilon, options=k),
-    "hadamard": lambda epsilon, k: HadamardResponse.for_epsilon(epsilon, options=k),
-    "projective": lambda epsilon, k: ProjectiveResponse.for_epsilon(epsilon, options=k),
-    "unary": lambda epsilon, k: UnaryEncoding.for_epsilon(epsilon, options=k),
+_SHARES = {
+    made.kind: made
+    for made in (KaryResponse, SubsetSelection, HadamardResponse, ProjectiveResponse, UnaryEncoding)
 }
 
 
 def _shares(question: Question, epsilon: Fraction) -> ChosenProtocol:
-    k = question.inputs
-    if question.protocol is not None:
-        assert question.protocol != TWO_COINS
-        made = _SHARES[question.protocol](epsilon, k)
-        return ChosenProtocol(made, protocol_name(made), "forced by the survey")
-    if k == 2:
-        made = KaryResponse.for_epsilon(epsilon, options=2)
-        return ChosenProtocol(made, protocol_name(made), "for two options nothing has a smaller error")
-    if k <= MOST_SUBSET_OPTIONS:
-        subset = SubsetSelection.for_epsilon(epsilon, options=k)
-        if subset.chosen == 1:
-            made = KaryResponse.for_epsilon(epsilon, options=k)
-            return ChosenProtocol(
-                made, protocol_name(made), f"the smallest error known for {k:,} options at this ε"
-            )
-        return ChosenProtocol(
-            subset, protocol_name(subset), f"the smallest error known for {k:,} options at this ε"
-        )
-    if epsilon <= MOST_HADAMARD_EPSILON:
-        made = HadamardResponse.for_epsilon(epsilon, options=k)
-        return ChosenProtocol(
-            made, protocol_name(made), f"short messages for {k:,} options; near the best error up to ε 1"
-        )
-    made = ProjectiveResponse.for_epsilon(epsilon, options=k)
-    return ChosenProtocol(
-        made, protocol_name(made), f"short messages for {k:,} options; near the best error above ε 1"
-    )
+    k, protocol, why = question.inputs, question.protocol, "forced by the survey"
+    if protocol is None and k == 2:
+        protocol, why = "choice", "for two options nothing has a smaller error"
+    elif protocol is None and k <= MOST_SUBSET_OPTIONS:
+        chosen = SubsetSelection.for_epsilon(epsilon, options=k).chosen
+        protocol = "choice" if chosen == 1 else "subset"
+        why = f"the smallest error known for {k:,} options at this ε"
+    elif protocol is None and epsilon <= MOST_HADAMARD_EPSILON:
+        protocol, why = "hadamard", f"short messages for {k:,} options; near the best error up to ε 1"
+    elif protocol is None:
+        protocol, why = "projective", f"short messages for {k:,} options; near the best error above ε 1"
+    made = _SHARES[protocol].for_epsilon(epsilon, options=k)
+    return ChosenProtocol(made, protocol_name(made), why)
+
+
+_SCALES: dict[str, tuple[Any, str]] = {
+    "duchi": (DuchiResponse, "Duchi's method"),
+    "piecewise": (Piecewise, "the piecewise method"),
+    "hybrid": (HybridResponse, "hybrid of Duchi and piecewise"),
+    "square_wave": (SquareWave, "square wave"),
+}
 
 
 def _scale(question: Question, coding: NumberScale | DateScale, epsilon: Fraction) -> ChosenProtocol:
-    steps, none = coding.steps, coding.no_answer
-    makers: dict[str, Callable[[], Randomizer]] = {
-        "duchi": lambda: DuchiResponse.for_epsilon(epsilon, steps=steps, none=none),
-        "piecewise": lambda: Piecewise.for_epsilon(epsilon, steps=steps, none=none),
-        "hybrid": lambda: HybridResponse.for_epsilon(epsilon, steps=steps, none=none),
-        "square_wave": lambda: SquareWave.for_epsilon(epsilon, steps=steps, none=none),
-    }
     protocol, why = question.protocol, "forced by the survey"
     if protocol is None and question.about == "distribution":
         protocol, why = "square_wave", "the smallest error known for whole distributions"
@@ -133,19 +110,13 @@ def _scale(question: Question, coding: NumberScale | DateScale, epsilon: Fractio
         protocol, why = "duchi", "the smallest error known for means up to ε 0.61"
     elif protocol is None:
         protocol, why = "hybrid", "the smallest error known for means above ε 0.61"
-    return ChosenProtocol(makers[protocol](), _SCALES[protocol], why)
-
-
-_SCALES = {
-    "duchi": "Duchi's method",
-    "piecewise": "the piecewise method",
-    "hybrid": "hybrid of Duchi and piecewise",
-    "square_wave": "square wave",
-}
+    maker, name = _SCALES[protocol]
+    made: Randomizer = maker.for_epsilon(epsilon, steps=coding.steps, none=coding.no_answer)
+    return ChosenProtocol(made, name, why)
 
 
 def protocol_name(randomizer: Randomizer) -> str:
-    """The name of a randomizer of shares."""
+    """Return the name of a frequency oracle."""
     match randomizer:
         case KaryResponse(options=2):
             return "randomized response"
@@ -167,22 +138,26 @@ QUARTER = 0.25
 
 @dataclass(frozen=True)
 class WorstVariance:
-    """n times the greatest variance."""
+    """n times the greatest variance of an estimate over all true answers.
+
+    `respondents` is for the share or mean of the n people who take part, `population` for that of all
+    people, of whom they are a random sample.
+    """
 
     population: float
     respondents: float
 
     def when_asked(self, share: Fraction) -> WorstVariance:
-        """Where a random share of n is asked: `respondents`, all n, then have the drawing in it."""
+        """Return the variance where a random share of n is asked. `respondents` are still all n."""
         part = float(share)
         drawn = part * self.respondents + (1 - part) * self.population
         return WorstVariance(self.population / part, drawn / part)
 
 
 def worst_variance_of(randomizer: Randomizer, coding: AnswerCoding | None = None) -> WorstVariance:
-    """Of the worst share for shares and words, of the worst mean for numbers and dates.
+    """Return the variance of the worst share, or of the worst mean for numbers and dates.
 
-    `coding` says what the answers are: sets are told apart by it.
+    `coding` says whether the answers are sets.
     """
     if (
         isinstance(coding, Several)
@@ -203,7 +178,7 @@ def worst_variance_of(randomizer: Randomizer, coding: AnswerCoding | None = None
 
 
 def _of_shares(inside: Fraction, outside: Fraction) -> WorstVariance:
-    """A report speaks for an option with chance s = outside + share (inside - outside): a coin."""
+    """Return the variance of a coin with chance outside + share (inside - outside)."""
     gap = (inside - outside) ** 2
     seen = min(max(HALF, outside), inside)
     noise = max(inside * (1 - inside), outside * (1 - outside))
@@ -211,10 +186,10 @@ def _of_shares(inside: Fraction, outside: Fraction) -> WorstVariance:
 
 
 def _of_options(randomizer: KaryResponse | SubsetSelection, options: int) -> WorstVariance:
-    """An option's share among sets: the score of a report counts those of its sets that have the option.
+    """Return the variance of an option's share among sets. A score counts the sets with the option.
 
     A report lists d of k sets, of which s have the option. It lists the true set with chance p; the rest of
-    the list is drawn from the other k - 1 sets without putting back.
+    the list is drawn from the other k - 1 sets without replacement.
     """
     k, s, p = randomizer.inputs, 1 << (options - 1), randomizer.inside
     d = randomizer.chosen if isinstance(randomizer, SubsetSelection) else 1
@@ -222,21 +197,20 @@ def _of_options(randomizer: KaryResponse | SubsetSelection, options: int) -> Wor
     other = _variance(p, _drawn(k - 1, s, d - 1, 0), _drawn(k - 1, s, d, 0))
     gap = (p - randomizer.outside) ** 2
     inner, outer = held / gap, other / gap
-    share = min(
-        max((1 + inner - outer) / 2, Fraction(0)), Fraction(1)
-    )  # where the whole variance is greatest
+    # The whole variance is greatest at this share.
+    share = min(max((1 + inner - outer) / 2, Fraction(0)), Fraction(1))
     whole = share * inner + (1 - share) * outer + share * (1 - share)
     return WorstVariance(float(whole), float(max(inner, outer)))
 
 
 def _drawn(population: int, good: int, draws: int, plus: int) -> tuple[Fraction, Fraction]:
-    """Mean and variance of how many good ones are drawn without putting back."""
+    """Return mean and variance of `plus` + the good ones among `draws` without replacement."""
     part = Fraction(good, population)
     left = Fraction(population - draws, max(population - 1, 1))
     return draws * part + plus, draws * part * (1 - part) * left
 
 
 def _variance(chance: Fraction, one: tuple[Fraction, Fraction], two: tuple[Fraction, Fraction]) -> Fraction:
-    """Of a mixture of two laws, given by mean and variance."""
+    """Return the variance of a mixture of two laws, given by mean and variance."""
     inside = chance * one[1] + (1 - chance) * two[1]
     return inside + chance * (1 - chance) * (one[0] - two[0]) ** 2

@@ -1,12 +1,12 @@
-"""Throwing the coins for one answer: a recipe and an answer in, one message out.
+"""Randomize one answer on a device: a recipe and an answer in, one message out.
 
 Claim    `randomize` sends every message with exactly the probability that the recipe's randomizer states.
-Because  all that is random is "true with probability T / 2^48" and "uniform below N", both exact: whole
-         numbers, and drawing again where a number is too large. Nothing is rounded.
-Test     tests/survey/test_throwing.py::test_every_branch_together_is_exactly_the_stated_law
+Because  all randomness is "true with probability T / 2^48" and "uniform below N", both exact: whole
+         numbers, drawn again where a number is too large. Nothing is rounded.
+Test     tests/survey/test_randomize.py::test_every_branch_together_is_exactly_the_stated_law
 
-The browser does the same in server/pages/throw.js, draw by draw; tests/survey/vectors.json fixes for
-both which random bytes lead to which message. So the order of the draws here is part of the format.
+The browser does the same in server/pages/throw.js, draw by draw. tests/survey/vectors.json fixes for both
+which random bytes lead to which message. So the order of the draws here is part of the format.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ Recipe = Mapping[str, Any]
 
 
 class CoinSource(Protocol):
-    """The two coins that every recipe is made of."""
+    """The two kinds of random draws that every recipe is made of."""
 
     def odds(self, of: int) -> bool:
-        """True with probability of / 2^48."""
+        """Return True with probability of / 2^48."""
 
     def below(self, bound: int) -> int:
-        """0 .. bound - 1, all equally likely."""
+        """Draw 0 .. bound - 1, all equally likely."""
 
 
 class ByteCoins:
-    """Exact coins from a function that gives uniform random bytes."""
+    """Exact draws from a function that gives uniform random bytes."""
 
     def __init__(self, take: Callable[[int], bytes] = random_bytes) -> None:
         self._take = take
 
     def odds(self, of: int) -> bool:
-        """True with probability of / 2^48: six bytes, as one number, below `of`."""
+        """Return True with probability of / 2^48: six bytes, as one number, are below `of`."""
         return int.from_bytes(self._take(_ODDS_BYTES), "big") < of
 
     def below(self, bound: int) -> int:
-        """0 .. bound - 1, all equally likely. What is too large is thrown again, never folded back."""
+        """Draw 0 .. bound - 1, all equally likely. A number that is too large is drawn again."""
         bits = (bound - 1).bit_length()
         if not bits:
             return 0
@@ -56,14 +56,17 @@ class ByteCoins:
 
 
 def randomize(recipe: Recipe, answer: int, source: CoinSource) -> bytes:
-    """The message to send for `answer`, of the size that all messages of this recipe have."""
+    """Draw the message for an answer. All messages of a recipe have one size.
+
+    Raises `BadValue` if the answer is not a possible one.
+    """
     if isinstance(answer, bool) or not isinstance(answer, int) or not 0 <= answer < answer_count(recipe):
         raise BadValue("an answer must be a whole number that this question knows")
     return _KINDS[recipe["kind"]](recipe, answer, source)
 
 
 def answer_count(recipe: Recipe) -> int:
-    """How many different answers the recipe takes: 0 .. inputs - 1."""
+    """Return the number of possible answers of a recipe."""
     kind = recipe["kind"]
     if kind == "bits":
         return 1 << int(recipe["options"])
@@ -77,7 +80,7 @@ def answer_count(recipe: Recipe) -> int:
 
 
 def message_count(recipe: Recipe) -> int:
-    """How many different messages there are, for the kinds that send the number of a message."""
+    """Return the number of possible messages, for the kinds that send the number of a message."""
     kind = recipe["kind"]
     if kind == "hadamard":
         return 1 << int(recipe["bits"])
@@ -93,7 +96,7 @@ def message_count(recipe: Recipe) -> int:
 
 
 def message_size(recipe: Recipe) -> int:
-    """The bytes of every message of this recipe."""
+    """Return the bytes of every message of a recipe."""
     kind = recipe["kind"]
     if kind in ("subset", "bits", "unary"):
         return -(-int(recipe["options"]) // 8)
@@ -124,14 +127,14 @@ def _one_of(options: int, favoured: int, answer: int, source: CoinSource) -> int
 
 
 def _subset(recipe: Recipe, answer: int, source: CoinSource) -> bytes:
-    told = source.odds(recipe["favoured"])
-    wanted, others = recipe["chosen"] - told, recipe["options"] - 1
+    is_true = source.odds(recipe["favoured"])
+    wanted, others = recipe["chosen"] - is_true, recipe["options"] - 1
     taken: set[int] = set()
     for last in range(others - wanted, others):  # Floyd: every set of `wanted` others is equally likely
         drawn = source.below(last + 1)
         taken.add(last if drawn in taken else drawn)
     bits = sum(1 << (other + (other >= answer)) for other in taken)
-    return _mask(recipe, bits | (told << answer))
+    return _mask(recipe, bits | (is_true << answer))
 
 
 def _hadamard(recipe: Recipe, answer: int, source: CoinSource) -> bytes:
@@ -144,14 +147,14 @@ def _hadamard(recipe: Recipe, answer: int, source: CoinSource) -> bytes:
 
 
 def _point(q: int, t: int, number: int) -> list[int]:
-    """The vector of a point, numbered as in randomizers/points.py."""
+    """Return the vector of a point, numbered as in randomizers/projective.py."""
     after = max(m for m in range(t) if (q**m - 1) // (q - 1) <= number)
     rest = number - (q**after - 1) // (q - 1)
     return [0] * (t - 1 - after) + [1] + [rest // q**place % q for place in reversed(range(after))]
 
 
 def _numbered(q: int, vector: list[int]) -> int:
-    """The number of the point through a vector that is not 0."""
+    """Return the number of the point through a vector that is not 0."""
     lead = next(j for j, x in enumerate(vector) if x)
     scale, number = pow(vector[lead], -1, q), 0
     for x in vector[lead + 1 :]:
@@ -177,8 +180,8 @@ def _projective(recipe: Recipe, answer: int, source: CoinSource) -> bytes:
 def _bits(recipe: Recipe, answer: int, source: CoinSource) -> bytes:
     sent = 0
     for option in range(recipe["options"]):
-        told = source.odds(recipe["favoured"])
-        sent |= ((answer >> option & 1) ^ (not told)) << option
+        is_true = source.odds(recipe["favoured"])
+        sent |= ((answer >> option & 1) ^ (not is_true)) << option
     return _mask(recipe, sent)
 
 

@@ -1,7 +1,7 @@
-"""Reports in a file: one line that says of which survey, then report after report.
+"""Reports in a file: one line that names the survey, then report after report.
 
-The line ends with 16 random bytes, the file's own mark: equal reports of two people are two files with
-different contents, so that whoever collects files can tell a second person from a second copy.
+The line ends with 16 random bytes, the file's own mark. So equal reports of two people are files with
+different contents, and the owner can tell a second person from a second copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD = re.compile(rb"lapwing reports (?:1 ([0-9a-f]{64})|2 ([0-9a-f]{64})(?: [0
 
 
 def report_file_header(digest: str, mark: bytes | None = None) -> bytes:
-    """The first line of a file of reports. Without a mark it gets a random one."""
+    """Return the first line of a report file. Without a mark it gets a random one."""
     own = random_bytes(MARK_BYTES) if mark is None else mark
     if len(own) != MARK_BYTES:
         raise BadParameter("mark", f"must be {MARK_BYTES} bytes")
@@ -34,7 +34,7 @@ def report_file_header(digest: str, mark: bytes | None = None) -> bytes:
 def write_reports(
     path: Path, design: Design, reports: NDArray[np.uint8], *, mark: bytes | None = None
 ) -> None:
-    """Write reports of this design into a new file; nothing is written over."""
+    """Write reports of this design into a new file. Raise `BadParameter` if the file exists."""
     try:
         with path.open("xb") as file:
             file.write(report_file_header(design.digest, mark))
@@ -46,7 +46,10 @@ def write_reports(
 
 
 def read_reports(path: Path, design: Design) -> NDArray[np.uint8]:
-    """The reports in a file, of shape (n, report_size). `BadParameter` unless they are of this design."""
+    """Return the reports in a file, of shape (n, report_size).
+
+    Raises `BadParameter` unless they are of this design.
+    """
     if not os.path.isfile(path):
         raise BadParameter("reports", f"there is no file {path}")
     try:

@@ -1,14 +1,16 @@
-"""Where reports are kept: one for each credential, in the order of a hash, and nothing beside them.
+"""Report stores: one report for each credential, in the order of a hash, and nothing beside it.
 
-Claim    a report that was accepted is on disk, once, whatever crashes; a token has one report; and no table
-         says when or in which order reports came or invitations were used, or which invitation belongs to
+Claim    an accepted report is on disk, once, whatever crashes; a token has one report; and no table says
+         when or in which order reports came or invitations were used, or which invitation belongs to
          which report: in a file at any time, in PostgreSQL once `forget_order` ran.
 Because  a transaction is synced before anybody hears of it; the key of a report is the hash of its token,
-         which is also all that it is stored with; invitations and reports have no column in common; a
-         file is made of `Buckets`; and in PostgreSQL `forget_order` writes the tables anew by their keys.
+         and nothing else is stored with it; invitations and reports have no column in common; a file is
+         made of `HistoryIndependentTable`; and in PostgreSQL `forget_order` writes the tables anew by
+         their keys.
 Test     tests/survey/collecting/, tests/faults/test_survey_ingest.py
 
-Reports that came on paper, by mail or in a file: taken on the owner's word, without a credential.
+Offline reports came on paper, by mail or in a file. They are stored on the owner's word, without a
+credential.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +34,12 @@ from lapwing.survey.credentials import INVITATION_FORM
 
 HASH_BYTES = 32
 ReportEntries = Sequence[tuple[bytes, bytes]]  # hash of the token, report
-SignatureEntries = Sequence[
-    tuple[bytes, bytes]
-]  # hash of the invitation, hash of the blinded value it is for
+# Each entry: hash of the invitation, hash of the blinded value that it signs.
+SignatureEntries = Sequence[tuple[bytes, bytes]]
 
 
 class IntakeResult(Enum):
-    """What became of a report or of a wish for a signature."""
+    """The result of storing a report, or of a request for a signature."""
 
     NEW = "new"  # stored now
     AGAIN = "again"  # the same was stored before
@@ -47,13 +50,13 @@ class IntakeResult(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule:
-    """When a survey stops. It counts reports and days, and never looks at an answer."""
+    """The end of a survey. It counts reports and days, and never looks at an answer."""
 
     stop_after: int | None = None
     until: date | None = None  # the last day, UTC
 
     def is_over(self, reports: int, today: date) -> bool:
-        """Whether this many reports are enough, or the last day has passed."""
+        """Return whether this many reports are enough, or the last day has passed."""
         if self.stop_after is not None and reports >= self.stop_after:
             return True
         return self.until is not None and today > self.until
@@ -66,22 +69,22 @@ class CollectionState:
     digest: str
     report_size: int
     reports: int
-    without_credential: int  # of them: taken from files, on the owner's word
+    without_credential: int  # of these reports: offline ones
     is_closed: bool
 
 
 def token_hash(prepared: bytes) -> bytes:
-    """Under which a token's report is stored."""
+    """Return the key under which a token's report is stored."""
     return hashlib.sha256(b"lapwing survey token\n" + prepared).digest()
 
 
 def blinded_hash(blinded: bytes) -> bytes:
-    """What is kept of a blinded value."""
+    """Return the hash of a blinded value. Only the hash is stored."""
     return hashlib.sha256(b"lapwing survey blinded\n" + blinded).digest()
 
 
 def invitation_hash(invitation: str) -> bytes:
-    """What is kept of an invitation. `BadParameter` if it has not the form of one."""
+    """Return the hash of an invitation, to be stored. Raise `BadParameter` if it is malformed."""
     if not isinstance(invitation, str) or not INVITATION_FORM.fullmatch(invitation):
         raise BadParameter("invitation", "must be the 24 characters after # of an invitation's link")
     return hashlib.sha256(b"lapwing survey invitation\n" + invitation.encode()).digest()
@@ -90,67 +93,131 @@ def invitation_hash(invitation: str) -> bytes:
 class ReportStore(ABC):
     """A survey's database. Threads and processes may share it; every method that writes is durable."""
 
-    where: str  # for messages: no password is in it
+    where: str  # for messages, without a password
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Any]:
+        """Run one transaction, while no other process writes. Gives a function that runs a statement."""
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """Give a function that runs a statement, for reading only."""
+        return self._transaction()
+
+    @abstractmethod
+    def _locked_state(self, run: Any) -> CollectionState:
+        """Return the state. It stays as it is until the transaction ends."""
+
+    @abstractmethod
+    def _used(self, run: Any, invitations: Sequence[bytes]) -> dict[bytes, bytes | IntakeResult]:
+        """Return for each known invitation the hash of its blinded value, or NEW if it is unused."""
+
+    @abstractmethod
+    def _bind(self, run: Any, blinded: dict[bytes, bytes]) -> None:
+        """Bind unused invitations to these hashes of blinded values."""
+
+    @abstractmethod
+    def _stored_reports(self, run: Any, tokens: Sequence[bytes]) -> dict[bytes, bytes]:
+        """Return the stored reports of these hashes of tokens."""
+
+    @abstractmethod
+    def _add(self, run: Any, reports: dict[bytes, bytes], *, has_credential: bool, is_last: bool) -> None:
+        """Store new reports and count them. `is_last`: the survey is over with them."""
 
     @abstractmethod
     def state(self) -> CollectionState:
-        """Which survey it is, and how far it has come."""
+        """Return which survey it is, and how many reports it has."""
 
     @abstractmethod
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
-        """Expect these invitations. `people` are marks of whom they were made for."""
+        """Register these invitations. `people` are the marks of the people that they were made for."""
 
     @abstractmethod
     def known_people(self, people: Sequence[str]) -> set[str]:
-        """Who of them was invited before."""
+        """Return those of these people who were invited before."""
 
     @abstractmethod
     def invitations(self) -> tuple[int, int]:
-        """How many were admitted, and how many of them were used for a signature."""
+        """Return the number of registered invitations, and of those used for a signature."""
 
-    @abstractmethod
     def signed(self, invitation: bytes) -> bytes | IntakeResult:
-        """The hash of what an invitation was used for. NEW if for nothing yet, or UNKNOWN."""
+        """Return the hash of the blinded value that an invitation signed, NEW if none, or UNKNOWN."""
+        with self._reading() as run:
+            return self._used(run, [invitation]).get(invitation, IntakeResult.UNKNOWN)
 
-    @abstractmethod
     def keep(self, signatures: SignatureEntries, rule: StoppingRule, today: date) -> list[IntakeResult]:
-        """Bind each invitation to its blinded value, unless it is bound. All are durable."""
+        """Bind each invitation to its blinded value, unless it is bound already."""
+        results: list[IntakeResult] = []
+        new: dict[bytes, bytes] = {}
+        with self._transaction() as run:
+            state = self._locked_state(run)
+            is_over = state.is_closed or rule.is_over(state.reports, today)
+            used = self._used(run, [invitation for invitation, _ in signatures])
+            for invitation, blinded in signatures:
+                found = used.get(invitation, IntakeResult.UNKNOWN)
+                if isinstance(found, bytes):
+                    found = IntakeResult.AGAIN if found == blinded else IntakeResult.OTHER
+                elif found is IntakeResult.NEW and is_over:
+                    found = IntakeResult.CLOSED
+                elif found is IntakeResult.NEW:
+                    used[invitation] = new[invitation] = blinded
+                results.append(found)
+            if new:
+                self._bind(run, new)
+        return results
 
-    @abstractmethod
     def accept(
         self, reports: ReportEntries, rule: StoppingRule, today: date, *, has_credential: bool = True
     ) -> list[IntakeResult]:
-        """Store each report under its token, as far as the rule lets. All are durable."""
+        """Store each report under its token, as far as the stopping rule allows."""
+        results: list[IntakeResult] = []
+        new: dict[bytes, bytes] = {}
+        with self._transaction() as run:
+            state = self._locked_state(run)
+            stored = self._stored_reports(run, [token for token, _ in reports])
+            for token, report in reports:
+                before = stored.get(token)
+                if before is not None:
+                    results.append(IntakeResult.AGAIN if before == report else IntakeResult.OTHER)
+                elif state.is_closed or rule.is_over(state.reports + len(new), today):
+                    results.append(IntakeResult.CLOSED)
+                else:
+                    stored[token] = new[token] = report
+                    results.append(IntakeResult.NEW)
+            if new:
+                is_last = rule.is_over(state.reports + len(new), today)
+                self._add(run, new, has_credential=has_credential, is_last=is_last)
+        return results
 
-    @abstractmethod
     def stored(self, tokens: Sequence[bytes]) -> set[bytes]:
-        """Which of these hashes of tokens have a report."""
+        """Return those of these hashes of tokens that have a report."""
+        with self._reading() as run:
+            return set(self._stored_reports(run, tokens))
 
     @abstractmethod
     def forget_order(self) -> None:
-        """Leave no trace of the order of what came so far."""
+        """Remove every trace of the order in which reports came."""
 
     @abstractmethod
     def close_survey(self) -> None:
-        """Take nothing more, for ever, and leave no trace of any order."""
+        """Accept nothing more, for ever, and remove every trace of an order."""
 
     @abstractmethod
     def rows(self) -> bytes:
-        """All reports, one after the other, in the order of their hashes."""
+        """Return all reports, one after the other, in the order of their hashes."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
 
 
 def read_all_reports(store: ReportStore) -> NDArray[np.uint8]:
-    """All reports, shape (n, report_size), in the order of their tokens' hashes, which tells nothing."""
+    """Return all reports, of shape (n, report_size), in the order of their tokens' hashes."""
     size = store.state().report_size
     return np.frombuffer(store.rows(), np.uint8).reshape(-1, size)
 
 
 def require_same_survey(state: CollectionState, digest: str, report_size: int, where: str) -> None:
-    """The database is of this survey, as it was when it was first used."""
+    """Raise `BadParameter` unless the database is of this survey, as it was when first used."""
     if (state.digest, state.report_size) != (digest, report_size):
         raise BadParameter(
             "survey",
@@ -160,7 +227,7 @@ def require_same_survey(state: CollectionState, digest: str, report_size: int, w
 
 
 def pile_digest(path: Path) -> bytes:
-    """What names a pile: a hash of its whole file, in which each device that makes one writes a mark."""
+    """Return the name of a pile: the hash of its whole file. Devices write a random mark into theirs."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").digest()
@@ -169,9 +236,9 @@ def pile_digest(path: Path) -> bytes:
 
 
 def offline_entries(reports: NDArray[np.uint8], pile: bytes, *, again: bool = False) -> ReportEntries:
-    """Reports, each under a hash of its place in the pile of this name: the same pile again counts once.
+    """Return entries: each report under a hash of its place in the pile. The same pile counts once.
 
-    If somebody made a second pile of the very same content, it is taken `again`, under hashes of its own.
+    With `again`, a second pile of the very same content gets hashes of its own.
     """
     named = hashlib.sha256(b"lapwing survey pile\n" + pile)
     if again:
@@ -184,7 +251,7 @@ def offline_entries(reports: NDArray[np.uint8], pile: bytes, *, again: bool = Fa
 
 
 def not_yet_stored(store: ReportStore, reports: ReportEntries) -> ReportEntries:
-    """Those that are not stored yet."""
+    """Return the entries that are not stored yet."""
     known = store.stored([token for token, _ in reports])
     return [(token, report) for token, report in reports if token not in known]
 
@@ -192,5 +259,5 @@ def not_yet_stored(store: ReportStore, reports: ReportEntries) -> ReportEntries:
 def store_offline(
     store: ReportStore, reports: ReportEntries, rule: StoppingRule, today: date
 ) -> list[IntakeResult]:
-    """Store them in one transaction: all that the stopping rule lets in, or none."""
+    """Store offline reports in one transaction, as far as the stopping rule allows."""
     return store.accept(reports, rule, today, has_credential=False)

@@ -1,19 +1,17 @@
-"""`Respondent`: answers surveys for one person, and never says more than their device's lifetime allows.
+"""`Respondent`: answers surveys for one person, and never sends more than the device's lifetime ε allows.
 
-The device's own file: what it has sent, to which survey, and at what price.
+The device's own file records its reports, their surveys and their prices.
 
 Claim    whatever the owner of a survey does, and wherever the device crashes, a stored report is never
          replaced, and the prices of all stored reports are counted.
-Because  a change is one new file, synced and renamed over the old one; whoever changes it holds the lock.
-         A second file, the seal, has the hash of the newest content and is written after it. On opening,
-         the content must be the sealed one, or its direct successor (a crash came between the two).
+Because  a change is one new file, synced and renamed over the old one, while the lock is held. A second
+         file, the seal, has the hash of the newest content and is written after it. On opening, the
+         content must be the sealed one, or its direct successor (a crash came between the two).
 Test     tests/survey/test_respondent.py::test_a_kill_at_any_point_forgets_nothing
 
-A file that was edited, put back from a backup, or lost is refused, never replaced by an empty one. So is a
-copy of the folder: the content names the seal's own place on the disk. Who puts *both* files back in
-place, or starts with a new folder, deceives only themselves.
-
-The respondent's side: coins, memo, account and sending, all on the respondent's own device.
+A file that was edited, restored from a backup, or lost is refused, never replaced by an empty one. So is a
+copy of the folder: the content names the seal's own place on the disk. People who restore *both* files in
+place, or start with a new folder, deceive only themselves.
 """
 
 from __future__ import annotations
@@ -33,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lapwing.core.exact import Number, positive
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, OverBudget, Tampered, Unavailable
+from lapwing.survey.credentials import sync_folder
 from lapwing.survey.offered import OfferedSurvey, fingerprint, read_offered
 from lapwing.survey.questionnaire import decimal_text
 from lapwing.survey.randomize import ByteCoins, randomize
@@ -50,10 +49,10 @@ Memo = dict[str, Any]
 
 
 class DeviceAccount:
-    """A folder with the content (`account.json`) and its seal (`account.seal`)."""
+    """A folder with the account (`account.json`) and its seal (`account.seal`)."""
 
     def __init__(self, folder: str | Path, lifetime: int | None) -> None:
-        """`lifetime` (billionths) is fixed when the folder is first used; None: what is fixed, or 8."""
+        """Open the folder. Its first use fixes `lifetime` (billionths of ε); None: as fixed, or 8 ε."""
         self.folder = Path(folder)
         self._content, self._seal = self.folder / "account.json", self.folder / "account.seal"
         self._lock = threading.Lock()
@@ -70,7 +69,7 @@ class DeviceAccount:
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[DeviceState]:
-        """The state, while nobody else can change it. `store` makes changes last."""
+        """Lock the account and give its state. `DeviceState.store` makes changes durable."""
         with self._lock, _plainly():
             seal = os.open(self._seal, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
@@ -81,7 +80,7 @@ class DeviceAccount:
 
 
 class DeviceState:
-    """What the device remembers: `lifetime` (billionths of ε), and a memo for each survey's digest."""
+    """The content of the account: `lifetime` (billionths of ε), and a memo for each survey's digest."""
 
     def __init__(self, path: Path, seal: int) -> None:
         self._path, self._seal = path, seal
@@ -119,7 +118,7 @@ class DeviceState:
         return sum(memo.get("price", 0) for memo in self.memos.values())
 
     def store(self) -> None:
-        """Make this the state: it is on the disk when this returns."""
+        """Write the state to the disk. It is durable when this returns."""
         content = {
             "version": ACCOUNT_VERSION, "before": self._newest, "seal": os.fstat(self._seal).st_ino,
             "lifetime": self.lifetime, "memos": self.memos,
@@ -132,11 +131,7 @@ class DeviceState:
             writing.flush()
             os.fsync(writing.fileno())
         os.replace(beside, self._path)
-        folder = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self._path.parent)
         self._stamp(hashlib.sha256(raw).hexdigest())
 
     def _stamp(self, newest: str) -> None:
@@ -161,25 +156,40 @@ def _plainly() -> Iterator[None]:
         raise Unavailable(f"the device's account cannot be used: {error.strerror}") from None
 
 
-DEFAULT_WAIT = 20.0  # seconds from the throw to the report, at most
+DEFAULT_WAIT = 20.0  # the most seconds between drawing the coins and sending the report
 LONGEST_WAIT = 86_400
 
 
 class Respondent:
-    """One person's device: a folder with a memo of what was sent and an account of what it cost.
+    """One person's device: a folder with the reports that were sent, and an account of their cost.
 
     Claim    all reports of all surveys together cost at most `lifetime` (pure ε, replacing all answers);
-             to one survey always the same bytes are sent, whatever is answered later.
+             one survey always gets the same bytes, whatever is answered later.
     Because  the price comes from the coins of the recipes. Price and report are stored in one step, only
-             if they fit, before the report is handed out; from then on the stored report is.
+             if they fit, before the report is returned; later calls return the stored report.
     Test     tests/survey/test_respondent.py
 
     A survey that was changed has another digest: answering it is charged anew. One folder is one person's:
-    to a survey it has one report, and whoever comes with another invitation must not be shown that one.
+    it has one report to a survey, and a person with another invitation must not see that report.
+
+    Args:
+        folder: The device's folder. It is made at the first use.
+        lifetime: The ε that this device may ever send; None: the one that is fixed already, or 8.
+
+    Raises:
+        BadParameter: Another lifetime was fixed when the folder was first used.
+        Tampered: The account was edited, restored, copied or lost.
+        Unavailable: The folder cannot be used.
+
+    Example:
+        >>> mine = Respondent("device", lifetime=2)
+        >>> report = mine.answer(design(load("tea.toml")).public(), {"tea": "yes"})
+        >>> float(mine.left)
+        1.0
     """
 
     def __init__(self, folder: str | Path, *, lifetime: Number | None = None) -> None:
-        """`lifetime` is the ε that this device may ever send: 8 unless given when it is first used."""
+        """Open the device's folder."""
         cap = None if lifetime is None else int(positive(lifetime, "lifetime") * EPSILON_UNIT)
         self._device = DeviceAccount(folder, cap)
 
@@ -201,7 +211,7 @@ class Respondent:
         return self.lifetime - self.spent
 
     def asked(self, public: Mapping[str, Any]) -> tuple[int, ...]:
-        """Which questions this device is asked: all, or one that is drawn once and stays."""
+        """Return the places of the questions that this device is asked: all, or one that is drawn once."""
         survey = read_offered(public)
         if survey.asks_all:
             return tuple(range(len(survey.questions)))
@@ -209,15 +219,26 @@ class Respondent:
             return (_drawn(state, survey),)
 
     def answered(self, public: Mapping[str, Any]) -> bytes | None:
-        """The stored report to this survey, if there is one."""
+        """Return the stored report to this survey, or None."""
         survey = read_offered(public)
         with self._device.turn() as state:
             return _report(state.memos.get(survey.digest, {}))
 
     def answer(self, public: Mapping[str, Any], answers: Mapping[str, object]) -> bytes:
-        """The report for these answers (by question's name; None is no answer), charged and stored.
+        """Make, charge and store the report for these answers.
 
-        If there is a report already, it is returned as it is, and nothing is charged or thrown.
+        If there is a report already, it is returned unchanged, and nothing is charged or drawn.
+
+        Args:
+            public: The public part of the survey, as `Design.public()` or /survey.json has it.
+            answers: The answers by question's name; None is "no answer".
+
+        Returns:
+            The report.
+
+        Raises:
+            BadValue: The survey is not in order, or an answer is impossible or missing.
+            OverBudget: The report costs more ε than is left.
         """
         survey = read_offered(public)
         with self._device.turn() as state:
@@ -238,9 +259,9 @@ class Respondent:
             return report
 
     def mark(self, public: Mapping[str, Any]) -> bytes:
-        """16 random bytes for the file with the report to this survey, the same each time.
+        """Return 16 random bytes for the file with the report to this survey, the same each time.
 
-        Two people may have equal reports; with these their files differ, and both are counted.
+        Two people may have equal reports. With these bytes their files differ, and both are counted.
         """
         survey = read_offered(public)
         with self._device.turn() as state:
@@ -251,19 +272,19 @@ class Respondent:
             return bytes.fromhex(memo["mark"])
 
     def is_of(self, public: Mapping[str, Any], invitation: str) -> bool:
-        """Whether this invitation brought the credential of the report: else it is somebody else's."""
+        """Return whether the report's credential came by this invitation. Else it is somebody else's."""
         with self._device.turn() as state:
             memo = state.memos.get(read_offered(public).digest, {})
             return "signature" in memo and memo.get("invited") == _hashed(invitation)
 
     def authorize(self, url: str, invitation: str, *, shown: str | None = None) -> None:
-        """Fetch the credential for a report, and store it: it uses the invitation. `send` may follow later.
+        """Fetch and store the credential for a report. This uses the invitation. `send` may follow later.
 
-        The longer the time between the two, the less the times tell which report is whose. `shown` is the
-        fingerprint that the respondent saw: another survey or key than that is refused. So is a survey that
-        this device cannot afford, and one that another invitation was used for here.
+        The longer the time between the two, the less the times say about whose report it is. `shown` is the
+        fingerprint that the respondent saw: another survey or key is refused. So is a survey that this
+        device cannot afford, and one for which another invitation was used here.
         """
-        # Whoever only answers needs no HTTP: it is an extra.
+        # HTTP is an extra that answering alone does not need.
         from lapwing.survey.survey_client import SurveyClient  # noqa: PLC0415
 
         self._authorize(SurveyClient(url), invitation, shown)
@@ -273,10 +294,10 @@ class Respondent:
     ) -> None:
         """Send the stored report to the survey at `url`, under a credential that cannot be traced.
 
-        It leaves at a random moment, after a quarter of `wait` seconds at least and all of them at most:
-        the time of a report then tells less about whose it is. `authorize` long before does more. It may
-        be called again at any time: the same bytes go out, and the survey counts them once. `shown` is as
-        in `authorize`. The device is not locked while the server is awaited.
+        The report leaves at a random moment, after at least a quarter of `wait` seconds and at most all of
+        them, so that its time says less about whose it is. Calling `authorize` long before does more.
+        `send` may be called again at any time: it sends the same bytes, and the survey counts them once.
+        `shown` is as in `authorize`. The device is not locked while the server is awaited.
         """
         from lapwing.survey.survey_client import SurveyClient  # noqa: PLC0415
 
@@ -293,10 +314,10 @@ class Respondent:
     def _authorize(
         self, server: SurveyClient, invitation: str, shown: str | None, *, answered: bool = False
     ) -> tuple[str, Memo]:
-        """The digest, and the memo with its credential. An invitation signs one token: the stored one.
+        """Return the digest, and the memo with its credential. An invitation signs the stored token alone.
 
-        Both are stored before the server sees them: if its reply is lost, the same invitation gets the same
-        signature, and no other one is used up for this token.
+        Both are stored before the server sees them. If its reply is lost, the same invitation gets the same
+        signature, and no other one is used for this token.
         """
         public, key = server.survey()
         survey, invited = read_offered(public), _hashed(invitation)
@@ -343,7 +364,7 @@ class Respondent:
 
 
 def _only(invited: str, memo: Memo) -> None:
-    """`BadParameter` if another invitation was begun with, unless nothing is left to sign or to answer."""
+    """Raise `BadParameter` if another invitation was used here, unless the report and signature exist."""
     if memo.get("invited", invited) != invited and not {"report", "signature"} <= memo.keys():
         raise BadParameter(
             "invitation",
@@ -353,13 +374,13 @@ def _only(invited: str, memo: Memo) -> None:
 
 
 def _moment(wait: float) -> float:
-    """A random part of so many seconds, a quarter of them at least."""
+    """Draw a random part of these seconds, at least a quarter of them."""
     most = int(wait * 1000)
     return (most // 4 + ByteCoins().below(most - most // 4 + 1)) / 1000
 
 
 def _hashed(invitation: str) -> str:
-    """What is kept of an invitation: enough to know it again, and nothing that would open the survey."""
+    """Return the hash of an invitation: enough to recognise it, and useless for the survey."""
     return hashlib.sha256(f"lapwing invitation {invitation}".encode(errors="replace")).hexdigest()
 
 
@@ -368,7 +389,7 @@ def _report(memo: Memo) -> bytes | None:
 
 
 def _drawn(state: DeviceState, survey: OfferedSurvey) -> int:
-    """The place of the one question that is asked. It is drawn before any answer, and stored."""
+    """Return the place of the one question that is asked. It is drawn before any answer, and stored."""
     memo = state.memos.setdefault(survey.digest, {})
     if "question" not in memo:
         memo["question"] = ByteCoins().below(len(survey.questions))
@@ -396,6 +417,3 @@ def _afford(state: DeviceState, survey: OfferedSurvey) -> None:
             "Nothing was sent, and nothing fills the account up again.",
             where="this device",
         )
-
-
-__all__ = ["Respondent"]

@@ -1,13 +1,7 @@
-"""The desk: what the owner's server does for a respondent, whatever way the request came.
+"""The survey service: the owner's side of a request, however it came. It signs tokens and stores reports.
 
-It checks everything that can be checked before anything is stored. What it answers depends on the survey,
-the tokens and the form of a report, never on what a report says.
-
-Many who wait share one commit: whatever comes while the disk is busy goes into the next one.
-
-Where a survey's reports and its signing key lie.
-
-The owner's side: signing tokens, taking reports, keeping them without account, position or time.
+It checks everything that can be checked before anything is stored. Its replies depend on the survey, the
+tokens and the form of a report, never on the content of a report. Requests that wait share one commit.
 """
 
 from __future__ import annotations
@@ -31,7 +25,6 @@ from lapwing.survey.report_store import (
     StoppingRule,
     blinded_hash,
     invitation_hash,
-    read_all_reports,
     token_hash,
 )
 from lapwing.survey.sqlite_reports import SqliteReportStore
@@ -42,10 +35,10 @@ MOST_IN_BATCH = 512
 
 
 class CommitBatches(Generic[Item, Outcome]):
-    """A thread that hands everything that waits to `commit`, and each its outcome once that returns.
+    """A thread that commits all waiting items together, and gives each its outcome afterwards.
 
-    A future that has a result stands for something durable. If `commit` raises, nobody of the batch
-    knows more than that it failed; whoever asks again with the same learns what became of it.
+    A future with a result stands for something durable. If `commit` raises, the whole batch failed as far
+    as its callers know. A caller that submits the same item again learns its outcome.
     """
 
     def __init__(self, commit: Callable[[Sequence[Item]], Sequence[Outcome]], name: str) -> None:
@@ -57,7 +50,7 @@ class CommitBatches(Generic[Item, Outcome]):
         self._thread.start()
 
     def submit(self, item: Item) -> Future[Outcome]:
-        """Wait for the next commit."""
+        """Add an item to the next commit. Return a future of its outcome."""
         future: Future[Outcome] = Future()
         with self._changed:
             if self._is_closed:
@@ -67,7 +60,7 @@ class CommitBatches(Generic[Item, Outcome]):
         return future
 
     def close(self) -> None:
-        """Commit what waits, and end."""
+        """Commit all waiting items, and end the thread."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
@@ -81,17 +74,15 @@ class CommitBatches(Generic[Item, Outcome]):
                 batch, self._waiting = self._waiting[:MOST_IN_BATCH], self._waiting[MOST_IN_BATCH:]
             if not batch:
                 return
-            for (
-                _,
-                future,
-            ) in batch:  # whoever hung up is stored all the same: it was sent, and may come again
+            # A caller that hung up is served all the same: the item was sent, and may come again.
+            for _, future in batch:
                 future.set_running_or_notify_cancel()
             try:
                 outcomes = self._commit([item for item, _ in batch])
                 for (_, future), outcome in zip(batch, outcomes, strict=True):
                     if not future.cancelled():
                         future.set_result(outcome)
-            except Exception as error:  # also one that nobody foresaw: no caller may be left waiting
+            except Exception as error:  # of any kind: no caller may be left waiting
                 for _, future in batch:
                     if not future.done():
                         future.set_exception(error)
@@ -109,7 +100,7 @@ class InvalidCredential(BadParameter):
 class SurveyService:
     """A survey that is open for respondents.
 
-    `check` raises `BadValue` for a report that no respondent can have sent.
+    `check` raises `BadValue` for an impossible report.
     """
 
     reports: ReportStore
@@ -123,13 +114,14 @@ class SurveyService:
     def __post_init__(self) -> None:
         self._accepting = CommitBatches(self._accept, "survey reports")
         self._keeping = CommitBatches(self._keep, "survey signatures")
-        self._may_have_order = True  # also of a run that was killed
+        self._may_have_order = True  # also after a run that was killed
 
     def sign(self, invitation: str, blinded: bytes) -> bytes | IntakeResult:
-        """The signature of a blinded token for an invitation, which signs nothing else for ever after.
+        """Sign a blinded token for an invitation. The invitation signs nothing else from then on.
 
-        That is durable before the signature leaves. A value has one signature, so it need not be kept.
-        OTHER if the invitation signed something else, UNKNOWN if there is no such invitation, CLOSED.
+        This is durable before the signature is returned. A value has one signature, so it is not stored.
+        Returns OTHER if the invitation signed something else, UNKNOWN if there is no such invitation, and
+        CLOSED if the survey is over.
         """
         hashed, what = invitation_hash(invitation), blinded_hash(blinded)
         found = self.reports.signed(hashed)
@@ -137,12 +129,12 @@ class SurveyService:
             return self.key.sign(blinded) if found == what else IntakeResult.OTHER
         if found is not IntakeResult.NEW:
             return found
-        signature = self.key.sign(blinded)  # refuses what is no blinded value, before it is kept
+        signature = self.key.sign(blinded)  # refuses an impossible value before it is stored
         verdict = self._keeping.submit((hashed, what)).result()
         return signature if verdict in (IntakeResult.NEW, IntakeResult.AGAIN) else verdict
 
     def take(self, digest: str, prepared: bytes, signature: bytes, report: bytes) -> Future[IntakeResult]:
-        """Store a report under its token. `BadValue` or `InvalidCredential` if it cannot be one."""
+        """Store a report under its token. Raise `BadValue` or `InvalidCredential` if it is impossible."""
         if digest != self.digest:
             raise BadValue("this report is for another survey, or for this one before it was changed")
         if len(prepared) != PREPARED_BYTES:
@@ -151,11 +143,11 @@ class SurveyService:
             raise BadValue(f"a report has {self.report_size} bytes")
         if not self.key.public.verify(prepared, signature):
             raise InvalidCredential("signature", "is not one of this survey for this token")
-        self.check(report)  # last: only who was invited learns what reports can be, and costs that time
+        self.check(report)  # last, since it takes time: only invited clients get this far
         return self._accepting.submit((token_hash(prepared), report))
 
     def close(self) -> None:
-        """Finish what waits, leave no order behind, and let go of the database."""
+        """Finish waiting requests, remove every trace of their order, and close the database."""
         self._accepting.close()
         self._keeping.close()
         self._forget_order()
@@ -168,7 +160,7 @@ class SurveyService:
         return self._noted(self.reports.keep(waiting, self.rule, self.today()))
 
     def _noted(self, verdicts: list[IntakeResult]) -> list[IntakeResult]:
-        """Once the survey is over, nothing comes any more: its order is forgotten then."""
+        """Remember whether there is an order to forget. Forget it once the survey is over."""
         if IntakeResult.NEW in verdicts:
             self._may_have_order = True
         if IntakeResult.CLOSED in verdicts:
@@ -178,15 +170,15 @@ class SurveyService:
     def _forget_order(self) -> None:
         if not self._may_have_order:
             return
-        with suppress(Unavailable):  # the reports are safe; the next who asks tries again
+        with suppress(Unavailable):  # the reports are safe; the next request tries again
             self.reports.forget_order()
             self._may_have_order = False
 
 
 def open_report_store(where: str, *, digest: str, report_size: int) -> ReportStore:
-    """The reports of the survey with this digest, made at the first use."""
+    """Open the report store of the survey with this digest. It is made at the first use."""
     if is_postgres(where):
-        # psycopg is an extra: only who collects there needs it.
+        # psycopg is an extra that only PostgreSQL stores need.
         from lapwing.survey.postgres_reports import PostgresReportStore  # noqa: PLC0415
 
         return PostgresReportStore(where, digest=digest, report_size=report_size)
@@ -194,9 +186,9 @@ def open_report_store(where: str, *, digest: str, report_size: int) -> ReportSto
 
 
 def open_signing_key(ledger: str, ledger_keys: str, *, name: str, digest: str) -> BlindSigningKey:
-    """The survey's own key, beside the ledger's keys; made at the first use.
+    """Open the survey's signing key, beside the ledger's keys. It is made at the first use.
 
-    Each survey has its own, so that a token of one is worth nothing in another.
+    Each survey has a key of its own, so that a token of one survey is invalid in another.
     """
     path = _key_file(ledger, ledger_keys, name, digest)
     return BlindSigningKey.load(path) if path.exists() else BlindSigningKey.create(path)
@@ -205,7 +197,7 @@ def open_signing_key(ledger: str, ledger_keys: str, *, name: str, digest: str) -
 def existing_signing_key(
     ledger: str, ledger_keys: str, *, name: str, digest: str
 ) -> BlindSigningKey | None:
-    """The survey's own key, if it was made."""
+    """Return the survey's signing key, or None if it was not made yet."""
     if not ledger_keys and is_postgres(ledger):
         return None
     path = _key_file(ledger, ledger_keys, name, digest)
@@ -218,15 +210,3 @@ def _key_file(ledger: str, ledger_keys: str, name: str, digest: str) -> Path:
     beside = Path(ledger_keys or f"{ledger}.keys")
     mark = hashlib.sha256(f"{name}\n{digest}".encode()).hexdigest()[:16]
     return beside.with_name(f"{beside.name}.{mark}.signing")
-
-
-__all__ = [
-    "SurveyService",
-    "StoppingRule",
-    "ReportStore",
-    "IntakeResult",
-    "existing_signing_key",
-    "open_report_store",
-    "read_all_reports",
-    "open_signing_key",
-]

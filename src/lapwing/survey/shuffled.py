@@ -1,21 +1,14 @@
-"""What a local ε becomes when n honest reports are shuffled: privacy amplification, never understated.
+"""The ε of a survey whose reports are shuffled: privacy amplification, never understated.
 
 The promise needs three things that no arithmetic can check, and every caller must say so: a shuffler
 removes order, sender and time; the adversary sees only the multiset of reports; and at least n of
-them, her own among them, are honest. Reports of liars hide nobody, so they are not counted in n.
+them, the respondent's own among them, are honest. Reports of liars hide nobody, so n does not count them.
 
 The argument is in docs/arguments/shuffle.md. In short: whatever the pair of answers and the data of
-the others, the excess δ at ε is at most E(Z₁ + … + Z_n)₊ / n for independent Z of a known law, and a
-law that is wider in the convex order is a law on the safe side. All laws end as one with three points.
-
-The excess δ at an ε of n shuffled reports: proven in balls, or near in floats for a search.
-
-The excess is at most E(Z₁ + … + Z_n)₊ / n, Z independent with the values and masses of the pieces. A
-wider law of three points, up, 0 and -down, makes that E(up·X - down·Y)₊ with (X, Y) multinomial.
-
-What two answers may differ by at worst, of one honest report: a law of a few pieces.
-
-Proofs are in docs/arguments/shuffle.md. A law that is wider in the convex order is on the safe side.
+the others, the excess δ at ε is at most E(Z₁ + … + Z_n)₊ / n for independent Z of a known law, with the
+values and masses of the pieces. A law that is wider in the convex order is on the safe side. All laws end
+as one with three points, up, 0 and -down, which makes it E(up·X - down·Y)₊ with (X, Y) multinomial. The
+excess is proven in balls; a search uses floats that are near it.
 """
 
 from __future__ import annotations
@@ -32,16 +25,16 @@ from flint import arb, fmpq
 from lapwing.core.exact import Number, ball, exact, exp_up, lower, precision, round_up, upper, whole
 from lapwing.core.losses import Pure, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers.randomizer import ODDS
+from lapwing.survey.randomize import ODDS
 
 Recipe = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class BlanketPiece:
-    """Messages that one answer sends `one` times, and the other `other` times, as often as the blanket.
+    """Messages that one answer sends `one` times as often as the blanket, and the other `other` times.
 
-    `mass` is how often an honest report of anybody's comes from here in the blanket.
+    `mass` is the probability of these messages in the blanket part of an honest report.
     """
 
     one: Fraction
@@ -53,7 +46,7 @@ PairLaw = tuple[BlanketPiece, ...]
 
 
 def general_law(epsilon0: Fraction) -> PairLaw:
-    """Of any ε₀-private randomizer: two pieces of mass 1 / (e^ε₀ + 1)."""
+    """Return the law of any ε₀-private randomizer: two pieces of mass 1 / (e^ε₀ + 1)."""
     ratio = exp_up(epsilon0)
     return _opposite(ratio, 1 / (ratio + 1))
 
@@ -63,7 +56,7 @@ def _opposite(ratio: Fraction, mass: Fraction) -> PairLaw:
 
 
 def two_level_law(favoured: int, inside: int, all_messages: int, overlap: int) -> PairLaw | None:
-    """Of a two-level randomizer whose sets A(v) share at least `overlap` messages with one another.
+    """Return the law of a two-level randomizer whose sets A(v) share at least `overlap` messages.
 
     None where messages inside are the rare ones: then the pieces would be others.
     """
@@ -79,12 +72,12 @@ def two_level_law(favoured: int, inside: int, all_messages: int, overlap: int) -
 
 
 def mixture_law(parts: Sequence[Recipe]) -> PairLaw | None:
-    """One of the recipes at random, all alike, and which one is seen."""
+    """Return the law of drawing one of the recipes uniformly, where it is seen which one."""
     return _mixed([(Fraction(1, len(parts)), law_of(part)) for part in parts]) if parts else None
 
 
 def _mixed(laws: Iterable[tuple[Fraction, PairLaw | None]]) -> PairLaw | None:
-    """None where the law of a part is not known."""
+    """Return the mixture of laws, or None where the law of a part is not known."""
     pieces: list[BlanketPiece] = []
     for share, law in laws:
         if law is None:
@@ -94,9 +87,9 @@ def _mixed(laws: Iterable[tuple[Fraction, PairLaw | None]]) -> PairLaw | None:
 
 
 def law_of(recipe: Recipe) -> PairLaw | None:
-    """The worst pieces of a randomizer, or None where only the general law is known.
+    """Return the worst pieces of a randomizer, or None where only the general law is known.
 
-    Several bits and unary messages are such: their pieces are many, and the general law is near.
+    Bits and unary messages have many pieces, and the general law is near theirs: they give None.
     """
     known = _KNOWN.get(recipe["kind"])
     return None if known is None else known(recipe)
@@ -130,7 +123,7 @@ def _window(recipe: Recipe) -> PairLaw | None:
 
 
 def _duchi(recipe: Recipe) -> PairLaw | None:
-    """Random rounding to an end, then a choice: a mixture of answers reveals no more than they do."""
+    """Return the law of a choice among the ends. Random rounding to an end reveals no more than that."""
     return two_level_law(recipe["favoured"], 1, 2 + recipe["none"], 0)
 
 
@@ -174,7 +167,7 @@ class _Walk:
         return self.x + self.y
 
     def ends(self, delta: Fraction) -> tuple[int, int]:
-        """The numbers of clones C = X + Y to sum over; what is cut off is bounded apart."""
+        """Return the first and last C = X + Y to sum over. `_tails` bounds the rest."""
         mean, share = self.n * float(self.both), float(self.both)
         log = math.log(float(1 / (_SMALL * delta))) if delta > Fraction(1, 10**290) else 720.0
         reach = math.sqrt(2 * log * mean * (1 - share)) + log
@@ -182,9 +175,9 @@ class _Walk:
 
 
 def _walk(law: Sequence[BlanketPiece], epsilon: Fraction, n: int) -> _Walk | None:
-    """The law of three points that is wider, in the convex order, than the pieces'. None: no excess.
+    """Return the law of three points that is wider, in the convex order, than the pieces'. None: no excess.
 
-    Every value goes to 0 and the outermost point on its side, its mean kept. Rounding goes up: more
+    Every value moves to 0 and the outermost point on its side, with the same mean. Rounding goes up: more
     weight above, less below.
     """
     with precision(_BITS):
@@ -202,7 +195,7 @@ def _walk(law: Sequence[BlanketPiece], epsilon: Fraction, n: int) -> _Walk | Non
 
 
 def excess(law: Sequence[BlanketPiece], epsilon: Fraction, n: int, delta: Fraction) -> Fraction:
-    """δ at ε, rounded up (cut off where tails are a millionth of `delta`, and the tails added)."""
+    """Return δ at ε, rounded up. Tails of a millionth of `delta` are cut off, and their bound is added."""
     walk = _walk(law, epsilon, n)
     if walk is None:
         return Fraction(0)
@@ -212,7 +205,7 @@ def excess(law: Sequence[BlanketPiece], epsilon: Fraction, n: int, delta: Fracti
 
 
 def _tails(walk: _Walk, first: int, last: int) -> arb:
-    """What C < first and C > last can add: at most up·E[X; C out of reach] / n."""
+    """Return a bound of the part of C < first and C > last: up·E[X; C outside] / n."""
     share, odds = ball(walk.both), ball(walk.both / (1 - walk.both))
     bound = arb(0)
     if first > 1:
@@ -229,7 +222,7 @@ def _tails(walk: _Walk, first: int, last: int) -> arb:
 
 
 def _weight(walk: _Walk, count: int) -> arb:
-    """P[X + Y = count]."""
+    """Return P[X + Y = count]."""
     return _binomial(walk.n, count, walk.both)
 
 
@@ -239,7 +232,7 @@ def _binomial(n: int, k: int, share: Fraction) -> arb:
 
 
 def _summed(walk: _Walk, first: int, last: int) -> arb:
-    """Σ P[C] E[(S)₊ | C] / n over first <= C <= last, by recursion in C.
+    """Return Σ P[C] E[(S)₊ | C] / n over first <= C <= last, by recursion in C.
 
     With q = x/(x+y), κ = down/(up+down) and t the least X with S > 0, there is a closed form:
     E[(X - κC)₊ | C] = t (1 - q) P[X = t] - (κ - q) C P[X >= t].
@@ -267,7 +260,7 @@ def _summed(walk: _Walk, first: int, last: int) -> arb:
 
 
 def _upper_tail(n: int, first: int, odds: arb, here: arb) -> arb:
-    """P[X >= first] from P[X = first], beyond the mode: terms, then a geometric bound."""
+    """Return P[X >= first] from P[X = first], beyond the mode: terms, then a geometric bound."""
     total, term, x = here, here, first
     while x < n:
         fall = odds * (n - x) / (x + 1)
@@ -280,7 +273,7 @@ def _upper_tail(n: int, first: int, odds: arb, here: arb) -> arb:
 
 
 def approximate_excess(law: Sequence[BlanketPiece], epsilon: float, n: int, delta: Fraction) -> float:
-    """δ at ε in floats, for the search only: the recursion of `_summed` as running sums."""
+    """Return δ at ε in floats, for the search only: the recursion of `_summed` as running sums."""
     walk = _walk(law, Fraction(epsilon), n)
     if walk is None:
         return 0.0
@@ -304,13 +297,11 @@ def approximate_excess(law: Sequence[BlanketPiece], epsilon: float, n: int, delt
     return float(parts.sum()) * float(walk.up + walk.down) / n
 
 
-__all__ = ["ASSUMES", "shuffled_epsilon"]
-
 ASSUMES = (
     "An anonymising shuffler removes order, sender and time; only the unordered reports are seen; "
     "and at least this many reports are honest."
 )
-_MOST_REPORTS = 10**9  # more reports never reveal more, so beyond this they are not counted
+_MOST_REPORTS = 10**9  # more reports never reveal more, so the bound for this many holds
 _DIGITS = 10**9  # ε is rounded up to a whole number of these parts
 
 
@@ -327,15 +318,29 @@ def shuffled_epsilon(
     delta: Number,
     randomizer: _HasRecipe | Sequence[_HasRecipe] | None = None,
 ) -> Fraction:
-    """An ε such that n honest reports, shuffled, are (ε, δ)-private for replacing one respondent's answers.
+    """Return an ε such that n honest reports, shuffled, are (ε, δ)-private for replacing one answer sheet.
 
     Claim    holds for all ε₀-private randomizers; rounded up; never above ε₀.
     Because  docs/arguments/shuffle.md
     Test     tests/survey/test_shuffled.py::test_the_bound_is_never_below_the_truth_for_few_reports
 
-    With the `randomizer` in use (several: the respondent draws one of them at random), its exact blanket
-    may give less; whatever is not known to give less falls back to the general bound. A randomizer that
-    loses more than ε₀ is refused: no bound here would hold for it.
+    With the `randomizer` in use, its exact blanket may give less; otherwise the general bound holds.
+
+    Args:
+        epsilon0: The local ε₀ of each report.
+        n: The number of honest reports.
+        delta: δ, strictly between 0 and 1.
+        randomizer: The randomizer in use, or several of which a respondent draws one at random; None: any.
+
+    Returns:
+        The shuffled ε, rounded up and at most ε₀.
+
+    Raises:
+        BadParameter: A number is out of its range, or a randomizer loses more than ε₀.
+
+    Example:
+        >>> float(shuffled_epsilon(1, 10_000, "1e-6")) < 0.1
+        True
     """
     local = checked_epsilon(epsilon0)
     reports = min(whole(n, "n", at_least=1), _MOST_REPORTS)

@@ -1,24 +1,20 @@
-"""Reports in one SQLite file, synced at every commit, which shows no order at any time.
+"""Reports in one SQLite file, synced at every commit. It shows no order of arrival at any time.
 
-Tables are `HistoryIndependentTable`: what lies in the file depends on which reports came, not on when. So it is
-with invitations that were used. A commit saves the pages that it changes in a second file, which is cut
-to nothing when it is done: after a crash it shows which reports came in the last commit, not more.
+A b-tree keeps the entries of a page in the order of their arrival, so its raw pages show that order. In a
+`HistoryIndependentTable` an entry lies in a bucket that its key selects, sorted by key. All buckets have
+one size and exist from the start, and storing overwrites a bucket in place.
 
-What still shows an order: a file system that keeps old versions, a backup of each day, blocks that
-the disk gave up but did not erase, and whoever watches the server while it runs.
-
-A table of a file that looks the same whatever order its entries came in.
-
-A b-tree keeps the entries of a page where they were put, one after the other, so its raw pages tell the
-order of arrival. Here an entry lies in a bucket that its key names, sorted by key among the others; all
-buckets have one size and are there from the start; and storing writes over a bucket where it lies.
-
-Claim    what lies in the file is a function of the set of entries and the table's secret alone.
-Because  a bucket's content is its entries, sorted, and zeros; a bucket is written over in place, since
-         its size never changes; and there are twice as many buckets as soon as one is too small, which
+Claim    the content of the file is a function of the set of entries and the table's secret alone.
+Because  a bucket's content is its entries, sorted, and zeros; a bucket is overwritten in place, since
+         its size never changes; and the number of buckets doubles as soon as one is too small, which
          depends on the set. (At a doubling the pages move; which were free before may show that
          other tables doubled earlier or later.)
 Test     tests/survey/collecting/test_order.py
+
+A commit saves the pages that it changes in a second file, which is cut to nothing when it is done. After a
+crash it shows which reports came in the last commit, not more. What still shows an order: a file system
+that keeps old versions, a backup of each day, blocks that the disk gave up but did not erase, and anybody
+who watches the server while it runs.
 """
 
 from __future__ import annotations
@@ -29,7 +25,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 from lapwing.core.noise import random_bytes
@@ -39,10 +34,7 @@ from lapwing.survey.report_store import (
     HASH_BYTES,
     CollectionState,
     IntakeResult,
-    ReportEntries,
     ReportStore,
-    SignatureEntries,
-    StoppingRule,
     invitation_hash,
     require_same_survey,
 )
@@ -59,9 +51,9 @@ Execute = Callable[..., sqlite3.Cursor]
 
 @dataclass(frozen=True, slots=True)
 class HistoryIndependentTable:
-    """Values of one size under keys of 32 bytes.
+    """A table of values of one size under keys of 32 bytes, whose content shows no order of arrival.
 
-    `secret` decides which keys share a bucket: who could know, could choose keys that all do.
+    `secret` decides which keys share a bucket. Anybody who knew it could choose keys that all share one.
     """
 
     table: str
@@ -74,11 +66,11 @@ class HistoryIndependentTable:
 
     @property
     def capacity(self) -> int:
-        """Entries that a bucket has room for."""
+        """The number of entries that fit a bucket."""
         return max(_LEAST, (_PAGE - _COUNT_BYTES) // self._entry)
 
     def create(self, run: Execute) -> None:
-        """An empty table, unless there is one."""
+        """Create an empty table, unless there is one."""
         self._make(run, self.table, "IF NOT EXISTS ")
         run(f"INSERT OR IGNORE INTO {self.table} VALUES (0, ?)", (self._packed({}),))
 
@@ -86,7 +78,7 @@ class HistoryIndependentTable:
         run(f"CREATE TABLE {unless}{table} (bucket INTEGER PRIMARY KEY, content BLOB NOT NULL) STRICT")
 
     def find(self, run: Execute, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-        """What is stored under those of the keys that are there."""
+        """Return the values of those keys that are stored."""
         bits = self._bits(run)
         found: dict[bytes, bytes] = {}
         for bucket, wanted in self._grouped(keys, bits).items():
@@ -95,17 +87,20 @@ class HistoryIndependentTable:
         return found
 
     def put(self, run: Execute, values: Mapping[bytes, bytes]) -> None:
-        """Store each value under its key, over what was there."""
+        """Store each value under its key. A value that is there already is replaced."""
         while not self._fits(run, values):
             self._double(run)
 
     def all(self, run: Execute) -> Iterator[tuple[bytes, bytes]]:
-        """Every entry, by key."""
+        """Return every entry, by key."""
         rows = run(f"SELECT content FROM {self.table}")
         return iter(sorted(entry for (content,) in rows for entry in self._unpacked(content)))
 
     def _fits(self, run: Execute, values: Mapping[bytes, bytes]) -> bool:
-        """Store them, if no bucket is too small. What was stored before one is, is stored once more."""
+        """Store the values and return True, or return False if a bucket is too small.
+
+        Values that were stored before that bucket are stored again by the next try.
+        """
         for bucket, keys in sorted(self._grouped(list(values), self._bits(run)).items()):
             entries = self._entries(run, bucket)
             entries.update((key, values[key]) for key in keys)
@@ -115,7 +110,7 @@ class HistoryIndependentTable:
         return True
 
     def _double(self, run: Execute) -> None:
-        """Twice as many buckets, in a new table: each bucket becomes two neighbours."""
+        """Double the buckets, in a new table: each bucket becomes two neighbours."""
         bits, new = self._bits(run) + 1, f"{self.table}_doubled"
         self._make(run, new)
         for bucket in range(1 << (bits - 1)):
@@ -128,7 +123,7 @@ class HistoryIndependentTable:
         run(f"ALTER TABLE {new} RENAME TO {self.table}")
 
     def _bits(self, run: Execute) -> int:
-        """There are 2^bits buckets."""
+        """Return log2 of the number of buckets."""
         [last] = run(f"SELECT max(bucket) FROM {self.table}").fetchone()
         return int(last).bit_length()
 
@@ -156,7 +151,7 @@ class HistoryIndependentTable:
 
 
 WAIT_AT_MOST = 60.0  # seconds, for another process that writes
-_UNUSED = bytes(HASH_BYTES)  # in the place of the hash that an invitation will be used for
+_UNUSED = bytes(HASH_BYTES)  # the blinded hash of an unused invitation
 _SURVEY = (
     "CREATE TABLE IF NOT EXISTS survey (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL, "
     "report_size INTEGER NOT NULL, reports INTEGER NOT NULL, without_credential INTEGER NOT NULL, "
@@ -165,11 +160,11 @@ _SURVEY = (
 
 
 class SqliteReportStore(ReportStore):
-    """One file, which only its owner can read."""
+    """A report store in one file, which only its owner can read."""
 
     def __init__(self, path: Path, *, digest: str, report_size: int) -> None:
         self.where = str(path)
-        self._lock = threading.Lock()  # one connection for all threads: whoever writes waits anyway
+        self._lock = threading.Lock()  # one connection for all threads: writers wait for each other anyway
         with self._translated():
             touch_private_file(path)
             self._connection = sqlite3.connect(
@@ -180,7 +175,7 @@ class SqliteReportStore(ReportStore):
                     "journal_mode = TRUNCATE",  # a write-ahead log would keep commits one after the other
                     "synchronous = FULL",  # NORMAL loses acknowledged reports when the power fails
                     "fullfsync = ON",
-                    "secure_delete = ON",  # what was moved is overwritten, not only forgotten
+                    "secure_delete = ON",  # moved pages are overwritten, not only freed
                     "trusted_schema = OFF",
                 ):
                     self._connection.execute(f"PRAGMA {pragma}")
@@ -191,7 +186,9 @@ class SqliteReportStore(ReportStore):
                     [secret] = run("SELECT secret FROM survey").fetchone()
                     self._invitations = HistoryIndependentTable("invitations", HASH_BYTES, secret)
                     self._people = HistoryIndependentTable("people", 0, secret)
-                    self._reports = HistoryIndependentTable("reports", _state(run).report_size, secret)
+                    self._reports = HistoryIndependentTable(
+                        "reports", self._locked_state(run).report_size, secret
+                    )
                     for table in (self._invitations, self._people, self._reports):
                         table.create(run)
                 require_same_survey(self.state(), digest, report_size, self.where)
@@ -215,12 +212,16 @@ class SqliteReportStore(ReportStore):
             yield self._connection.execute
 
     def state(self) -> CollectionState:
+        """Return which survey it is, and how many reports it has."""
         with self._reading() as run:
-            return _state(run)
+            return self._locked_state(run)
 
-    # Invitations
+    def _locked_state(self, run: Execute) -> CollectionState:
+        digest, size, reports, without, closed = run(_STATE).fetchone()
+        return CollectionState(digest, size, reports, without, bool(closed))
 
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
+        """Register these invitations. `people` are the marks of the people that they were made for."""
         hashes = [invitation_hash(invitation) for invitation in invitations]
         with self._transaction() as run:
             if len(set(hashes)) < len(hashes) or self._invitations.find(run, hashes):
@@ -229,98 +230,56 @@ class SqliteReportStore(ReportStore):
             self._people.put(run, dict.fromkeys(map(_person_key, people), b""))
 
     def known_people(self, people: Sequence[str]) -> set[str]:
+        """Return those of these people who were invited before."""
         marks = {_person_key(person): person for person in people}
         with self._reading() as run:
             return {marks[key] for key in self._people.find(run, list(marks))}
 
-    def stored(self, tokens: Sequence[bytes]) -> set[bytes]:
-        with self._reading() as run:
-            return set(self._reports.find(run, tokens))
-
     def invitations(self) -> tuple[int, int]:
+        """Return the number of registered invitations, and of those used for a signature."""
         with self._reading() as run:
             used = [blinded != _UNUSED for _, blinded in self._invitations.all(run)]
         return len(used), sum(used)
 
-    def signed(self, invitation: bytes) -> bytes | IntakeResult:
-        with self._reading() as run:
-            return _signed(self._invitations.find(run, [invitation]), invitation)
+    def _used(self, run: Execute, invitations: Sequence[bytes]) -> dict[bytes, bytes | IntakeResult]:
+        found = self._invitations.find(run, invitations)
+        return {key: IntakeResult.NEW if blinded == _UNUSED else blinded for key, blinded in found.items()}
 
-    def keep(self, signatures: SignatureEntries, rule: StoppingRule, today: date) -> list[IntakeResult]:
-        verdicts = []
-        with self._transaction() as run:
-            state = _state(run)
-            is_over = state.is_closed or rule.is_over(state.reports, today)
-            known = self._invitations.find(run, [invitation for invitation, _ in signatures])
-            new: dict[bytes, bytes] = {}
-            for invitation, blinded in signatures:
-                found = _signed(known, invitation)
-                if isinstance(found, bytes):
-                    found = IntakeResult.AGAIN if found == blinded else IntakeResult.OTHER
-                elif found is IntakeResult.NEW and is_over:
-                    found = IntakeResult.CLOSED
-                elif found is IntakeResult.NEW:
-                    known[invitation] = new[invitation] = blinded
-                verdicts.append(found)
-            self._invitations.put(run, new)
-        return verdicts
+    def _bind(self, run: Execute, blinded: dict[bytes, bytes]) -> None:
+        self._invitations.put(run, blinded)
 
-    # Reports
+    def _stored_reports(self, run: Execute, tokens: Sequence[bytes]) -> dict[bytes, bytes]:
+        return self._reports.find(run, tokens)
 
-    def accept(
-        self, reports: ReportEntries, rule: StoppingRule, today: date, *, has_credential: bool = True
-    ) -> list[IntakeResult]:
-        verdicts = []
-        with self._transaction() as run:
-            state = _state(run)
-            stored = self._reports.find(run, [token for token, _ in reports])
-            new: dict[bytes, bytes] = {}
-            for token, report in reports:
-                before = stored.get(token)
-                if before is not None:
-                    verdicts.append(IntakeResult.AGAIN if before == report else IntakeResult.OTHER)
-                elif state.is_closed or rule.is_over(state.reports + len(new), today):
-                    verdicts.append(IntakeResult.CLOSED)
-                else:
-                    stored[token] = new[token] = report
-                    verdicts.append(IntakeResult.NEW)
-            if new:
-                self._reports.put(run, new)
-                run(_COUNT, (len(new), 0 if has_credential else len(new)))
-        return verdicts
+    def _add(
+        self, run: Execute, reports: dict[bytes, bytes], *, has_credential: bool, is_last: bool
+    ) -> None:
+        self._reports.put(run, reports)
+        run(_COUNT, (len(reports), 0 if has_credential else len(reports)))
 
     def forget_order(self) -> None:
-        """Nothing is to be done: there is none."""
+        """Do nothing: the file has no order."""
 
     def close_survey(self) -> None:
+        """Accept nothing more, for ever, and return the pages that doublings left empty."""
         with self._transaction() as run:
             run("UPDATE survey SET closed = 1")
         with self._reading() as run:
-            run("VACUUM")  # gives back pages that doublings left empty
+            run("VACUUM")
 
     def rows(self) -> bytes:
+        """Return all reports, one after the other, in the order of their hashes."""
         with self._reading() as run:
             return b"".join([report for _, report in self._reports.all(run)])
 
     def close(self) -> None:
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
 
 _STATE = "SELECT digest, report_size, reports, without_credential, closed FROM survey"
 _COUNT = "UPDATE survey SET reports = reports + ?, without_credential = without_credential + ?"
-
-
-def _state(run: Execute) -> CollectionState:
-    digest, size, reports, without, closed = run(_STATE).fetchone()
-    return CollectionState(digest, size, reports, without, bool(closed))
-
-
-def _signed(known: dict[bytes, bytes], invitation: bytes) -> bytes | IntakeResult:
-    found = known.get(invitation)
-    if found is None:
-        return IntakeResult.UNKNOWN
-    return IntakeResult.NEW if found == _UNUSED else found
 
 
 def _person_key(mark: str) -> bytes:

@@ -1,13 +1,11 @@
 """The device's side of HTTP: fetch a survey, have a blinded token signed, send the report.
 
-Requests have no cookies, no time and nothing about the device; for one survey all are of one size. Each
-goes over a connection of its own: the report does not arrive on the one that the credential came by.
+Requests have no cookies, no time and nothing about the device; for one survey all have one size. Each
+request goes over a connection of its own: the report does not arrive on the connection of the credential.
 
-One HTTP request over a connection of its own, which ends in time and is not longer than it may be.
-
-The server is not trusted: it may send a byte a second, a reply without end, or a redirect. One moment
-bounds all that is awaited, from the connection on; more bytes than allowed are an error; nothing is
-followed and nothing is unpacked.
+The server is not trusted: it may send a byte a second, a reply without end, or a redirect. One deadline
+bounds all waiting, from the connection on. A reply of more bytes than allowed is an error. No redirect is
+followed, and nothing is decompressed.
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ _BROKEN = (
 
 @dataclass(frozen=True)
 class SurveyAddress:
-    """Where a survey is served. Only https, except on the same machine."""
+    """The address of a survey. Only https, except on the same machine."""
 
     scheme: str
     host: str
@@ -56,7 +54,7 @@ class SurveyAddress:
 
     @classmethod
     def of(cls, link: str) -> SurveyAddress:
-        """What a link says before its #. `BadParameter` if nothing can be there."""
+        """Return the address in a link, before its #. Raise `BadParameter` if it is impossible."""
         try:
             parts = urlsplit(link)
             host, port = (parts.hostname or "").encode("idna").decode(), parts.port
@@ -70,14 +68,17 @@ class SurveyAddress:
         return cls(parts.scheme, host, port, quote(parts.path.rstrip("/"), safe=_UNQUOTED) + "/")
 
     def url(self, name: str) -> httpcore.URL:
-        """The address of a page beside the survey."""
+        """Return the address of a page of the survey."""
         return httpcore.URL(scheme=self.scheme, host=self.host, port=self.port, target=self.path + name)
 
 
 def send_request(
     place: SurveyAddress, name: str, body: dict[str, str] | None, *, most: int, deadline: float
 ) -> tuple[int, bytes]:
-    """The status and the content of a reply, by `deadline` (monotonic seconds), of at most `most` bytes."""
+    """Send a request. Return the status and the content of the reply, of at most `most` bytes.
+
+    Raises `Unavailable` if it is not there by `deadline` (monotonic seconds), `BadValue` if it is too long.
+    """
     secure = httpx.create_ssl_context(trust_env=False) if place.scheme == "https" else None
     content = None if body is None else json.dumps(body, separators=(",", ":")).encode()
     headers = [
@@ -112,7 +113,7 @@ def _content(reply: httpcore.Response, most: int) -> bytes:
 
 
 class _DeadlineBackend(httpcore.NetworkBackend):
-    """Connections on which every wait ends at one moment, however the bytes trickle in."""
+    """Connections on which every wait ends at the deadline, however slowly the bytes come."""
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
@@ -161,19 +162,19 @@ class _DeadlineStream(httpcore.NetworkStream):
         return self._real.get_extra_info(info)
 
 
-DEFAULT_PATIENCE: Final = 60.0  # seconds, for all that is asked of a server at one go
+DEFAULT_PATIENCE: Final = 60.0  # seconds, for all calls of a client together
 _LARGEST_REPLY = 64 << 10
 
 
 class SurveyClient:
-    """The server of one survey. Only https, except on the same machine; `patience` bounds all calls."""
+    """A client of one survey's server. `patience` (seconds) bounds all its calls together."""
 
     def __init__(self, url: str, *, patience: float = DEFAULT_PATIENCE) -> None:
         self._place = SurveyAddress.of(url)
         self._deadline = time.monotonic() + patience
 
     def survey(self) -> tuple[dict[str, Any], PublicKey]:
-        """The survey's public part, which is in order and what its digest says, and the key."""
+        """Fetch the survey's public part, checked against its digest, and the key."""
         found = self._call("survey.json", most=LARGEST_SURVEY)
         if not has_exact_fields(found, ("survey", "digest", "key", "version")) or found["version"] != 1:
             raise BadValue("the server's survey is not in order: it is not of a known kind")
@@ -183,11 +184,11 @@ class SurveyClient:
         return public, PublicKey.from_json(found["key"])
 
     def new_token(self, key: PublicKey) -> dict[str, str]:
-        """A fresh token and its blinding, for the device's own storage."""
+        """Return a fresh token and its blinding, for the device's own storage."""
         return blind_token(key, prepare_token()).to_json()
 
     def sign(self, key: PublicKey, token: dict[str, str], invitation: str) -> str:
-        """The signature of the token for this invitation, checked, in hexadecimal."""
+        """Fetch the signature of the token for this invitation. Return it, checked, in hexadecimal."""
         found = self._call("sign", {"invitation": invitation, "blinded": token["blinded"]})
         try:
             signature = bytes.fromhex(found["signature"])

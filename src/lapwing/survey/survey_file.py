@@ -1,4 +1,4 @@
-"""A survey from its file (TOML). All mistakes are found and told together, each with its line.
+"""Read a survey file (TOML). All mistakes are reported together, each with its line.
 
 ```toml
 [survey]
@@ -11,12 +11,6 @@ name = "vegetarian"
 text = "Did you eat a vegetarian meal this week?"
 kind = "yes_no"
 ```
-
-One question of a survey file: which keys a kind has, and what they may say.
-
-What stands in a survey for people to read: texts, and the options that they choose from.
-
-A survey is one TOML file: what it asks, what it may cost a respondent, and when it ends.
 """
 
 from __future__ import annotations
@@ -24,12 +18,11 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from lapwing.config.section import (
     NAME_PATTERN,
@@ -48,7 +41,6 @@ from lapwing.ledger.ledger import POSTGRES_SCHEMES
 from lapwing.survey.questionnaire import (
     NO_ANSWER,
     AnswerCoding,
-    AskMode,
     DateScale,
     EstimationTarget,
     NumberScale,
@@ -67,7 +59,7 @@ MOST_FILE_BYTES = 64 << 20
 
 
 def read_prose(section: Section, name: str, *, at_most: int = TEXT_AT_MOST) -> str | None:
-    """A text for people. It may have several lines, but nothing that cannot be seen."""
+    """Return a text for people, or None. It may have several lines, but no invisible characters."""
     value = section.values.get(name)
     if value is None:
         return None
@@ -87,7 +79,7 @@ def read_prose(section: Section, name: str, *, at_most: int = TEXT_AT_MOST) -> s
 
 
 def read_options(section: Section, path: Path, *, least: int, most: int) -> tuple[str, ...] | None:
-    """The options of a question, from `options` or from the lines of `options_file`."""
+    """Return the options of a question, from `options` or from the lines of `options_file`, or None."""
     if section.has("options") and section.has("options_file"):
         section.wrong("options_file", "must not stand beside options: write one of them")
         return None
@@ -116,7 +108,7 @@ def _options_listed(section: Section) -> Sequence[object] | None:
 
 
 def label_problem(labels: Sequence[object]) -> str | None:
-    """Why these cannot be options, with the first bad one; None if they can."""
+    """Return why these cannot be options, with the first bad one; None if they can."""
     seen: dict[str, int] = {}
     for number, label in enumerate(labels, 1):
         if not isinstance(label, str):
@@ -128,7 +120,8 @@ def label_problem(labels: Sequence[object]) -> str | None:
 
 def _one_label_problem(label: str, number: int, seen: dict[str, int]) -> str | None:
     if not label or label != label.strip() or not label.isprintable() or len(label) > MOST_LABEL_LETTERS:
-        return f"must be printable, on one line, without spaces around it, of at most {MOST_LABEL_LETTERS} letters"
+        most = f"of at most {MOST_LABEL_LETTERS} letters"
+        return f"must be printable, on one line, without spaces around it, {most}"
     key = unicodedata.normalize("NFKC", label).casefold()
     if key == NO_ANSWER:
         return "is there already: write no_answer = false to have it not"
@@ -196,14 +189,14 @@ TWO_COINS = "two_coins"
 
 
 def two_coins_count(question: Question) -> int:
-    """How many times a respondent throws the textbook's two coins; 0 for other protocols."""
+    """Return how often a respondent draws the textbook's two coins; 0 for other protocols."""
     if question.protocol != TWO_COINS:
         return 0
     return question.coding.bits if isinstance(question.coding, Several) else 1
 
 
 def read_question(section: Section, path: Path) -> Question | None:
-    """The question in a table. What is wrong is noted, and None stands for it."""
+    """Return the question of a table. If something is wrong, note it and return None."""
     name, text = _name(section), read_prose(section, "text")
     if not section.has("text"):
         section.missing("text", 'text = "How many hours do you sleep?": what respondents read')
@@ -221,7 +214,7 @@ def read_question(section: Section, path: Path) -> Question | None:
         known = f"It has {', '.join(KEYS_OF_KIND[kind])}"
         section.wrong(key, f'is not for a question of kind "{kind}". {known}')
     no_answer = section.flag("no_answer") if section.has("no_answer") else True
-    coding = _CODINGS[kind](section, path, no_answer)
+    coding = _coding(section, path, kind, no_answer)
     about = _about(section, kind)
     if coding is None or about is None:
         return None
@@ -254,7 +247,7 @@ def _about(section: Section, kind: str) -> EstimationTarget | None:
 
 
 def _protocol(section: Section, coding: AnswerCoding, about: EstimationTarget) -> str | None:
-    """The protocol that the owner forces, if it can be had for this question."""
+    """Return the protocol that the owner forces, or None. Note it if the question cannot have it."""
     if not section.has("protocol"):
         return None
     in_bits = isinstance(coding, Several) and not coding.as_set
@@ -275,30 +268,29 @@ def _protocol(section: Section, coding: AnswerCoding, about: EstimationTarget) -
     return protocol
 
 
-def _yes_no(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
-    if not section.has("options"):
+def _coding(section: Section, path: Path, kind: str, no_answer: bool) -> AnswerCoding | None:
+    if kind in _SCALES:
+        return _SCALES[kind](section, no_answer)
+    if kind == "yes_no" and not section.has("options"):
         return OneOf(("yes", "no"), no_answer)
-    options = read_options(section, path, least=2, most=2)
-    return None if options is None else OneOf(options, no_answer)
+    form: str | None = ""
+    if kind == "several":
+        form = section.one_of("as", ("bits", "set")) if section.has("as") else "bits"
+    most = {
+        "yes_no": 2,
+        "choice": MOST_OPTIONS - no_answer,
+        "several": MOST_SET_OPTIONS if form == "set" else MOST_BITS,
+        "ranking": MOST_RANKED_OPTIONS,
+    }
+    options = read_options(section, path, least=2, most=most[kind])
+    if options is None or form is None:
+        return None
+    if kind == "several":
+        return Several(options, no_answer, as_set=form == "set")
+    return (Ranked if kind == "ranking" else OneOf)(options, no_answer)
 
 
-def _choice(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
-    options = read_options(section, path, least=2, most=MOST_OPTIONS - no_answer)
-    return None if options is None else OneOf(options, no_answer)
-
-
-def _several(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
-    form = section.one_of("as", ("bits", "set")) if section.has("as") else "bits"
-    options = read_options(section, path, least=2, most=MOST_SET_OPTIONS if form == "set" else MOST_BITS)
-    return None if options is None or form is None else Several(options, no_answer, as_set=form == "set")
-
-
-def _ranking(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
-    options = read_options(section, path, least=2, most=MOST_RANKED_OPTIONS)
-    return None if options is None else Ranked(options, no_answer)
-
-
-def _rating(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
+def _rating(section: Section, no_answer: bool) -> AnswerCoding | None:
     ends = [section.whole(key, least=-1000, most=1000) if section.has(key) else default
             for key, default in (("low", 1), ("high", 5))]  # fmt: skip
     low, high = ends
@@ -312,7 +304,7 @@ def _rating(section: Section, path: Path, no_answer: bool) -> AnswerCoding | Non
     return OneOf(labels, no_answer)
 
 
-def _number(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
+def _number(section: Section, no_answer: bool) -> AnswerCoding | None:
     for key, write in (("low", "low = 0"), ("high", "high = 24"), ("step", "step = 0.5")):
         if not section.has(key):
             section.missing(key, f"{write}, or what fits: bounds are public")
@@ -337,7 +329,7 @@ def _number(section: Section, path: Path, no_answer: bool) -> AnswerCoding | Non
     return None
 
 
-def _date(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
+def _date(section: Section, no_answer: bool) -> AnswerCoding | None:
     ends: list[date] = []
     for key, write in (("low", "low = 2020-01-01"), ("high", "high = 2026-12-31")):
         value = section.values.get(key)
@@ -364,19 +356,15 @@ def _date(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
     return None
 
 
-def _word(section: Section, path: Path, no_answer: bool) -> AnswerCoding | None:
+def _word(section: Section, no_answer: bool) -> AnswerCoding | None:
     letters = (
         section.whole("letters", least=1, most=MOST_LETTERS) if section.has("letters") else DEFAULT_LETTERS
     )
     return None if letters is None else WordCoding(letters, no_answer)
 
 
-_CODINGS: dict[str, Callable[[Section, Path, bool], AnswerCoding | None]] = {
-    "yes_no": _yes_no,
-    "choice": _choice,
-    "several": _several,
+_SCALES: dict[str, Callable[[Section, bool], AnswerCoding | None]] = {
     "rating": _rating,
-    "ranking": _ranking,
     "number": _number,
     "date": _date,
     "word": _word,
@@ -395,12 +383,30 @@ MOST_TITLE_LETTERS = 200
 DEFAULT_LEDGER = (
     "respondents.ledger"  # one for all surveys of a folder: a copied survey gives nobody a new life
 )
-DEFAULT_LIFETIME = Fraction(8)  # what a device sends over all surveys, unless another is said
+DEFAULT_LIFETIME = Fraction(8)  # the ε of a device over all surveys, unless the file says another
 LN_3 = log_up(3)
 
 
 def load(path: str | Path) -> Questionnaire:
-    """The survey in a file, checked; or `BadFile` with every mistake in it."""
+    r"""Read and check the questionnaire of a survey file.
+
+    Args:
+        path: The TOML file.
+
+    Returns:
+        The questionnaire. `design` and `Survey` take it from there.
+
+    Raises:
+        BadFile: The file cannot be read, or something in it is wrong. All mistakes are listed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> lines = ['[survey]', 'name = "tea"', 'epsilon = 1.0', 'stop_after = 100', '[[questions]]',
+        ...          'name = "tea"', 'text = "Tea?"', 'kind = "yes_no"']
+        >>> written = Path("tea.toml").write_text("\n".join(lines))
+        >>> load("tea.toml").questions[0].labels
+        ('yes', 'no', 'no answer')
+    """
     path = Path(path)
     values, mistakes = read_toml(
         path, what="survey", example="wellbeing.toml", draft="lapwing survey example"
@@ -413,48 +419,22 @@ def load(path: str | Path) -> Questionnaire:
     reports = _reports(root, path, ledger)
     questions = _questions(root, path)
     if head is not None:
-        _check_coins(root, head, questions)
+        _check_coins(root, head["epsilon"], head["ask"], questions)
     mistakes.complain()
     assert head is not None
-    assert head.name is not None
-    assert head.epsilon is not None
-    assert head.ask is not None
-    assert head.lifetime is not None
     return Questionnaire(
         path=path,
-        name=head.name,
-        title=head.title or head.name,
-        text=head.text,
-        epsilon=head.epsilon,
-        ask=head.ask,
         questions=questions,
-        stop_after=head.stop_after,
-        until=head.until,
-        honest=head.honest,
-        shuffled=head.shuffled,
-        lifetime=head.lifetime,
         ledger=ledger.url,
         ledger_keys=ledger.keys,
         ledger_anchor=ledger.anchor,
         reports=reports,
+        **head,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    name: str | None
-    title: str | None
-    text: str
-    epsilon: Fraction | None
-    ask: AskMode | None
-    stop_after: int | None
-    until: date | None
-    honest: int | None
-    shuffled: bool
-    lifetime: Fraction | None
-
-
-def _head(root: Section) -> _Head | None:
+def _head(root: Section) -> dict[str, Any] | None:
+    """Return the fields of a `Questionnaire` that stand in [survey], or None. A wrong one is None."""
     section = root.below("survey", SURVEY_KEYS)
     if section is None:
         if not root.has("survey"):
@@ -470,31 +450,28 @@ def _head(root: Section) -> _Head | None:
     if section.has("lifetime"):
         lifetime = _epsilon(section, "lifetime") or DEFAULT_LIFETIME
     if epsilon is not None and epsilon > lifetime:
-        section.wrong("epsilon", f"must be at most the lifetime of a respondent, {_short(lifetime)}")
+        section.wrong("epsilon", f"must be at most the lifetime of a respondent, ε {float(lifetime):g}")
     ask = section.one_of("ask", ASK_MODES) if section.has("ask") else "auto"
     stop_after = section.whole("stop_after", least=1, most=MOST_REPORTS)
     shuffled = section.flag("shuffled")
-    return _Head(
-        name=section.label("name"),
-        title=read_prose(section, "title", at_most=MOST_TITLE_LETTERS),
-        text=read_prose(section, "text") or "",
-        epsilon=epsilon,
-        ask=cast(AskMode | None, ask),
-        stop_after=stop_after,
-        until=_until(section),
-        honest=_honest(section, stop_after, shuffled=shuffled),
-        shuffled=shuffled,
-        lifetime=lifetime,
-    )
+    name = section.label("name")
+    return {
+        "name": name,
+        "title": read_prose(section, "title", at_most=MOST_TITLE_LETTERS) or name,
+        "text": read_prose(section, "text") or "",
+        "epsilon": epsilon,
+        "ask": ask,
+        "stop_after": stop_after,
+        "until": _until(section),
+        "honest": _honest(section, stop_after, shuffled=shuffled),
+        "shuffled": shuffled,
+        "lifetime": lifetime,
+    }
 
 
 def _epsilon(section: Section, name: str) -> Fraction | None:
     number = section.number(name)
     return None if number is None else section.checked(name, checked_epsilon, number)
-
-
-def _short(epsilon: Fraction) -> str:
-    return f"ε {float(epsilon):g}"
 
 
 def _until(section: Section) -> date | None:
@@ -536,7 +513,7 @@ def _reports(root: Section, path: Path, ledger: LedgerLocations) -> str:
 
 
 def _stem(path: Path) -> str:
-    """What the file of reports is called, so that it is not the survey itself."""
+    """Return the name of the report file without its ending, so that it is not the survey itself."""
     return path.stem if path.suffix != ".reports" else path.name
 
 
@@ -560,14 +537,16 @@ def _questions(root: Section, path: Path) -> tuple[Question, ...]:
     return tuple([question for question in made if question is not None])
 
 
-def _check_coins(root: Section, head: _Head, questions: tuple[Question, ...]) -> None:
-    """Coins cost what they cost: ln 3 each. They must fit what the survey may cost a respondent."""
+def _check_coins(
+    root: Section, epsilon: Fraction | None, ask: str | None, questions: tuple[Question, ...]
+) -> None:
+    """Note it if the two coins, which cost ln 3 each, do not fit the survey's ε."""
     coins = [two_coins_count(question) for question in questions]
-    if head.epsilon is None or not any(coins):
+    if epsilon is None or not any(coins):
         return
-    most = sum(coins) if head.ask == "all" else max(coins)
-    free = any(not count for count in coins) and head.ask == "all"  # others need a share too
-    if most * LN_3 > head.epsilon or (free and most * LN_3 >= head.epsilon):
+    most = sum(coins) if ask == "all" else max(coins)
+    free = any(not count for count in coins) and ask == "all"  # others need a share too
+    if most * LN_3 > epsilon or (free and most * LN_3 >= epsilon):
         need = Fraction(ceil(most * LN_3 * 1000) + free, 1000)
         root.mistakes.add(
             ("survey", "epsilon"),
@@ -576,9 +555,6 @@ def _check_coins(root: Section, head: _Head, questions: tuple[Question, ...]) ->
 
 
 def two_coins_cost_text(coins: int) -> str:
-    """ε of so many throws of two coins: "3 ln 3 = 3.2959"."""
+    """Return the ε of `coins` draws of the two coins: "3 ln 3 = 3.2959"."""
     times = f"{coins} " if coins > 1 else ""
     return f"{times}ln 3 = {coins * float(LN_3):.4f}"
-
-
-__all__ = ["NO_ANSWER", "Question", "Questionnaire", "load"]

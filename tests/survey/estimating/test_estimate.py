@@ -94,7 +94,7 @@ def test_cross_tables_are_unbiased(tmp_path: Path) -> None:
     for first in range(2):
         for second in range(3):
             messages = {0: bytes([first]), 1: bytes([second])}
-            row = np.frombuffer(made.pack(messages), dtype=np.uint8)[np.newaxis]
+            row = np.frombuffer(made.layout.pack(messages), dtype=np.uint8)[np.newaxis]
             cross = estimate(made, row, cross=[("q0", "q1")]).crosses[0]
             cells = np.array([[cell.value for cell in table.estimates] for _, table in cross.lines])
             p = one.probability(1, messages[0]) * other.probability(2, messages[1])

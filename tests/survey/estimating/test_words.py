@@ -10,6 +10,7 @@ import pytest
 from lapwing.survey.estimating import estimate
 from lapwing.survey.estimating.adversarial_shift import AdversarialShift
 from lapwing.survey.estimating.intervals import ConfidenceLevel
+from lapwing.survey.estimating.scores import EstimationTerms
 from lapwing.survey.estimating.share_estimates import (
     candidate_words,
     extend_prefixes,
@@ -100,7 +101,7 @@ def test_words_that_nobody_wrote_are_hardly_ever_shown(
     for _ in range(runs):
         words = generator.choice(every, size=600, replace=True)
         found = frequent_word_tables(
-            randomizer, randomizer.sample(words), LEVEL, AdversarialShift(0.0), len(words)
+            randomizer, randomizer.sample(words), EstimationTerms(LEVEL, AdversarialShift(0.0), len(words))
         )[0]
         written = {spell(int(word), 3) for word in words}
         wrong += any(one.label not in written for one in found.estimates)
@@ -135,7 +136,7 @@ def test_all_intervals_that_are_shown_hold_together(
         words = generator.choice(every, size=n)
         here = {label: float((words == WordCoding.number(label + end)).mean()) for label in shares}
         found = frequent_word_tables(
-            randomizer, randomizer.sample(words), LEVEL, AdversarialShift(0.0), len(words)
+            randomizer, randomizer.sample(words), EstimationTerms(LEVEL, AdversarialShift(0.0), len(words))
         )[0].estimates
         for place, (kind, truth) in enumerate((("population", shares), ("respondents", here))):
             ends = [(truth.get(one.label, 0.0), getattr(one, kind)) for one in found]
@@ -162,9 +163,13 @@ def test_no_reports_of_the_last_level_show_nothing() -> None:
     randomizer = PrefixResponse.for_epsilon(3, letters=4)
     rows = randomizer.sample(np.full(50, WordCoding.number("bird")))
     assert (
-        frequent_word_tables(randomizer, rows[rows[:, 0] == 0], LEVEL, AdversarialShift(0.0), len(rows))
+        frequent_word_tables(
+            randomizer, rows[rows[:, 0] == 0], EstimationTerms(LEVEL, AdversarialShift(0.0), len(rows))
+        )
         == ()
     )
     only_last = rows[rows[:, 0] == len(randomizer.levels) - 1]
-    words, _ = frequent_word_tables(randomizer, only_last, LEVEL, AdversarialShift(0.0), len(only_last))
+    words, _ = frequent_word_tables(
+        randomizer, only_last, EstimationTerms(LEVEL, AdversarialShift(0.0), len(only_last))
+    )
     assert words.estimates == ()

@@ -16,6 +16,7 @@ from lapwing.core.exact import log_up
 from lapwing.errors import BadParameter
 from lapwing.survey.designing import CROSS_TABLES, Design, design
 from lapwing.survey.odds import percent, stated_odds
+from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers import (
     BitwiseResponse,
     DuchiResponse,
@@ -30,7 +31,6 @@ from lapwing.survey.randomizers import (
     UnaryEncoding,
     WindowResponse,
 )
-from lapwing.survey.randomizers.randomizer import ODDS
 from lapwing.survey.survey_file import load
 
 Designed = Callable[..., Design]

@@ -59,12 +59,12 @@ def test_a_devices_messages_make_a_report_that_is_possible(made: Design) -> None
             for part in made.parts
         ]
         if made.asks_all:
-            report = made.pack(dict(enumerate(thrown)))
+            report = made.layout.pack(dict(enumerate(thrown)))
             assert report == b"\xff" + b"".join(thrown)
             made.check(report)
             continue
         for place, message in enumerate(thrown):
-            report = made.pack({place: message})
+            report = made.layout.pack({place: message})
             assert report == (bytes([place]) + message).ljust(made.report_size, b"\0")
             made.check(report)
 
@@ -140,16 +140,16 @@ def test_only_whole_reports_are_packed(
 ) -> None:
     made = designed(("yes_no", ""), ("yes_no", ""), ask=ask)
     with pytest.raises(BadValue, match=expected):
-        made.pack(messages)
+        made.layout.pack(messages)
 
 
 def test_impossible_messages_are_not_packed(designed: Designed) -> None:
     made = designed(("yes_no", ""), ("yes_no", ""), ask="all")
-    assert made.pack({0: b"\0", 1: b"\2"}) == b"\xff\0\2"
+    assert made.layout.pack({0: b"\0", 1: b"\2"}) == b"\xff\0\2"
     with pytest.raises(BadValue, match="impossible"):
-        made.pack({0: b"\0", 1: b"\3"})
+        made.layout.pack({0: b"\0", 1: b"\3"})
     with pytest.raises(BadValue, match="must be bytes"):
-        made.pack({0: "a", 1: b"\0"})  # type: ignore[dict-item]
+        made.layout.pack({0: "a", 1: b"\0"})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("report", [None, "text", 3, [255, 0], np.zeros(2, dtype=np.uint8)])

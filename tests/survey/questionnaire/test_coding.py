@@ -51,7 +51,7 @@ def test_every_answer_has_a_number_of_its_own_and_every_number_an_answer(
     coding: AnswerCoding, answers: list[object]
 ) -> None:
     assert sorted(coding.code(answer) for answer in answers) == list(range(coding.inputs))
-    assert len({coding.said(code) for code in range(coding.inputs)}) == coding.inputs
+    assert len({coding.text_of(code) for code in range(coding.inputs)}) == coding.inputs
 
 
 def test_the_order_of_the_labels_is_the_order_of_the_numbers() -> None:
@@ -66,9 +66,9 @@ def test_orders_are_numbered_as_in_a_dictionary() -> None:
     for number, order in enumerate(permutations("abcd")):
         assert ranked.code(order) == number
         assert "".join(ranked.options[k] for k in ranked.order(number)) == "".join(order)
-        assert ranked.said(number) == " > ".join(order)
+        assert ranked.text_of(number) == " > ".join(order)
     assert ranked.order(24) == ()
-    assert ranked.said(24) == NO_ANSWER
+    assert ranked.text_of(24) == NO_ANSWER
 
 
 def test_bits_are_the_options_and_no_answer_is_a_bit_of_its_own() -> None:
@@ -76,14 +76,14 @@ def test_bits_are_the_options_and_no_answer_is_a_bit_of_its_own() -> None:
     assert bits.labels == (*COLOURS, NO_ANSWER)
     assert (bits.bits, bits.inputs) == (4, 16)
     assert [bits.code(answer) for answer in ([], ["red"], {"blue", "green"}, None)] == [0, 1, 6, 8]
-    assert [bits.said(code) for code in (0, 5, 8)] == ["none of them", "red + blue", NO_ANSWER]
+    assert [bits.text_of(code) for code in (0, 5, 8)] == ["none of them", "red + blue", NO_ANSWER]
 
 
 def test_numbers_stand_for_values() -> None:
-    assert [HALF_HOURS.value(code) for code in (0, 1, 6, 7)] == [-1, Fraction(-1, 2), 2, None]
-    assert HALF_HOURS.said(1) == "-0.5"
-    assert WEEKS.value(4) == date(2026, 1, 29)
-    assert WEEKS.value(5) is None
+    assert [HALF_HOURS.text_of(code) for code in (0, 1, 6, 7)] == ["-1", "-0.5", "2", NO_ANSWER]
+    assert HALF_HOURS.text_of(1) == "-0.5"
+    assert WEEKS.text_of(4) == "2026-01-29"
+    assert WEEKS.text_of(5) == NO_ANSWER
     assert WEEKS.code(date(2026, 1, 14)) == 1, "days between two steps count to the earlier one"
 
 
@@ -95,8 +95,8 @@ def test_words_are_letters_of_five_bits() -> None:
     assert word.code("a-b'") == (1 << 15) + (28 << 10) + (2 << 5) + 29
     assert word.code("A  b") == (1 << 15) + (27 << 10) + (2 << 5)
     assert word.code("") == word.code(None) == word.code(NO_ANSWER) == 0
-    assert [word.said(word.code(text)) for text in ("tea", "z", "a b")] == ["tea", "z", "a b"]
-    assert word.said(0) == NO_ANSWER
+    assert [word.text_of(word.code(text)) for text in ("tea", "z", "a b")] == ["tea", "z", "a b"]
+    assert word.text_of(0) == NO_ANSWER
     assert WordCoding.number("te") == word.code("te") >> 10
     assert spell(WordCoding.number("te"), 2) == "te"
     assert spell(31, 2) == "??", "no word ends before its first letter, and no letter is the 31st"
@@ -155,7 +155,7 @@ def test_what_is_no_possible_answer_is_refused_and_not_shown(
 def test_numbers_that_no_answer_has_are_refused(coding: AnswerCoding) -> None:
     for code in (-1, coding.inputs):
         with pytest.raises(BadValue, match="number of an answer"):
-            coding.said(code)
+            coding.text_of(code)
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,12 @@ def test_the_least_that_a_survey_says(folder: Path) -> None:
     (only,) = survey.questions
     assert only == Question("meal", "Did you eat?", "yes_no", OneOf(("yes", "no"), True), "shares")
     assert only.labels == ("yes", "no", "no answer")
-    assert (only.inputs, only.no_answer, only.code("no"), only.said(2)) == (3, True, 1, "no answer")
+    assert (only.inputs, only.no_answer, only.code("no"), only.coding.text_of(2)) == (
+        3,
+        True,
+        1,
+        "no answer",
+    )
 
 
 def test_everything_that_can_be_said(folder: Path) -> None:

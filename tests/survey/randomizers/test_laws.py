@@ -87,7 +87,7 @@ def test_the_worst_ratio_is_the_claimed_one(name: str) -> None:
     worst = max(
         max(one[message] for one in laws) / min(one[message] for one in laws) for message in possible(name)
     )
-    assert worst == randomizer.ratio  # type: ignore[attr-defined]
+    assert worst == randomizer.ratio
     assert ratio_is_within(worst, randomizer.loss.epsilon)
     assert worst <= exp_up(randomizer.loss.epsilon)
 
@@ -159,7 +159,7 @@ def test_a_recipe_makes_the_same_randomizer_and_its_loss_is_computed(name: str) 
     assert isinstance(made, Randomizer)
     assert made.loss.epsilon <= randomizer.loss.epsilon
     assert made.loss.epsilon > randomizer.loss.epsilon - Fraction(1, 10**10)
-    assert ratio_is_within(made.ratio, made.loss.epsilon)  # type: ignore[attr-defined]
+    assert ratio_is_within(made.ratio, made.loss.epsilon)
 
 
 @pytest.mark.parametrize("name", SMALL)

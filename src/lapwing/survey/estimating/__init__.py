@@ -12,12 +12,12 @@ from lapwing.survey.estimating.results import (
 from lapwing.survey.estimating.survey_estimates import estimate
 
 __all__ = [
-    "QuestionEstimates",
     "CrossTable",
-    "EstimatedValue",
-    "SurveyEstimates",
-    "Interval",
     "EstimateRow",
     "EstimateTable",
+    "EstimatedValue",
+    "Interval",
+    "QuestionEstimates",
+    "SurveyEstimates",
     "estimate",
 ]

@@ -1,13 +1,13 @@
-"""What liars can do (failure case P2): the greatest shift of an estimate by a declared fraction of reports.
+"""The adversarial shift (failure case P2): how far a declared fraction of respondents can move an estimate.
 
-A liar sends the possible message that pushes most; impossible ones are refused at the door. The *honest
-value* is what the estimate would be if every lie were replaced by that respondent's truth. Down and up say
-how far lies may have pushed the estimate that was found away from it.
+An adversary sends the possible message that moves the estimate most; impossible messages are refused. The
+*honest value* is the estimate that the reports would give if every adversary had answered truthfully. Down
+and up say how far the adversaries may have moved the estimate away from it.
 
 Claim    the honest value lies in [found - up, found + down].
-Because  with a fraction η of liars who score s instead of the truth x, a mean's honest value is
+Because  with a fraction η of adversaries who score s instead of the truth x, a mean's honest value is
          found - η (s - x); for a ratio that holds of top and bottom. A mean reaches both ends.
-Test     tests/survey/estimating/test_lies.py::test_the_honest_ratio_is_always_within_reach
+Test     tests/survey/estimating/test_adversarial_shift.py::test_the_honest_ratio_is_always_within_reach
 """
 
 from __future__ import annotations
@@ -23,35 +23,38 @@ ScorePair = tuple[float, float]  # top and bottom of a ratio
 
 @dataclass(frozen=True, slots=True)
 class AdversarialShift:
-    """A fraction of all respondents. Where one of `ways` is drawn at random, they may choose theirs."""
+    """The shift by a fraction of all respondents.
+
+    Where a device draws one of `ways` questions or levels at random, adversaries choose theirs.
+    """
 
     fraction: float
     ways: int = 1
 
     @property
     def among(self) -> float:
-        """Their fraction among the reports to one question, if all of them go for it."""
+        """The fraction of adversaries among the reports to one question, if all choose that question."""
         honest = (1 - self.fraction) / self.ways
         return self.fraction / (self.fraction + honest) if self.fraction else 0.0
 
     def of(self, ways: int) -> AdversarialShift:
-        """Where a report draws one of so many more ways."""
+        """Return the shift where a report also draws one of `ways` more."""
         return AdversarialShift(self.fraction, self.ways * ways)
 
     def share(self, coin: SupportChance) -> ScorePair:
-        """Of a share: down and up. Exact: a liar's report supports the option, or does not."""
+        """Return the shift of a share, down and up. Exact: a report supports the option, or does not."""
         return self.mean(coin.scores, (0.0, 1.0))
 
     def mean(self, scores: ScorePair, values: ScorePair) -> ScorePair:
-        """Of a mean of scores, from the least and greatest score and true value: down and up. Exact."""
+        """Return the shift of a mean, down and up, from the least and greatest score and value. Exact."""
         return self.among * (values[1] - scores[0]), self.among * (scores[1] - values[0])
 
     def ratio(self, now: ScorePair, sent: Iterable[ScorePair], true: Iterable[ScorePair]) -> ScorePair:
-        """Of a ratio as it was found, lies included: at most, down and up, from what a message may score
-        and what may be true.
+        """Return bounds of the shift of a ratio as it was found, down and up.
 
-        Without the lies top and bottom lie in a polygon, and over it a ratio is extreme at a corner. Where
-        the honest bottom may be 0 there is no bound.
+        `sent` are the corners of possible scores (top, bottom), `true` those of possible true values. The
+        honest top and bottom lie in a polygon, and over it a ratio is extreme at a corner. Where the honest
+        bottom may be 0 there is no bound.
         """
         top, bottom = now
         if not bottom > 0:

@@ -1,17 +1,17 @@
 """Intervals that hold for few reports, too.
 
-For a share the count of supporting reports is a sum of independent coins with known chances, so its mean
-and variance are known for every true share. Up to 95 % the interval has all shares that a test with a half
-count to spare does not reject (Wilson's way); above, where the normal law is wrong, it has those that exact
-tails do not reject. For means and ratios the test statistic is the mean of scores, whose variance is
-estimated, and a ratio's interval is Fieller's.
+For a share, the number of supporting reports is a sum of independent coins with known chances. So its mean
+and variance are known for every true share. Up to 95 % the interval has all shares that a test does not
+reject, with half a count of tolerance (Wilson's method). Above, where the normal law is wrong, it has the
+shares that exact tails do not reject. For means and ratios the test statistic is the mean of scores, whose
+variance is estimated, and a ratio's interval is Fieller's.
 
 Claim    above 95 %, and for several intervals together, those for shares hold with at least the confidence.
          At 95 % they hold with at least 94.5 % on the grid of the test.
 Because  docs/arguments/survey.md
 Test     tests/survey/estimating/test_intervals.py::test_exact_intervals_hold_with_the_confidence_they_state
 
-Binomial tails and their inverse, in floats with their rounding on the safe side.
+Binomial tails and their inverse are in floats, with the rounding on the safe side.
 
 Claim    where the count of n coins is K, `least_chance(K, n, risk)` is at most the chance θ at which
          P[Binomial(n, θ) >= K] = risk, and near it. So θ is below it with a probability of at most `risk`.
@@ -27,15 +27,15 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lapwing.core.exact import Number
 from lapwing.core.spread import checked_confidence
+from lapwing.survey.randomizers import FrequencyOracle
 
-FloatArray = NDArray[np.float64]
+Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 NEWTON_STEPS = 60
 FRACTION_TERMS, FRACTION_STILL = (
@@ -45,8 +45,8 @@ FRACTION_TERMS, FRACTION_STILL = (
 TINY = 1e-300
 
 
-def least_chance(counts: Counts, n: int, risk: float) -> FloatArray:
-    """The lower end of Clopper and Pearson's interval: 0 where the count is 0."""
+def least_chance(counts: Counts, n: int, risk: float) -> Floats:
+    """Return the lower end of Clopper and Pearson's interval: 0 where the count is 0."""
     found = np.zeros(counts.shape)
     kinds = np.unique(counts[counts > 0])
     if not len(kinds):
@@ -70,7 +70,7 @@ def least_chance(counts: Counts, n: int, risk: float) -> FloatArray:
 
 
 def upper_tail(n: int, p: float, first: int) -> float:
-    """P[Binomial(n, p) >= first]."""
+    """Return P[Binomial(n, p) >= first]."""
     if first > n:
         return 0.0
     if first <= 0:
@@ -81,7 +81,7 @@ def upper_tail(n: int, p: float, first: int) -> float:
 
 
 def least_count(n: int, p: float, risk: float) -> int:
-    """The least c with P[Binomial(n, p) >= c] <= risk."""
+    """Return the least c with P[Binomial(n, p) >= c] <= risk."""
     low, high = math.floor(n * p), n + 1
     while high - low > 1:
         middle = (low + high) // 2
@@ -89,28 +89,28 @@ def least_count(n: int, p: float, risk: float) -> int:
     return high
 
 
-def _near(k: FloatArray, n: int, risk: float) -> FloatArray:
-    """Where Newton begins: the odds at the lower end of Wilson's interval."""
+def _near(k: Floats, n: int, risk: float) -> Floats:
+    """Return the start of Newton's method: the odds at the lower end of Wilson's interval."""
     z2 = NormalDist().inv_cdf(max(risk, TINY)) ** 2
     middle, reach = k + z2 / 2, np.sqrt(z2 * (k * (1 - k / n) + z2 / 4))
-    found: FloatArray = np.log((middle - reach) / (n - k + z2 / 2 + reach))
+    found: Floats = np.log((middle - reach) / (n - k + z2 / 2 + reach))
     return found
 
 
-def _expit(odds: FloatArray) -> FloatArray:
-    found: FloatArray = 1 / (1 + np.exp(-odds))
+def _expit(odds: Floats) -> Floats:
+    found: Floats = 1 / (1 + np.exp(-odds))
     return found
 
 
-def _log_ways(counts: Counts, n: int) -> FloatArray:
+def _log_ways(counts: Counts, n: int) -> Floats:
     whole = math.lgamma(n + 1)
     return np.array([whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in counts.tolist()])
 
 
-def _over_first(k: FloatArray, n: int, chance: FloatArray) -> FloatArray:
-    """P[X >= k] / P[X = k], by the continued fraction of the incomplete beta function (Lentz's way)."""
+def _over_first(k: Floats, n: int, chance: Floats) -> Floats:
+    """Return P[X >= k] / P[X = k], by the incomplete beta function's continued fraction (Lentz)."""
     a, b = k, n - k + 1
-    ahead: FloatArray = np.ones_like(k)
+    ahead: Floats = np.ones_like(k)
     behind = 1 / _off_zero(1 - (a + b) * chance / (a + 1))
     found = behind.copy()
     for m in range(1, FRACTION_TERMS):
@@ -126,15 +126,14 @@ def _over_first(k: FloatArray, n: int, chance: FloatArray) -> FloatArray:
         if float(moved.max()) < FRACTION_STILL:
             break
     # At least the first term itself is in the tail, whatever rounding says.
-    ratio: FloatArray = np.maximum(found * (1 - chance), 1.0)
+    ratio: Floats = np.maximum(found * (1 - chance), 1.0)
     return ratio
 
 
-def _off_zero(values: FloatArray) -> FloatArray:
+def _off_zero(values: Floats) -> Floats:
     return np.where(np.abs(values) < TINY, TINY, values)
 
 
-Floats = NDArray[np.float64]
 _HALF = 0.5
 _ROUNDING = 1e-9
 _SCORES_UP_TO = Fraction(95, 100)
@@ -143,19 +142,19 @@ _TILTS = np.geomspace(1e-6, 50.0, 400)  # of Chernoff's bound: each is valid, an
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceLevel:
-    """A confidence, and how many standard errors it is. `together`: of several intervals, all hold."""
+    """A confidence, and its number of standard errors. `together`: several intervals hold at once."""
 
     confidence: Fraction
     together: bool = False
 
     @classmethod
     def of(cls, confidence: Number) -> ConfidenceLevel:
-        """A level strictly between 0 and 1."""
+        """Return the level of a confidence strictly between 0 and 1."""
         return cls(checked_confidence(confidence))
 
     @property
     def z(self) -> float:
-        """Of the normal law, both sides."""
+        """The standard errors of the normal law, both sides."""
         return -NormalDist().inv_cdf(float((1 - self.confidence) / 2))
 
     @property
@@ -165,42 +164,43 @@ class ConfidenceLevel:
 
     @property
     def risk(self) -> float:
-        """Of missing on one side. Exact tails need one of at most 1/4: docs/arguments/survey.md."""
+        """The risk of missing on one side. Exact tails need at most 1/4: docs/arguments/survey.md."""
         return float(min((1 - self.confidence) / 2, Fraction(1, 4)))
 
     def t(self, n: int) -> float:
-        """Nearly Student's with n - 1 degrees: the variance is estimated from n reports."""
+        """Return nearly Student's t with n - 1 degrees: the variance is estimated from n reports."""
         z, free = self.z, max(n - 1, 1)
         return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
 
     def split(self, parts: int) -> ConfidenceLevel:
-        """The level at which each of so many intervals holds, if all are to hold together (Bonferroni)."""
+        """Return the level of each of `parts` intervals that are to hold together (Bonferroni)."""
         return ConfidenceLevel(1 - (1 - self.confidence) / parts, together=True)
 
 
 @dataclass(frozen=True, slots=True)
 class SupportChance:
-    """How often a report supports an option: for those who hold it, and for those who do not."""
+    """The chance that a report supports an option: if its sender holds it, and if not."""
 
     inside: float
     outside: float
 
     @property
     def gap(self) -> float:
+        """The difference of the two chances."""
         return self.inside - self.outside
 
     @property
     def scores(self) -> tuple[float, float]:
-        """Of a report that does not support the option, and of one that does: unbiased for holding it."""
+        """The unbiased scores of a report that does not support the option, and of one that does."""
         return -self.outside / self.gap, (1 - self.outside) / self.gap
 
     def share(self, counts: ArrayLike, n: int) -> Floats:
-        """Unbiased. With two coins: 2·mean - 1/2."""
+        """Return the unbiased share. With two coins: 2·mean - 1/2."""
         found: Floats = (np.asarray(counts, dtype=np.float64) / n - self.outside) / self.gap
         return found
 
     def noise_variance(self, share: ArrayLike, n: int, *, total: int | None = None) -> Floats:
-        """Of the share among all `total` respondents (else these n), whatever they answered."""
+        """Return the variance of the share among all `total` respondents; None: among these n."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         p, q = self.inside, self.outside
         coins = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * self.gap**2)
@@ -208,7 +208,7 @@ class SupportChance:
         return found
 
     def variance(self, share: ArrayLike, n: int) -> Floats:
-        """Of the share in the population from which n respondents were drawn."""
+        """Return the variance of the share in the population from which n respondents were drawn."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         seen = self.outside + f * self.gap
         found: Floats = seen * (1 - seen) / (n * self.gap**2)
@@ -217,7 +217,7 @@ class SupportChance:
     def for_respondents(
         self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, total: int | None = None
     ) -> tuple[Floats, Floats]:
-        """Of the share among all `total` respondents, of whom n were drawn; else among these n.
+        """Return intervals of the share among all `total` respondents, of whom n were drawn; None: these n.
 
         With m of n who hold it, the count has mean n q + m (p - q) and variance m p(1-p) + (n - m) q(1-q).
         Where n were drawn from more, m is hypergeometric. Exact ones are never wider than the population's.
@@ -233,14 +233,14 @@ class SupportChance:
         return self._solved(counts, n, level, linear=slope, square=-more * self.gap**2)
 
     def for_population(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
-        """Of the share in the population: the count is binomial with chance q + share (p - q)."""
+        """Return intervals of the share in the population: the count has chance q + share (p - q)."""
         if level.exact:
             return self._clopper(counts, n, level)
         slope = self.gap * (1 - 2 * self.outside)
         return self._solved(counts, n, level, linear=slope, square=-(self.gap**2))
 
     def _clopper(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
-        """All shares that neither tail of the binomial law rejects (Clopper and Pearson).
+        """Return all shares that neither tail of the binomial law rejects (Clopper and Pearson).
 
         They hold for respondents, too: coins with the same mean have no heavier tails, beyond one count
         from the mean. Nearer than that only 1 and n - 1 could be rejected, and they never are.
@@ -252,7 +252,7 @@ class SupportChance:
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
     def _chernoff(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
-        """All shares f that Chernoff's bound of either tail, for these respondents' coins, does not reject.
+        """Return all shares f that Chernoff's bound of either tail does not reject, for these respondents.
 
         With a and b the logarithms of E e^(t coin) for holders and for others, P[count >= K] is at most
         e^(n f a + n (1 - f) b - t K): a bound of f for each t. For negative t it is the other tail.
@@ -270,7 +270,7 @@ class SupportChance:
     def _solved(
         self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, linear: float, square: float
     ) -> tuple[Floats, Floats]:
-        """All f in [0, 1] with |count/n - q - f g| <= z √(v(f)/n) + 1/2n.
+        """Return all f in [0, 1] with |count/n - q - f g| <= z √(v(f)/n) + 1/2n.
 
         Here v(f) = q(1-q) + linear f + square f².
         """
@@ -290,26 +290,18 @@ class SupportChance:
 
 
 def _undrawn(n: int, total: int | None) -> float:
-    """How much of a drawing's variance is left where n of `total` were drawn without putting back."""
+    """Return the part of the drawing's variance that is left if n of `total` are drawn."""
     return 0.0 if total is None or total <= n else (total - n) / (total - 1)
 
 
-class _HasSupport(Protocol):
-    @property
-    def inside(self) -> Fraction: ...
-
-    @property
-    def outside(self) -> Fraction: ...
-
-
-def support_chance_of(oracle: _HasSupport) -> SupportChance:
-    """How often a report supports an option under this randomizer."""
+def support_chance_of(oracle: FrequencyOracle) -> SupportChance:
+    """Return the chance that a report supports an option under this randomizer."""
     return SupportChance(float(oracle.inside), float(oracle.outside))
 
 
 @dataclass(frozen=True, slots=True)
 class RatioMoments:
-    """Of a ratio's top and bottom: means over reports, and the variances and covariance of the means."""
+    """A ratio's top and bottom: means over reports, and the variances and covariance of the means."""
 
     top: float
     bottom: float
@@ -318,7 +310,7 @@ class RatioMoments:
     cov: float
 
     def within(self, whole: RatioMoments) -> bool:
-        """Whether these are possible variances, and none is above the whole's (up to rounding)."""
+        """Return whether these variances are possible, and none is above the whole's (up to rounding)."""
         top, bottom = whole.var_top * (1 + _ROUNDING), whole.var_bottom * (1 + _ROUNDING)
         spare = _ROUNDING * (whole.var_top + whole.var_bottom)
         return (
@@ -328,12 +320,12 @@ class RatioMoments:
         )
 
     def mixed(self, whole: RatioMoments, part: float) -> RatioMoments:
-        """The variances with this part of what the whole's have more."""
+        """Return the variances, moved by this part towards the whole's."""
         pairs = ((self.var_top, whole.var_top), (self.var_bottom, whole.var_bottom), (self.cov, whole.cov))
         return RatioMoments(self.top, self.bottom, *(mine + part * (all_ - mine) for mine, all_ in pairs))
 
     def wider(self, top: float, bottom: float) -> RatioMoments:
-        """With so much more variance."""
+        """Return the moments with these variances added."""
         return RatioMoments(self.top, self.bottom, self.var_top + top, self.var_bottom + bottom, self.cov)
 
     @property
@@ -342,7 +334,7 @@ class RatioMoments:
         return self.top / self.bottom if self.bottom > 0 else math.nan
 
     def error(self) -> float:
-        """The ratio's standard error, to first order."""
+        """Return the ratio's standard error, to first order; NaN where the bottom is not above 0."""
         if not self.bottom > 0:
             return math.nan
         r = self.value
@@ -352,10 +344,10 @@ class RatioMoments:
         return self.var_top - 2 * r * self.cov + r * r * self.var_bottom
 
     def interval(self, z: float, low: float, high: float, spare: float = 0.0) -> tuple[float, float]:
-        """All r in [low, high] with (top - r bottom)² <= z² Var(top - r bottom): Fieller's interval.
+        """Return Fieller's interval: all r in [low, high] with (top - r bottom)² <= z² Var(top - r bottom).
 
-        Both ends are moved outwards as far as `spare` at the top moves the ratio.
-        Where the bottom may be 0 they may be all of [low, high]: then nothing is known.
+        Both ends move outwards as far as `spare` at the top moves the ratio. Where the bottom may be 0 the
+        interval may be all of [low, high]: then nothing is known.
         """
         a = self.bottom**2 - z * z * self.var_bottom
         b = -2 * (self.top * self.bottom - z * z * self.cov)

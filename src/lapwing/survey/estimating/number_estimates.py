@@ -1,17 +1,14 @@
-"""The mean of a number or date: scores, over those who answered.
+"""The mean and the distribution of a number or date.
 
-The distribution of a number from a square wave: a histogram and quantiles.
-
-The histogram is the most likely one (EM), which is slightly biased. Its intervals do not rest on it: they
-are those of linear estimators that are exactly unbiased for every distribution.
+The mean is that of scores, over those who answered. A distribution comes from a square wave: a histogram
+and quantiles. The histogram is the most likely one (EM), which is slightly biased. Its intervals do not
+rest on it: they are those of linear estimators that are exactly unbiased for every distribution.
 
 Claim    for weights φ over messages with Σ φ(y) P(y|x) = c(x) for all x, the mean of φ is unbiased for the
          mean of c. With c above (below) the indicator of a bin, its interval bounds the bin's share from
          above (below). The weights do not depend on the reports.
 Because  expectation is linear, and c <= indicator (or >=) at every x.
 Test     tests/survey/estimating/test_distribution.py::test_weights_are_exactly_unbiased
-
-The tables of a distribution: a histogram and quantiles, with intervals where honest ones are known.
 """
 
 from __future__ import annotations
@@ -20,35 +17,23 @@ from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
+from lapwing.survey.estimating.adversarial_shift import ScorePair
 from lapwing.survey.estimating.intervals import ConfidenceLevel
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval, ValueUnit
-from lapwing.survey.estimating.scores import Floats, ReportScores, ScoreLimits, ScoreSums
+from lapwing.survey.estimating.scores import EstimationTerms, Floats, ReportScores, ScoreLimits, ScoreSums
 from lapwing.survey.questionnaire import NO_ANSWER, DateScale, NumberScale
-from lapwing.survey.randomizers import DuchiResponse, HybridResponse, WindowResponse
-from lapwing.survey.randomizers.randomizer import ODDS, Messages
-
-
-class NumberScores(Protocol):
-    """A randomizer of numbers."""
-
-    @property
-    def none(self) -> int: ...
-
-    def scores(self, messages: Messages) -> Floats: ...
-
-    def answered(self, messages: Messages) -> Floats: ...
+from lapwing.survey.randomizers import DuchiResponse, HybridResponse, NumericRandomizer, WindowResponse
+from lapwing.survey.randomizers.randomizer import Messages
 
 
 @dataclass(frozen=True, slots=True)
 class ValueRange:
-    """From 0 .. 1 to the numbers of a question: value = low + range · t. Dates are days from `origin`."""
+    """The map from 0 .. 1 to a question's values: low + range · t. Dates are days from `origin`."""
 
     low: float
     range: float
@@ -57,38 +42,42 @@ class ValueRange:
 
     @classmethod
     def of(cls, coding: NumberScale | DateScale) -> ValueRange:
+        """Return the range of a question's scale."""
         if isinstance(coding, DateScale):
             return cls(0.0, float(coding.steps * coding.step), "date", coding.low)
         return cls(float(coding.low), float(coding.steps * coding.step), "number", None)
 
     def value(self, t: float) -> float:
+        """Return the value of a part t of the range."""
         return self.low + self.range * t
 
+    def scaled(self, estimate: EstimatedValue) -> EstimatedValue:
+        """Return an estimate in 0 .. 1, with its intervals and shift, as one of the question's values."""
 
-def score_variance_of(randomizer: NumberScores) -> tuple[float, float, float, float]:
-    """Var[score | x] = square t² + slope t + level, t = x / steps; and that of no answer."""
-    match randomizer:
-        case WindowResponse() | DuchiResponse():
-            return randomizer.spread()
-        case HybridResponse():
-            far = randomizer.odds / ODDS
-            one, other = randomizer.window.spread(), randomizer.duchi.spread()
-            square, slope, level, silent = (
-                far * w + (1 - far) * d for w, d in zip(one, other, strict=True)
-            )
-            return square, slope, level, silent
-        case _:
-            raise BadParameter("randomizer", "is none of numbers")
+        def interval(found: Interval | None) -> Interval | None:
+            if found is None:
+                return None
+            return Interval(self.value(found.low), self.value(found.high), found.error * self.range)
+
+        return EstimatedValue(
+            estimate.label,
+            self.value(estimate.value),
+            None if estimate.fitted is None else self.value(estimate.fitted),
+            interval(estimate.respondents),
+            interval(estimate.population),
+            estimate.adversarial_shift
+            and (estimate.adversarial_shift[0] * self.range, estimate.adversarial_shift[1] * self.range),
+        )
 
 
-def number_scores(randomizer: NumberScores, messages: Messages) -> ReportScores:
-    """Columns: x / steps, and whether there is no answer; over those who answered.
+def number_scores(randomizer: NumericRandomizer, messages: Messages) -> ReportScores:
+    """Return the scores of x / steps, over those who answered.
 
-    E[score²|x] = (square + 1) t² + slope t + level, so t² has an unbiased score where square > -1. It is
-    -1 for Duchi's method: messages tell nothing about t², and the noise's variance cannot be estimated.
+    E[score²|x] = (square + 1) t² + slope t + level, so t² has an unbiased score where square > -1. For
+    Duchi's method it is -1: messages say nothing about t², and the noise's variance cannot be estimated.
     """
     score, answered = randomizer.scores(messages), randomizer.answered(messages)
-    square, slope, level, silent = score_variance_of(randomizer)
+    square, slope, level, silent = randomizer.spread()
     squares = None
     if square > -1 + 1e-9:
         known = slope * score + level * answered + silent * (1 - answered)
@@ -96,87 +85,64 @@ def number_scores(randomizer: NumberScores, messages: Messages) -> ReportScores:
     return ReportScores(score[:, None], answered, squares)
 
 
-def no_answer_scores(randomizer: NumberScores, messages: Messages) -> ReportScores:
-    """The share of no answer, over all."""
+def no_answer_scores(randomizer: NumericRandomizer, messages: Messages) -> ReportScores:
+    """Return the scores of "no answer", over all."""
     silent = (1 - randomizer.answered(messages))[:, None]
     return ReportScores(silent, np.ones(len(silent)), silent)
 
 
-def score_corners(randomizer: NumberScores) -> list[ScorePair]:
-    """The extreme pairs of score and answered score over all messages: exact."""
+def score_corners(randomizer: NumericRandomizer) -> list[ScorePair]:
+    """Return the extreme pairs of score and answered score over all messages: exact."""
     match randomizer:
         case WindowResponse():
             ends = np.array([0, randomizer.numbers - 1, randomizer.messages - 1])
             return _pairs(randomizer, ends)
         case DuchiResponse():
-            return _pairs(randomizer, np.arange(2 + randomizer.none))
+            return _pairs(randomizer, np.arange(randomizer.messages))
         case HybridResponse():
-            far = score_corners(randomizer.window) if randomizer.odds else []
-            return far + (score_corners(randomizer.duchi) if randomizer.odds < ODDS else [])
+            return [pair for part in randomizer.parts.values() for pair in score_corners(part)]
         case _:
             raise BadParameter("randomizer", "is none of numbers")
 
 
-def _pairs(randomizer: NumberScores, messages: Messages) -> list[ScorePair]:
+def _pairs(randomizer: NumericRandomizer, messages: Messages) -> list[ScorePair]:
     return list(
         zip(randomizer.scores(messages).tolist(), randomizer.answered(messages).tolist(), strict=True)
     )
 
 
 def mean_table(
-    randomizer: NumberScores,
+    randomizer: NumericRandomizer,
     sums: ScoreSums,
     scale: ValueRange,
-    level: ConfidenceLevel,
-    liars: AdversarialShift,
+    terms: EstimationTerms,
     *,
-    total: int,
     weight: ScorePair = (1.0, 1.0),
 ) -> EstimateTable:
-    """The mean of those who answered; `weight` is the least and greatest score of being in the group."""
-    value = sums.moments(0).value
+    """Return the mean of those who answered.
+
+    `weight` is the least and the greatest score of being in the group.
+    """
     now = sums.moments(0)
     true = [(0.0, 1.0), (1.0, 1.0)] + ([(0.0, 0.0)] if randomizer.none or weight[0] < 1 else [])
     sent = [(s * w, d * w) for s, d in score_corners(randomizer) for w in weight]
-    down, up = liars.ratio((now.top, now.bottom), sent, true)
+    shift = terms.shift.ratio((now.top, now.bottom), sent, true)
     limits = ScoreLimits(0.0, 1.0, *(max(side) - min(side) for side in zip(*sent, strict=True)))
-    found = [_scaled(sums.interval(0, level, limits, total=of), scale) for of in (total, None)]
-    estimate = EstimatedValue(
-        "mean",
-        scale.value(value),
-        min(max(scale.value(value), scale.low), scale.low + scale.range),
-        found[0],
-        found[1],
-        (down * scale.range, up * scale.range),
-    )
-    return EstimateTable(
-        "mean", scale.unit, (estimate,), "Of those who answered." * randomizer.none, scale.origin
-    )
-
-
-def _scaled(interval: Interval, scale: ValueRange) -> Interval:
-    return Interval(scale.value(interval.low), scale.value(interval.high), interval.error * scale.range)
+    mean = scale.scaled(sums.estimate(0, "mean", terms, limits, shift))
+    note = "Of those who answered." * randomizer.none
+    return EstimateTable("mean", scale.unit, (mean,), note, scale.origin)
 
 
 def no_answer_table(
-    randomizer: NumberScores,
-    sums: ScoreSums,
-    level: ConfidenceLevel,
-    liars: AdversarialShift,
-    *,
-    total: int,
+    randomizer: NumericRandomizer, sums: ScoreSums, terms: EstimationTerms
 ) -> EstimateTable:
-    """The share of no answer."""
-    value = sums.moments(0).value
+    """Return the share of "no answer"."""
     silent = [1 - answered for _, answered in score_corners(randomizer)]
     limits = ScoreLimits(0.0, 1.0, max(silent) - min(silent), 0.0)
-    found = [sums.interval(0, level, limits, total=of) for of in (total, None)]
-    lies = liars.mean((min(silent), max(silent)), (0.0, 1.0))
-    estimate = EstimatedValue(NO_ANSWER, value, min(max(value, 0.0), 1.0), found[0], found[1], lies)
-    return EstimateTable("share", "share", (estimate,))
+    shift = terms.shift.mean((min(silent), max(silent)), (0.0, 1.0))
+    return EstimateTable("share", "share", (sums.estimate(0, NO_ANSWER, terms, limits, shift),))
 
 
-FloatArray = NDArray[np.float64]
 MOST_BINS, LEAST_BINS = 40, 5
 MOST_LINEAR_STEPS = 1024  # beyond, no intervals: the weights would take too long
 EM_ROUNDS, EM_STILL = 2_000, 1e-7
@@ -185,54 +151,53 @@ RAMP_SHARES = (0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16)  # of the range
 
 @dataclass(frozen=True)
 class SquareWaveCounts:
-    """A square wave and how often each of its messages came."""
+    """A square wave and the counts of its messages."""
 
     window: WindowResponse
     counts: NDArray[np.int64]  # of every message
 
     @property
     def n(self) -> int:
+        """The number of messages."""
         return int(self.counts.sum())
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where the window of every answer begins, that of no answer last."""
+        """The first message of every answer's window, that of "no answer" last."""
         return self.window.start(np.arange(self.window.inputs))
 
     @cached_property
     def levels(self) -> tuple[float, float]:
-        """The probability of a message outside the window, and how much more it is inside."""
+        """The probability of a message outside the window, and the excess of one inside."""
         low = float(self.window.unlikely / self.window.messages)
         return low, float(self.window.likely / self.window.messages) - low
 
-    def forward(self, shares: FloatArray) -> FloatArray:
-        """The probability of every message if answers have these shares."""
+    def forward(self, shares: Floats) -> Floats:
+        """Return the probability of every message if answers have these shares."""
         low, gap = self.levels
         steps = np.zeros(self.window.messages + 1)
         np.add.at(steps, self.starts, shares)
         np.add.at(steps, self.starts + self.window.width, -shares)
-        found: FloatArray = low * shares.sum() + gap * np.cumsum(steps)[:-1]
+        found: Floats = low * shares.sum() + gap * np.cumsum(steps)[:-1]
         return found
 
-    def backward(self, weights: FloatArray) -> FloatArray:
-        """For every answer the expectation of weights over its messages."""
+    def backward(self, weights: Floats) -> Floats:
+        """Return for every answer the expectation of weights over its messages."""
         low, gap = self.levels
         sums = np.concatenate([[0.0], np.cumsum(weights)])
-        found: FloatArray = low * sums[-1] + gap * (
-            sums[self.starts + self.window.width] - sums[self.starts]
-        )
+        found: Floats = low * sums[-1] + gap * (sums[self.starts + self.window.width] - sums[self.starts])
         return found
 
     def bins(self) -> NDArray[np.int64]:
-        """Where bins of answers begin, and the end: as many as the reports can tell apart."""
+        """Return the starts of the bins, and the end: as many bins as the reports can resolve."""
         codes = self.window.steps + 1
         stray = float(self.window.unlikely * self.window.share)
         informative = self.n * (float(self.window.truth) - stray) ** 2
         count = min(codes, MOST_BINS, max(LEAST_BINS, round(informative ** (1 / 3))))
         return np.unique(np.linspace(0, codes, count + 1).round().astype(np.int64))
 
-    def most_likely(self, edges: NDArray[np.int64]) -> tuple[FloatArray, float]:
-        """Shares of the bins, and of no answer, by EM. Inside a bin all answers count alike."""
+    def most_likely(self, edges: NDArray[np.int64]) -> tuple[Floats, float]:
+        """Return the shares of the bins and of "no answer", by EM. A bin is uniform."""
         starts = np.concatenate([edges[:-1], [edges[-1]] * self.window.none]).astype(np.int64)
         sizes = np.diff(np.concatenate([starts, [self.window.inputs]])).astype(np.float64)
         shares = sizes / sizes.sum()
@@ -256,8 +221,8 @@ class LinearEstimators:
     waves: SquareWaveCounts
 
     @cached_property
-    def _inverse(self) -> tuple[FloatArray, FloatArray]:
-        """The law of every answer's messages over that of all answers alike, and their Gram matrix."""
+    def _inverse(self) -> tuple[Floats, Floats]:
+        """Return the laws of messages over their mean law, one row per answer, and their Gram matrix."""
         window = self.waves.window
         low, gap = self.waves.levels
         law = np.full((window.inputs, window.messages), low)
@@ -266,25 +231,28 @@ class LinearEstimators:
         even = law.mean(axis=0)
         return law / even, (law / even) @ law.T
 
-    def weights(self, functions: FloatArray) -> FloatArray:
-        """φ with Σ φ(y) P(y|x) = f(x), one column a function: least variance if answers are all alike."""
+    def weights(self, functions: Floats) -> Floats:
+        """Return φ with Σ φ(y) P(y|x) = f(x), a column for each f.
+
+        They have the least variance if all answers are equally likely.
+        """
         over, gram = self._inverse
-        found: FloatArray = over.T @ np.linalg.solve(gram, functions)
+        found: Floats = over.T @ np.linalg.solve(gram, functions)
         return found
 
-    def mean_and_error(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Of the weights over the reports; the error is that for the population."""
+    def mean_and_error(self, weights: Floats) -> tuple[Floats, Floats]:
+        """Return the mean of weights over the reports, and its standard error for the population."""
         counts, n = self.waves.counts, self.waves.n
         mean = counts @ weights / n
         variance = (counts @ weights**2 / n - mean**2) / max(n - 1, 1)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
-    def ends(self, weights: FloatArray, level: ConfidenceLevel) -> tuple[FloatArray, FloatArray]:
-        """Of the expectations of weights: what lies below and above with the level's risk on each side.
+    def ends(self, weights: Floats, level: ConfidenceLevel) -> tuple[Floats, Floats]:
+        """Return intervals for the expectations of weights, with the level's risk on each side.
 
-        Few reports may be alike by chance, and then show no variance. So, as for other means (`Sums`), the
-        variance is that of z² more reports, half of them at each end of the weights; and half a report is
-        to spare.
+        Few reports may be equal by chance, and then show no variance. So, as for other means (`ScoreSums`),
+        z² reports are added to the variance, half of them at each end of the weights, and both ends move
+        outwards by half a report.
         """
         mean, error = self.mean_and_error(weights)
         n, span = self.waves.n, np.ptp(weights, axis=0)
@@ -294,7 +262,7 @@ class LinearEstimators:
 
     @cached_property
     def ramp(self) -> int:
-        """How many answers a slope takes: chosen from the coins and n alone, never from what was sent."""
+        """The number of answers of a slope: chosen from the coins and n alone, never from the reports."""
         window = self.waves.window
         middle = (window.steps + 1) // 2
         slopes = sorted({round(part * window.steps) for part in RAMP_SHARES})
@@ -304,8 +272,8 @@ class LinearEstimators:
         cost = [2 * error + slope / window.inputs / 2 for error, slope in zip(errors, slopes, strict=True)]
         return slopes[int(np.argmin(cost))]
 
-    def inner(self, first: int, end: int, slope: int) -> FloatArray:
-        """At most the indicator of first <= x < end, rising over `slope` answers at each inner end."""
+    def inner(self, first: int, end: int, slope: int) -> Floats:
+        """Return a function below the indicator of first <= x < end, with slopes inside of it."""
         last = self.waves.window.steps + 1
         x = np.arange(last)
         rise = np.ones(last) if first <= 0 else np.clip((x - first + 1) / (slope + 1), 0, 1)
@@ -313,8 +281,8 @@ class LinearEstimators:
         found = np.where((x >= first) & (x < end), np.minimum(rise, fall), 0.0)
         return np.concatenate([found, np.zeros(self.waves.window.none)])
 
-    def outer(self, first: int, end: int, slope: int) -> FloatArray:
-        """At least that indicator: the same, outside of it."""
+    def outer(self, first: int, end: int, slope: int) -> Floats:
+        """Return a function above the indicator of first <= x < end, with slopes outside of it."""
         last = self.waves.window.steps + 1
         x = np.arange(last)
         rise = np.ones(last) if first <= 0 else np.clip((x - first + 1 + slope) / (slope + 1), 0, 1)
@@ -323,8 +291,8 @@ class LinearEstimators:
 
     def bounds(
         self, ranges: list[tuple[int, int]], level: ConfidenceLevel
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Lower and upper ends of the shares of answers in these ranges, and the greater standard error."""
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return lower and upper ends of the shares of these ranges, and the greater standard error."""
         under = self.weights(np.stack([self.inner(*ends, self.ramp) for ends in ranges], axis=1))
         over = self.weights(np.stack([self.outer(*ends, self.ramp) for ends in ranges], axis=1))
         lows, highs = np.clip(self.ends(under, level)[0], 0, 1), np.clip(self.ends(over, level)[1], 0, 1)
@@ -332,8 +300,8 @@ class LinearEstimators:
         return np.minimum(lows, highs), highs, errors
 
     @cached_property
-    def _sides(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Weights for a bound of the share <= x from above and of < x from below, and for answering."""
+    def _sides(self) -> tuple[Floats, Floats, Floats]:
+        """Return weights that bound share(<= x) from above and share(< x) from below, and of answering."""
         window = self.waves.window
         codes = range(window.steps + 1)
         at_most = self.weights(np.stack([self.outer(0, x + 1, self.ramp) for x in codes], axis=1))
@@ -342,7 +310,7 @@ class LinearEstimators:
         return at_most, below, self.weights(answered[:, np.newaxis])
 
     def quantile(self, part: float, level: ConfidenceLevel) -> tuple[int, int]:
-        """All x at which the share below may be `part` of those who answered: from the first to the last.
+        """Return the first and last x that may be the quantile `part` of those who answered.
 
         A quantile x has share(<= x) >= part >= share(< x). Each side is tested by a linear function of the
         answers: that share less `part` of those who answered.
@@ -356,8 +324,8 @@ class LinearEstimators:
         return min(first, last), max(first, last)
 
 
-def histogram_quantile(shares: FloatArray, edges: NDArray[np.int64], part: float) -> float:
-    """Where the histogram reaches `part`, in answers, all answers of a bin alike."""
+def histogram_quantile(shares: Floats, edges: NDArray[np.int64], part: float) -> float:
+    """Return where the histogram reaches `part`, in answers. In a bin all answers are equally likely."""
     sums = np.concatenate([[0.0], np.cumsum(shares)])
     place = float(np.interp(part * sums[-1], sums, edges)) - 0.5
     return min(max(place, 0.0), float(edges[-1] - 1))
@@ -376,7 +344,7 @@ def distribution_tables(
     coding: NumberScale | DateScale,
     level: ConfidenceLevel,
 ) -> tuple[EstimateTable, EstimateTable]:
-    """The most likely histogram, and quantiles of it."""
+    """Return the most likely histogram, and its quantiles."""
     waves = SquareWaveCounts(window, counts)
     edges = waves.bins()
     shares, _ = waves.most_likely(edges)
@@ -398,7 +366,11 @@ def distribution_tables(
 
 
 def _label(coding: NumberScale | DateScale, first: int, end: int) -> str:
-    return coding.said(first) if end - first == 1 else f"{coding.said(first)} to {coding.said(end - 1)}"
+    return (
+        coding.text_of(first)
+        if end - first == 1
+        else f"{coding.text_of(first)} to {coding.text_of(end - 1)}"
+    )
 
 
 def _quantiles(

@@ -1,4 +1,4 @@
-"""What an estimate says, as rows for tables and as JSON. Every number comes with its interval."""
+"""The results of an estimation, as rows for tables and as JSON. Every number comes with its interval."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ INTERVAL_KINDS: tuple[IntervalKind, ...] = ("respondents", "population")
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From low to high, at the confidence of the estimates; with the standard error."""
+    """An interval from low to high, at the confidence of the estimates, and the standard error."""
 
     low: float
     high: float
     error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not known is null."""
+        """Return plain numbers; an unknown one is null."""
         return {name: _plain(getattr(self, name)) for name in ("low", "high", "error")}
 
 
@@ -31,12 +31,12 @@ class Interval:
 class EstimatedValue:
     """One number, for these respondents and for the population they were drawn from.
 
-    `value` is unbiased for shares of all and other linear functions, and may lie outside of what is
-    possible. Ratios (of those who answered, within a group), histograms and quantiles are slightly biased,
-    the less the more reports there are. `fitted` is the nearest possible value, if one is known.
+    `value` is unbiased for shares of all and other linear functions, and may be impossible, such as a
+    negative share. Ratios (of those who answered, within a group), histograms and quantiles are slightly
+    biased, the less the more reports there are. `fitted` is the nearest possible value, or None.
 
-    `lies` is how far the declared fraction of liars may have pushed the value down and up: with the truth
-    in place of their lies it would lie between value - up and value + down. Not told for histograms.
+    `adversarial_shift` says how far the declared fraction of liars may have moved the value down and up.
+    Had they answered truthfully, it would lie between value - up and value + down. None for histograms.
     """
 
     label: str
@@ -47,11 +47,11 @@ class EstimatedValue:
     adversarial_shift: tuple[float, float] | None = None
 
     def interval(self, kind: IntervalKind) -> Interval | None:
-        """The interval of a kind; None where no honest one is known."""
+        """Return the interval of a kind, or None where no valid one is known."""
         return self.respondents if kind == "respondents" else self.population
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not known is null."""
+        """Return plain numbers; an unknown one is null."""
         return {
             "label": self.label,
             "value": _plain(self.value),
@@ -64,7 +64,7 @@ class EstimatedValue:
 
 @dataclass(frozen=True, slots=True)
 class EstimateRow:
-    """A line of a table of estimates."""
+    """A row of a table of estimates."""
 
     question: str
     table: str
@@ -78,7 +78,7 @@ class EstimateRow:
 
 @dataclass(frozen=True, slots=True)
 class EstimateTable:
-    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` says what holds of all of them."""
+    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` applies to all of them."""
 
     title: str
     unit: ValueUnit
@@ -87,7 +87,7 @@ class EstimateTable:
     origin: date | None = None  # dates are counted in days from here
 
     def show(self, value: float) -> str:
-        """A value as people write it."""
+        """Return a value as text."""
         if not math.isfinite(value):
             return "unknown"
         if self.unit == "share":
@@ -98,7 +98,7 @@ class EstimateTable:
         return f"{value:.4g}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, and dates as texts beside them."""
+        """Return plain numbers, with the date from which days are counted."""
         found: dict[str, Any] = {
             "title": self.title,
             "unit": self.unit,
@@ -112,7 +112,7 @@ class EstimateTable:
 
 @dataclass(frozen=True, slots=True)
 class QuestionEstimates:
-    """All that is estimated of one question, over all reports or within a group."""
+    """All estimates of one question, over all reports or within a group."""
 
     question: str
     text: str
@@ -121,11 +121,11 @@ class QuestionEstimates:
     group: str | None = None
 
     def table(self, title: str) -> EstimateTable:
-        """The table of a title."""
+        """Return the table of a title."""
         return next(table for table in self.tables if table.title == title)
 
     def rows(self) -> Iterator[EstimateRow]:
-        """Two lines for each number that has intervals: for these respondents, and for the population."""
+        """Yield two rows for each number with intervals: for these respondents, and for the population."""
         for table in self.tables:
             for estimate in table.estimates:
                 for kind in INTERVAL_KINDS:
@@ -143,7 +143,7 @@ class QuestionEstimates:
                         )
 
     def to_json(self) -> dict[str, Any]:
-        """All tables."""
+        """Return all tables as plain data."""
         return {
             "question": self.question,
             "text": self.text,
@@ -155,7 +155,7 @@ class QuestionEstimates:
 
 @dataclass(frozen=True, slots=True)
 class CrossTable:
-    """The share of every pair of answers to two questions. One line for each answer to the first."""
+    """The share of every pair of answers to two questions, with a line for each answer to the first."""
 
     rows_of: str
     columns_of: str
@@ -163,7 +163,7 @@ class CrossTable:
     lines: tuple[tuple[str, EstimateTable], ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """All cells."""
+        """Return all cells as plain data."""
         return {
             "rows_of": self.rows_of,
             "columns_of": self.columns_of,
@@ -174,7 +174,7 @@ class CrossTable:
 
 @dataclass(frozen=True, slots=True)
 class SurveyEstimates:
-    """What the reports of a survey say."""
+    """The estimates of all questions of a survey."""
 
     survey: str
     reports: int
@@ -184,15 +184,15 @@ class SurveyEstimates:
     crosses: tuple[CrossTable, ...] = ()
 
     def answer(self, question: str, group: str | None = None) -> QuestionEstimates:
-        """What was found for a question."""
+        """Return the estimates of a question, over all reports or within a group."""
         return next(a for a in self.answers if a.question == question and a.group == group)
 
     def rows(self) -> list[EstimateRow]:
-        """Lines for a table: question, label, share, low, high, kind of interval."""
+        """Return the rows of a table: question, label, share, low, high, kind of interval."""
         return [row for answer in self.answers for row in answer.rows()]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with plain numbers."""
+        """Return everything as plain data."""
         return {
             "survey": self.survey,
             "reports": self.reports,

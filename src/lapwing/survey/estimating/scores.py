@@ -1,19 +1,19 @@
-"""Running sums of scores: all that means, ratios and their intervals need, in one pass.
+"""Scores of reports, and their running sums: all that means, ratios and their intervals need.
 
 A score is a number per report whose expectation, given the answer x, is f(x). `top` has the scores of
-several functions f; `bottom` those of an indicator (has answered, is in the group) outside of which every f
-is 0; `square` those of f².
+several functions f. `bottom` has those of an indicator (has answered, is in the group) outside of which
+every f is 0. `square` has those of f².
 
 Claim    `moments(j)` estimates the variance of both means over reports drawn from a population; with
-         `total`, over the coins and over who of so many fixed respondents was drawn: both without bias.
+         `total`, over the coins and over which of `total` fixed respondents were drawn: both unbiased.
 Because  for fixed answers Var Σ top = Σ E[top²|x] - Σ f(x)², of which Σ top² and Σ square are unbiased
-         estimates; for bottom² the indicator is its own square, and f times the indicator is f. What the
-         whole variance has more is that of drawing n; drawn without putting back from `total`, 1 - n/total
+         estimates; for bottom² the indicator is its own square, and f times the indicator is f. The rest
+         of the whole variance is that of drawing n; drawn without replacement from `total`, 1 - n/total
          of it is left.
 Test     tests/survey/estimating/test_sums.py::test_both_variances_are_unbiased
          tests/survey/estimating/test_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
 
-Linear functions of an answer: what a rating's mean, a mean rank and a share of sets have in common.
+A rating's mean, a mean rank and a share of sets are linear functions of an answer.
 
 Claim    with F the values of f, the score (Σ F(v) over supported v - outside ΣF) / (inside - outside) of a
          report has expectation f(x) if x is the answer.
@@ -31,8 +31,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
+from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
 from lapwing.survey.estimating.intervals import ConfidenceLevel, RatioMoments
-from lapwing.survey.estimating.results import Interval, ValueUnit
+from lapwing.survey.estimating.results import EstimatedValue, Interval, ValueUnit
 from lapwing.survey.questionnaire import OneOf, Question, Ranked, Several
 from lapwing.survey.randomizers import (
     BitwiseResponse,
@@ -49,27 +50,39 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
+class EstimationTerms:
+    """The terms of all estimates: the confidence, the adversarial shift, and the number of respondents."""
+
+    level: ConfidenceLevel
+    shift: AdversarialShift
+    total: int  # of whom some were asked a question
+
+
+@dataclass(frozen=True, slots=True)
 class ReportScores:
-    """Of some reports: one line a report, one column a function. No `square`: f² cannot be estimated."""
+    """The scores of some reports: a row for each report, a column for each function.
+
+    `square` is None where f² cannot be estimated.
+    """
 
     top: Floats
     bottom: Floats
     square: Floats | None
 
     def times(self, weight: Floats) -> ReportScores:
-        """Within a group: `weight` has the scores of being in it."""
+        """Return the scores within a group. `weight` has the scores of being in it."""
         by = weight[:, None]
         square = None if self.square is None else self.square * by
         return ReportScores(self.top * by, self.bottom * weight, square)
 
     def of_all(self) -> ReportScores:
-        """Not as a ratio: the same tops over all reports."""
+        """Return the same tops over all reports, not as a ratio."""
         return ReportScores(self.top, np.ones(len(self.top)), self.square)
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreLimits:
-    """Where a mean lies for certain, and how far apart possible scores of top and bottom are."""
+    """The bounds of a mean, and the distance between the least and greatest score of top and bottom."""
 
     low: float
     high: float
@@ -78,7 +91,7 @@ class ScoreLimits:
 
 
 class ScoreSums:
-    """Adds up scores."""
+    """Running sums of scores over n reports."""
 
     def __init__(self, columns: int) -> None:
         self.n = 0
@@ -87,7 +100,7 @@ class ScoreSums:
         self._bottom = self._bottom2 = 0.0
 
     def add(self, scores: ReportScores) -> None:
-        """Some more reports."""
+        """Add the scores of more reports."""
         top, bottom = scores.top, scores.bottom
         self.n += len(bottom)
         self._top += top.sum(axis=0)
@@ -101,9 +114,10 @@ class ScoreSums:
             self._square += scores.square.sum(axis=0)
 
     def moments(self, column: int, *, total: int | None = None) -> RatioMoments:
-        """Of a function's mean, for the population; or for `total` respondents, of whom n were drawn.
+        """Return the moments of a function's mean, for the population or for `total` respondents.
 
-        Where the noise alone cannot be told, the whole variance is given.
+        n of the `total` respondents were drawn. Where the noise alone cannot be estimated, the whole
+        variance is returned.
         """
         n, a, b = self.n, float(self._top[column]), self._bottom
         top2, both, bottom2 = float(self._top2[column]), float(self._both[column]), self._bottom2
@@ -119,17 +133,17 @@ class ScoreSums:
             return whole
         square = float(self._square[column])
         noise = RatioMoments(a / n, b / n, (top2 - square) / n**2, (bottom2 - b) / n**2, (both - a) / n**2)
-        # With few reports an estimate may be out of reach: then the whole is on the safe side.
+        # With few reports the estimate may be impossible: then the whole variance is on the safe side.
         return noise.mixed(whole, 1 - n / total) if noise.within(whole) else whole
 
     def interval(
         self, column: int, level: ConfidenceLevel, limits: ScoreLimits, *, total: int | None = None
     ) -> Interval:
-        """Fieller's interval within the limits.
+        """Return Fieller's interval within the limits.
 
-        Few reports may be alike by chance, and scores may have few values. So, as Wilson's interval has it
-        for shares, the variance is that of z² more reports, half of them at each end of possible scores;
-        and half a report is to spare.
+        Few reports may be equal by chance, and scores may have few values. So, as in Wilson's interval for
+        shares, z² reports are added to the variance, half of them at each end of possible scores, and both
+        ends move outwards by half a report.
         """
         if self.n < 2:
             return Interval(limits.low, limits.high, np.nan)
@@ -139,15 +153,30 @@ class ScoreSums:
         spare = limits.top_span / (2 * self.n)
         return Interval(*wider.interval(level.t(self.n), limits.low, limits.high, spare), moments.error())
 
+    def estimate(
+        self, column: int, label: str, terms: EstimationTerms, limits: ScoreLimits, shift: ScorePair
+    ) -> EstimatedValue:
+        """Return a function's mean with its intervals, and the adversarial shift beside it."""
+        value = self.moments(column).value
+        return EstimatedValue(
+            label,
+            value,
+            min(max(value, limits.low), limits.high),
+            self.interval(column, terms.level, limits, total=terms.total),
+            self.interval(column, terms.level, limits),
+            shift,
+        )
+
 
 CELLS = 1 << 22  # of a table of reports by options, at once
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerFunctions:
-    """Functions of the answer: `values` has one line an option, one column a function.
+    """Functions of the answer: `values` has a row for each option and a column for each function.
 
-    All of them are 0 for no answer. `of` says over whom they are averaged: "all", or those who "answered".
+    All functions are 0 for "no answer". `of` says over whom they are averaged: "all", or those who
+    "answered".
     """
 
     title: str
@@ -155,14 +184,14 @@ class AnswerFunctions:
     labels: tuple[str, ...]
     values: Floats
     squares: Floats
-    none: int | None  # the option that stands for no answer
+    none: int | None  # the option of "no answer"
     of: str
     low: float
     high: float
     note: str = ""
 
     def scores(self, oracle: FrequencyOracle, messages: Messages) -> ReportScores:
-        """One line a report."""
+        """Return the scores of messages, a row for each."""
         found = function_scores(oracle, messages, np.hstack([self.values, self.squares]))
         width = len(self.labels)
         bottom = np.ones(len(messages))
@@ -172,7 +201,7 @@ class AnswerFunctions:
 
 
 def option_scores(oracle: FrequencyOracle, messages: Messages, option: int) -> Floats:
-    """Scores of holding an option."""
+    """Return the scores of holding an option."""
     inside, outside = float(oracle.inside), float(oracle.outside)
     supports = oracle.membership(messages, option).astype(np.float64)
     found: Floats = (supports - outside) / (inside - outside)
@@ -180,7 +209,7 @@ def option_scores(oracle: FrequencyOracle, messages: Messages, option: int) -> F
 
 
 def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats) -> Floats:
-    """Scores of functions of the options, in blocks of reports."""
+    """Return the scores of functions of the options, computed in blocks of reports."""
     inside, outside = float(oracle.inside), float(oracle.outside)
     found = np.empty((len(messages), values.shape[1]))
     used = np.flatnonzero(values.any(axis=1))
@@ -197,7 +226,7 @@ def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats)
 
 
 def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Floats]:
-    """The least and greatest score that any possible message has, exactly, for each function."""
+    """Return the least and greatest score of any possible message, exactly, for each function."""
     inside, outside = float(oracle.inside), float(oracle.outside)
     match oracle:
         case KaryResponse():
@@ -234,7 +263,7 @@ def _functions(
 
 
 def share_functions(question: Question, *, of: str = "all") -> AnswerFunctions:
-    """The share of every option, as functions: for groups, cross tables, and those who answered."""
+    """Return the share of every option as functions: for groups, cross tables, and those who answered."""
     labels = question.labels
     none = len(labels) - 1 if question.no_answer else None
     shown = labels[:-1] if of == "answered" and none is not None else labels
@@ -244,7 +273,7 @@ def share_functions(question: Question, *, of: str = "all") -> AnswerFunctions:
 
 
 def question_functions(question: Question) -> Iterator[AnswerFunctions]:
-    """What is estimated of a question beside the share of every option."""
+    """Yield the functions to estimate for a question, besides the share of every option."""
     match question.coding:
         case OneOf() as coding if question.kind == "rating":
             yield _rating(coding)

@@ -1,14 +1,13 @@
-"""Shares from counts of supporting reports.
+"""Shares from counts of supporting reports, and frequent words.
 
-The nearest shares that are possible: none negative, and together 1.
-
-Frequent words: beginnings first, then what follows them, each level from other respondents.
+Frequent words are found by their beginnings first, then by the letters that follow, each level from other
+respondents.
 
 Claim    with the confidence that was asked for, no word is shown that nobody wrote; and, with the same
          confidence, all shown intervals hold together.
-Because  which words are candidates depends on the reports of earlier levels only, and every report belongs
-         to one level. At the last level each of m candidates is tested with a risk of (1 - confidence) / m,
-         by the exact binomial law of a word that nobody wrote; and the intervals are those of all m
+Because  the candidates depend on the reports of earlier levels only, and every report belongs to one
+         level. At the last level each of m candidates is tested with a risk of (1 - confidence) / m, by
+         the exact binomial law of a word that nobody wrote; and the intervals are those of all m
          candidates together (Bonferroni), whichever are shown, from exact tails: docs/arguments/survey.md.
 Test     tests/survey/estimating/test_words.py::test_words_that_nobody_wrote_are_hardly_ever_shown
 """
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
+from lapwing.survey.estimating.adversarial_shift import ScorePair
 from lapwing.survey.estimating.intervals import (
     ConfidenceLevel,
     SupportChance,
@@ -30,16 +29,18 @@ from lapwing.survey.estimating.intervals import (
     support_chance_of,
 )
 from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval
+from lapwing.survey.estimating.scores import EstimationTerms
 from lapwing.survey.questionnaire import ALPHABET, LETTER_BITS, NO_ANSWER, spell
 from lapwing.survey.randomizers import HadamardResponse, PrefixResponse
+from lapwing.survey.randomizers.hadamard import walsh_transform
 from lapwing.survey.randomizers.prefixes import InnerRandomizer
 from lapwing.survey.randomizers.randomizer import Messages
 
 
 def nearest_shares(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The point of the simplex that is nearest to `shares` (Euclidean distance).
+    """Return the nearest possible shares: none negative, and together 1 (Euclidean distance).
 
-    All shares are lowered by one number, and what falls below 0 becomes 0.
+    All shares are lowered by one number, and negative ones become 0.
     """
     falling = np.sort(shares)[::-1]
     sums = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
@@ -50,10 +51,10 @@ def nearest_shares(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True)
 class SupportCounts:
-    """How many of n reports support each option, and how often they do by chance.
+    """The number of reports, of n, that support each option, and the chance that they do.
 
-    `total` is how many respondents there are. Where it is more than n, their devices drew who answers this,
-    and the interval for all of them has that drawing in it.
+    `total` is the number of respondents. Where it is more than n, their devices drew who answers this
+    question, and the interval for all of them includes that drawing.
     """
 
     counts: NDArray[np.int64]
@@ -62,9 +63,9 @@ class SupportCounts:
     total: int
 
     def estimates(
-        self, labels: Sequence[str], level: ConfidenceLevel, lies: ScorePair, *, whole: bool
+        self, labels: Sequence[str], level: ConfidenceLevel, shift: ScorePair, *, whole: bool
     ) -> tuple[EstimatedValue, ...]:
-        """Unbiased shares with their intervals; `whole` if together they are 1."""
+        """Return unbiased shares with their intervals. `whole`: together they are 1."""
         shares = self.coin.share(self.counts, self.n)
         fitted = nearest_shares(shares) if whole else np.clip(shares, 0.0, 1.0)
         there = self.coin.for_population(self.counts, self.n, level)
@@ -78,7 +79,7 @@ class SupportCounts:
                 float(fitted[i]),
                 Interval(float(here[0][i]), float(here[1][i]), float(noise[i])),
                 Interval(float(there[0][i]), float(there[1][i]), float(error[i])),
-                lies,
+                shift,
             )
             for i, label in enumerate(labels)
         )
@@ -93,15 +94,11 @@ WordNumbers = NDArray[np.int64]
 
 
 def frequent_word_tables(
-    randomizer: PrefixResponse,
-    messages: NDArray[np.uint8],
-    level: ConfidenceLevel,
-    liars: AdversarialShift,
-    total: int,
+    randomizer: PrefixResponse, messages: NDArray[np.uint8], terms: EstimationTerms
 ) -> tuple[EstimateTable, ...]:
-    """The words found, the most frequent first, and the share of no answer: of `total` respondents.
+    """Return the words found, the most frequent first, and the share of "no answer".
 
-    Their devices drew which of them report at the last level.
+    Shares are of all respondents, whose devices drew which of them report at the last level.
     """
     last = len(randomizer.levels) - 1
     reports = randomizer.messages_of(messages, last)
@@ -109,28 +106,32 @@ def frequent_word_tables(
         return ()
     inner, n = randomizer.inner[last], len(reports)
     coin = support_chance_of(inner)
-    lies = liars.of(len(randomizer.levels)).share(coin)
+    shift = terms.shift.of(len(randomizer.levels)).share(coin)
     candidates = candidate_words(randomizer, messages)
     tested = candidates[candidates > 0]
     counts = support_counts(inner, reports, tested)
-    enough = least_count(n, coin.outside, float(1 - level.confidence) / max(len(tested), 1))
+    enough = least_count(n, coin.outside, float(1 - terms.level.confidence) / max(len(tested), 1))
     order = np.argsort(-counts, kind="stable")
     shown = order[counts[order] >= enough]
     words = [spell(int(word), randomizer.letters) for word in tested[shown]]
-    together = level.split(max(len(tested), 1))
-    found = SupportCounts(counts[shown], n, coin, total).estimates(words, together, lies, whole=False)
+    together = terms.level.split(max(len(tested), 1))
+    found = SupportCounts(counts[shown], n, coin, terms.total).estimates(
+        words, together, shift, whole=False
+    )
     note = (
         f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
-        f"in choosing them. With {float(level.confidence):.4g} confidence all intervals hold together, and "
-        "with the same confidence somebody wrote each word shown."
+        f"in choosing them. With {float(terms.level.confidence):.4g} confidence all intervals hold "
+        "together, and with the same confidence somebody wrote each word shown."
     )
     none = support_counts(inner, reports, np.array([0]))
-    silent = SupportCounts(none, n, coin, total).estimates([NO_ANSWER], level, lies, whole=False)
+    silent = SupportCounts(none, n, coin, terms.total).estimates(
+        [NO_ANSWER], terms.level, shift, whole=False
+    )
     return EstimateTable("words", "share", found, note), EstimateTable("share", "share", silent)
 
 
 def candidate_words(randomizer: PrefixResponse, messages: NDArray[np.uint8]) -> WordNumbers:
-    """The words that begin as often as not with frequent beginnings, from all levels but the last."""
+    """Return all words that continue frequent prefixes, found from all levels but the last."""
     levels = randomizer.levels
     kept: WordNumbers = np.zeros(1, dtype=np.int64)
     before = 0
@@ -149,7 +150,7 @@ def candidate_words(randomizer: PrefixResponse, messages: NDArray[np.uint8]) -> 
 def frequent_prefixes(
     inner: InnerRandomizer, reports: Messages, among: WordNumbers, most: int
 ) -> WordNumbers:
-    """Those that more reports support than chance would, the most supported first."""
+    """Return the prefixes with more support than chance gives, the most supported first."""
     if not len(reports):
         return among[:0]
     counts = support_counts(inner, reports, among)
@@ -160,7 +161,7 @@ def frequent_prefixes(
 
 
 def word_endings(letters: int) -> WordNumbers:
-    """All ways in which a word goes on for so many letters: after its end there is nothing."""
+    """Return all continuations of a word by `letters` letters. After its end there is no letter."""
     going, ended = [0], list[int]()
     for _ in range(letters):
         ended = [number << LETTER_BITS for number in (*ended, *going)]
@@ -169,7 +170,7 @@ def word_endings(letters: int) -> WordNumbers:
 
 
 def extend_prefixes(prefixes: WordNumbers, length: int, letters: int) -> WordNumbers:
-    """All ways in which these prefixes go on. What has ended stays ended."""
+    """Return all continuations of these prefixes. A word that has ended stays ended."""
     on = word_endings(letters)
     ended = (prefixes & 31 == 0) if length else np.zeros(len(prefixes), dtype=bool)
     going = (prefixes[~ended, None] << (LETTER_BITS * letters)) | on
@@ -177,7 +178,7 @@ def extend_prefixes(prefixes: WordNumbers, length: int, letters: int) -> WordNum
 
 
 def support_counts(inner: InnerRandomizer, reports: Messages, among: WordNumbers) -> WordNumbers:
-    """For each candidate, how many reports support it."""
+    """Count the reports that support each candidate."""
     if not len(among):
         return np.zeros(0, dtype=np.int64)
     match inner:
@@ -188,7 +189,7 @@ def support_counts(inner: InnerRandomizer, reports: Messages, among: WordNumbers
 
 
 def _by_parity(reports: NDArray[np.int64], among: WordNumbers) -> WordNumbers:
-    """The same as `counts_of`, for all candidates with the same first letters at once.
+    """Count as `counts_of` does, for all candidates with the same first letters at once.
 
     Parity of y & (v + 1) splits into that of the first letters and that of the last ten bits; so with signs
     by the first, the last are one Walsh transform. (v + 1 carries into the first letters only from two last
@@ -205,13 +206,3 @@ def _by_parity(reports: NDArray[np.int64], among: WordNumbers) -> WordNumbers:
         mine = place == number
         counted[mine] = (len(reports) + sums[low[mine]].round().astype(np.int64)) // 2
     return counted
-
-
-def walsh_transform(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Σ values(y) (-1)^parity(y & v) for every v; the length is a power of 2."""
-    found, half = values.copy(), 1
-    while half < len(found):
-        pairs = found.reshape(-1, 2, half)
-        found = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
-        half *= 2
-    return found

@@ -1,12 +1,10 @@
-"""From the reports of a survey to its estimates, in one pass.
-
-One pass over the reports: for every question the sums that its tables are made from.
-"""
+"""Estimate a survey from its reports, in one pass: for every question the sums that its tables need."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +15,6 @@ from lapwing.survey.designing import Design, MessagesByQuestion, RandomizedQuest
 from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
 from lapwing.survey.estimating.intervals import ConfidenceLevel, support_chance_of
 from lapwing.survey.estimating.number_estimates import (
-    NumberScores,
     ValueRange,
     distribution_tables,
     mean_table,
@@ -27,7 +24,6 @@ from lapwing.survey.estimating.number_estimates import (
 )
 from lapwing.survey.estimating.results import (
     CrossTable,
-    EstimatedValue,
     EstimateTable,
     Progress,
     QuestionEstimates,
@@ -35,7 +31,7 @@ from lapwing.survey.estimating.results import (
 )
 from lapwing.survey.estimating.scores import (
     AnswerFunctions,
-    ReportScores,
+    EstimationTerms,
     ScoreLimits,
     ScoreSums,
     option_scores,
@@ -45,228 +41,15 @@ from lapwing.survey.estimating.scores import (
 )
 from lapwing.survey.estimating.share_estimates import SupportCounts, frequent_word_tables, nearest_shares
 from lapwing.survey.questionnaire import NO_ANSWER, DateScale, NumberScale, OneOf, Ranked, Several
-from lapwing.survey.randomizers import FrequencyOracle, PrefixResponse, WindowResponse
+from lapwing.survey.randomizers import FrequencyOracle, NumericRandomizer, PrefixResponse, WindowResponse
 from lapwing.survey.randomizers.randomizer import Messages
-
-MOST_RATIO_OPTIONS = 64  # options whose shares among those who answered are computed
-MOST_COUNTED_MESSAGES = 1 << 22  # of a square wave, counted one by one
-Counts = NDArray[np.int64]
-
-
-class QuestionCollector(Protocol):
-    """Takes the messages to one question, block by block, and makes its tables."""
-
-    def add(self, messages: Messages) -> None: ...
-
-    def tables(
-        self, level: ConfidenceLevel, liars: AdversarialShift, total: int
-    ) -> tuple[EstimateTable, ...]:
-        """`total`: of all respondents, of whom some were asked this."""
-
-
-def collector_for(part: RandomizedQuestion) -> QuestionCollector:
-    """What a question needs."""
-    question, randomizer = part.question, part.randomizer
-    if isinstance(randomizer, PrefixResponse):
-        return WordCollector(randomizer)
-    if isinstance(question.coding, NumberScale | DateScale):
-        if question.about == "distribution" and isinstance(randomizer, WindowResponse):
-            return WaveCollector(randomizer, question.coding)
-        return NumberCollector(as_number(part), question.coding)
-    return ShareCollector(part)
-
-
-def as_oracle(part: RandomizedQuestion) -> FrequencyOracle:
-    """The randomizer of a question whose options are counted."""
-    if not isinstance(part.randomizer, FrequencyOracle):
-        raise BadParameter("by", f'"{part.question.name}" has no options to group by')
-    return part.randomizer
-
-
-def as_number(part: RandomizedQuestion) -> NumberScores:
-    """The randomizer of a number."""
-    assert hasattr(part.randomizer, "scores")
-    return part.randomizer  # type: ignore[return-value]
-
-
-class ShareCollector:
-    """Choices, ratings, rankings, sets."""
-
-    def __init__(self, part: RandomizedQuestion) -> None:
-        self._question, self._oracle = part.question, as_oracle(part)
-        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
-        self._n = 0
-        functions = list(question_functions(part.question))
-        listed = isinstance(part.question.coding, OneOf | Several) and not _is_set(part)
-        if listed and part.question.no_answer and self._oracle.options <= MOST_RATIO_OPTIONS:
-            functions.append(share_functions(part.question, of="answered"))
-        self._functions = [(one, ScoreSums(len(one.labels))) for one in functions]
-
-    def add(self, messages: Messages) -> None:
-        self._n += len(messages)
-        self._counts += self._oracle.counts(messages)
-        for functions, sums in self._functions:
-            sums.add(functions.scores(self._oracle, messages))
-
-    def tables(
-        self, level: ConfidenceLevel, liars: AdversarialShift, total: int
-    ) -> tuple[EstimateTable, ...]:
-        coding, found = self._question.coding, []
-        if isinstance(coding, OneOf) or (isinstance(coding, Several) and not coding.as_set):
-            found.append(self._shares(self._question.labels, self._counts, level, liars, total))
-        elif isinstance(coding, Ranked) and coding.no_answer:
-            found.append(self._shares((NO_ANSWER,), self._counts[-1:], level, liars, total))
-        found += [
-            function_table(self._oracle, f, sums, level, liars, total=total) for f, sums in self._functions
-        ]
-        return tuple(found)
-
-    def _shares(
-        self,
-        labels: tuple[str, ...],
-        counts: Counts,
-        level: ConfidenceLevel,
-        liars: AdversarialShift,
-        total: int,
-    ) -> EstimateTable:
-        coin = support_chance_of(self._oracle)
-        whole = isinstance(self._question.coding, OneOf)
-        counted = SupportCounts(counts, self._n, coin, total)
-        return EstimateTable(
-            "share", "share", counted.estimates(labels, level, liars.share(coin), whole=whole)
-        )
-
-
-def _is_set(part: RandomizedQuestion) -> bool:
-    return isinstance(part.question.coding, Several) and part.question.coding.as_set
-
-
-def function_table(
-    oracle: FrequencyOracle,
-    functions: AnswerFunctions,
-    sums: ScoreSums,
-    level: ConfidenceLevel,
-    liars: AdversarialShift,
-    *,
-    total: int,
-    weight: ScorePair | None = None,
-    of_all: bool = False,
-) -> EstimateTable:
-    """Means of functions of the answers; `weight` is the least and greatest score of being in the group.
-
-    They are over those in the group, or `of_all`.
-    """
-    least, most = score_extremes(oracle, functions.values)
-    bottom = (1.0, 1.0) if of_all else _products(_bottom(oracle, functions), weight)
-    estimates = []
-    for column, label in enumerate(functions.labels):
-        now = sums.moments(column)
-        ends = _products((float(least[column]), float(most[column])), weight)
-        down, up = _pushed(liars, (now.top, now.bottom), ends, bottom, functions)
-        value = now.value
-        limits = ScoreLimits(functions.low, functions.high, ends[1] - ends[0], bottom[1] - bottom[0])
-        estimates.append(
-            EstimatedValue(
-                label,
-                value,
-                min(max(value, functions.low), functions.high),
-                sums.interval(column, level, limits, total=total),
-                sums.interval(column, level, limits),
-                (down, up),
-            )
-        )
-    return EstimateTable(functions.title, functions.unit, tuple(estimates), functions.note)
-
-
-def _bottom(oracle: FrequencyOracle, functions: AnswerFunctions) -> ScorePair:
-    if functions.of == "all" or functions.none is None:
-        return 1.0, 1.0
-    coin = support_chance_of(oracle)
-    return 1 - coin.scores[1], 1 - coin.scores[0]
-
-
-def _products(ends: ScorePair, weight: ScorePair | None) -> ScorePair:
-    if weight is None:
-        return ends
-    found = [a * b for a in ends for b in weight]
-    return min(found), max(found)
-
-
-def _pushed(
-    liars: AdversarialShift, now: ScorePair, top: ScorePair, bottom: ScorePair, functions: AnswerFunctions
-) -> ScorePair:
-    if bottom == (1.0, 1.0):
-        return liars.mean(top, (functions.low, functions.high))
-    true = [(functions.low, 1.0), (functions.high, 1.0), (0.0, 0.0)]
-    return liars.ratio(now, [(t, b) for t in top for b in bottom], true)
-
-
-class NumberCollector:
-    """The mean of a number or date."""
-
-    def __init__(self, randomizer: NumberScores, coding: NumberScale | DateScale) -> None:
-        self._randomizer, self._scale = randomizer, ValueRange.of(coding)
-        self._mean, self._silent = ScoreSums(1), ScoreSums(1)
-
-    def add(self, messages: Messages) -> None:
-        self._mean.add(number_scores(self._randomizer, messages))
-        if self._randomizer.none:
-            self._silent.add(no_answer_scores(self._randomizer, messages))
-
-    def tables(
-        self, level: ConfidenceLevel, liars: AdversarialShift, total: int
-    ) -> tuple[EstimateTable, ...]:
-        mean = mean_table(self._randomizer, self._mean, self._scale, level, liars, total=total)
-        if not self._randomizer.none:
-            return (mean,)
-        return mean, no_answer_table(self._randomizer, self._silent, level, liars, total=total)
-
-
-class WaveCollector(NumberCollector):
-    """The mean, and the distribution."""
-
-    def __init__(self, window: WindowResponse, coding: NumberScale | DateScale) -> None:
-        super().__init__(window, coding)
-        self._window, self._coding = window, coding
-        size = window.messages if window.messages <= MOST_COUNTED_MESSAGES else 0
-        self._counts = np.zeros(size, dtype=np.int64)
-
-    def add(self, messages: Messages) -> None:
-        super().add(messages)
-        if len(self._counts):
-            self._counts += np.bincount(messages, minlength=len(self._counts))
-
-    def tables(
-        self, level: ConfidenceLevel, liars: AdversarialShift, total: int
-    ) -> tuple[EstimateTable, ...]:
-        found = super().tables(level, liars, total)
-        return (
-            (*found, *distribution_tables(self._window, self._counts, self._coding, level))
-            if len(self._counts)
-            else found
-        )
-
-
-class WordCollector:
-    """Frequent words. All messages are kept: which words to look for is known only at the end."""
-
-    def __init__(self, randomizer: PrefixResponse) -> None:
-        self._randomizer = randomizer
-        self._messages: list[Messages] = []
-
-    def add(self, messages: Messages) -> None:
-        self._messages.append(messages.copy())
-
-    def tables(
-        self, level: ConfidenceLevel, liars: AdversarialShift, total: int
-    ) -> tuple[EstimateTable, ...]:
-        return frequent_word_tables(self._randomizer, np.concatenate(self._messages), level, liars, total)
-
 
 BLOCK_BYTES = 1 << 25
 BLOCK_REPORTS = 1 << 17
 MOST_GROUPS = 64
 MOST_CELLS = 4096
+MOST_RATIO_OPTIONS = 64  # options whose shares among those who answered are computed
+MOST_COUNTED_MESSAGES = 1 << 22  # of a square wave, counted one by one
 
 
 def estimate(
@@ -279,57 +62,272 @@ def estimate(
     liars: Number = 0,
     progress: Progress | None = None,
 ) -> SurveyEstimates:
-    """What the reports say about every question.
+    """Estimate every question from the reports.
 
-    Each number has an interval for these respondents (the coins, and which of them were asked) and one for
-    the population from which they were drawn at random. `by` names a question: all others are estimated
-    within each of its answers. `cross` names pairs of questions. Both need that every respondent was asked
-    all of them. `liars` is the fraction of respondents who may send anything: how far they can push is told
-    beside each number.
+    Each number has an interval for these respondents (noise of the coins, and the drawing of who was asked)
+    and one for the population from which they were drawn at random.
+
+    Args:
+        design: The design that the reports belong to.
+        reports: The reports, of shape (n, design.report_size).
+        confidence: The confidence of all intervals, between 0 and 1.
+        by: The name of a question. All others are also estimated within each of its answers. Needs that
+            every respondent was asked all questions.
+        cross: Pairs of question names. The share of each pair of answers is estimated. Needs the same.
+        liars: The fraction of respondents who may send anything. Each number then says how far they can
+            shift it.
+        progress: A function of the reports done and all reports, called after each block; or None.
+
+    Returns:
+        The estimates.
+
+    Raises:
+        BadParameter: A name, the confidence or the fraction is wrong, or the questions were not asked
+            together.
+        BadValue: There are no reports, or one of them is impossible.
+
+    Example:
+        >>> import numpy as np
+        >>> made = design(load("tea.toml"))
+        >>> found = estimate(made, made.simulate({"tea": np.repeat([0, 1], [30, 70])}))
+        >>> found.reports
+        100
     """
     level = ConfidenceLevel.of(confidence)
     fraction = exact(liars, "liars")
     if not 0 <= fraction < 1:
         raise BadParameter("liars", "must be a fraction from 0 up to, but not, 1")
-    pushing = AdversarialShift(float(fraction), 1 if design.asks_all else len(design.parts))
-    every = [_QuestionReader(place, part) for place, part in enumerate(design.parts)]
-    within = [] if by is None else list(_groups(design, design.survey.place(by)))
-    answering: list[_QuestionReader | _GroupReader] = [*every, *within]
+    shift = AdversarialShift(float(fraction), 1 if design.asks_all else len(design.parts))
+    readers: list[_Reader] = [_QuestionReader(place, part) for place, part in enumerate(design.parts)]
+    if by is not None:
+        readers += _groups(design, design.survey.place(by))
     pairs = [_CrossReader(design, design.survey.place(a), design.survey.place(b)) for a, b in cross]
     if not len(reports):
         raise BadValue("there are no reports")
     block = max(min(BLOCK_REPORTS, BLOCK_BYTES // design.report_size), 1)
     for start in range(0, len(reports), block):
-        sorted_ = design.unpack(reports[start : start + block])
-        for reader in answering:
-            reader.add(sorted_)
+        messages = design.unpack(reports[start : start + block])
+        for reader in readers:
+            reader.add(messages)
         for pair in pairs:
-            pair.add(sorted_)
+            pair.add(messages)
         if progress is not None:
             progress(min(start + block, len(reports)), len(reports))
-    answers = [reader.answer(level, pushing, len(reports)) for reader in answering]
-    crosses = tuple(pair.table(level, pushing) for pair in pairs)
-    return SurveyEstimates(
-        design.survey.name, len(reports), level.confidence, fraction, tuple(answers), crosses
-    )
+    terms = EstimationTerms(level, shift, len(reports))
+    answers = tuple(reader.answer(terms) for reader in readers)
+    crosses = tuple(pair.table(terms) for pair in pairs)
+    return SurveyEstimates(design.survey.name, len(reports), level.confidence, fraction, answers, crosses)
 
 
-class _QuestionReader:
+def as_oracle(part: RandomizedQuestion) -> FrequencyOracle:
+    """Return the frequency oracle of a question. Raise `BadParameter` if it has none."""
+    if not isinstance(part.randomizer, FrequencyOracle):
+        raise BadParameter("by", f'"{part.question.name}" has no options to group by')
+    return part.randomizer
+
+
+def as_number(part: RandomizedQuestion) -> NumericRandomizer:
+    """Return the randomizer of a question for a number or date."""
+    assert isinstance(part.randomizer, NumericRandomizer)
+    return part.randomizer
+
+
+class QuestionCollector(ABC):
+    """The sums of one question: it takes messages, block by block, and makes the tables."""
+
+    @abstractmethod
+    def add(self, messages: Messages) -> None:
+        """Add a block of messages."""
+
+    @abstractmethod
+    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+        """Return the tables of all messages."""
+
+
+def collector_for(part: RandomizedQuestion) -> QuestionCollector:
+    """Return the collector that a question needs."""
+    coding, randomizer = part.question.coding, part.randomizer
+    if isinstance(randomizer, PrefixResponse):
+        return WordCollector(randomizer)
+    if isinstance(coding, NumberScale | DateScale):
+        if part.question.about == "distribution" and isinstance(randomizer, WindowResponse):
+            return WaveCollector(randomizer, coding)
+        return NumberCollector(as_number(part), coding)
+    return ShareCollector(part)
+
+
+class ShareCollector(QuestionCollector):
+    """The collector of choices, ratings, rankings and sets."""
+
+    def __init__(self, part: RandomizedQuestion) -> None:
+        self._question, self._oracle = part.question, as_oracle(part)
+        self._counts = np.zeros(self._oracle.options, dtype=np.int64)
+        self._n = 0
+        functions = list(question_functions(part.question))
+        few = part.question.counts_options and self._oracle.options <= MOST_RATIO_OPTIONS
+        if few and part.question.no_answer:
+            functions.append(share_functions(part.question, of="answered"))
+        self._functions = [(one, ScoreSums(len(one.labels))) for one in functions]
+
+    def add(self, messages: Messages) -> None:
+        """Add a block of messages."""
+        self._n += len(messages)
+        self._counts += self._oracle.counts(messages)
+        for functions, sums in self._functions:
+            sums.add(functions.scores(self._oracle, messages))
+
+    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+        """Return the shares, and the tables of the question's functions."""
+        found = [function_table(self._oracle, f, sums, terms) for f, sums in self._functions]
+        coding = self._question.coding
+        if self._question.counts_options:
+            found.insert(0, self._shares(self._question.labels, self._counts, terms))
+        elif isinstance(coding, Ranked) and coding.no_answer:
+            found.insert(0, self._shares((NO_ANSWER,), self._counts[-1:], terms))
+        return tuple(found)
+
+    def _shares(
+        self, labels: tuple[str, ...], counts: NDArray[np.int64], terms: EstimationTerms
+    ) -> EstimateTable:
+        chance = support_chance_of(self._oracle)
+        whole = isinstance(self._question.coding, OneOf)
+        counted = SupportCounts(counts, self._n, chance, terms.total)
+        shares = counted.estimates(labels, terms.level, terms.shift.share(chance), whole=whole)
+        return EstimateTable("share", "share", shares)
+
+
+def function_table(
+    oracle: FrequencyOracle,
+    functions: AnswerFunctions,
+    sums: ScoreSums,
+    terms: EstimationTerms,
+    *,
+    weight: ScorePair | None = None,
+    of_all: bool = False,
+) -> EstimateTable:
+    """Return the means of functions of the answers, over those in a group or, with `of_all`, over all.
+
+    `weight` is the least and the greatest score of being in the group; None: everybody is in.
+    """
+    least, most = score_extremes(oracle, functions.values)
+    bottom = (1.0, 1.0) if of_all else _products(_bottom(oracle, functions), weight)
+    estimates = []
+    for column, label in enumerate(functions.labels):
+        ends = _products((float(least[column]), float(most[column])), weight)
+        if bottom == (1.0, 1.0):
+            shift = terms.shift.mean(ends, (functions.low, functions.high))
+        else:
+            now = sums.moments(column)
+            true = [(functions.low, 1.0), (functions.high, 1.0), (0.0, 0.0)]
+            shift = terms.shift.ratio((now.top, now.bottom), [(t, b) for t in ends for b in bottom], true)
+        limits = ScoreLimits(functions.low, functions.high, ends[1] - ends[0], bottom[1] - bottom[0])
+        estimates.append(sums.estimate(column, label, terms, limits, shift))
+    return EstimateTable(functions.title, functions.unit, tuple(estimates), functions.note)
+
+
+def _bottom(oracle: FrequencyOracle, functions: AnswerFunctions) -> ScorePair:
+    """Return the least and greatest score of having answered."""
+    if functions.of == "all" or functions.none is None:
+        return 1.0, 1.0
+    scores = support_chance_of(oracle).scores
+    return 1 - scores[1], 1 - scores[0]
+
+
+def _products(ends: ScorePair, weight: ScorePair | None) -> ScorePair:
+    if weight is None:
+        return ends
+    found = [a * b for a in ends for b in weight]
+    return min(found), max(found)
+
+
+class NumberCollector(QuestionCollector):
+    """The collector of the mean of a number or date."""
+
+    def __init__(self, randomizer: NumericRandomizer, coding: NumberScale | DateScale) -> None:
+        self._randomizer, self._coding = randomizer, coding
+        self._mean, self._silent = ScoreSums(1), ScoreSums(1)
+
+    def add(self, messages: Messages) -> None:
+        """Add a block of messages."""
+        self._mean.add(number_scores(self._randomizer, messages))
+        if self._randomizer.none:
+            self._silent.add(no_answer_scores(self._randomizer, messages))
+
+    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+        """Return the mean, and the share of "no answer" where it is possible."""
+        mean = mean_table(self._randomizer, self._mean, ValueRange.of(self._coding), terms)
+        if not self._randomizer.none:
+            return (mean,)
+        return mean, no_answer_table(self._randomizer, self._silent, terms)
+
+
+class WaveCollector(NumberCollector):
+    """The collector of the mean and the distribution of a number or date."""
+
+    def __init__(self, window: WindowResponse, coding: NumberScale | DateScale) -> None:
+        super().__init__(window, coding)
+        self._window = window
+        size = window.messages if window.messages <= MOST_COUNTED_MESSAGES else 0
+        self._counts = np.zeros(size, dtype=np.int64)
+
+    def add(self, messages: Messages) -> None:
+        """Add a block of messages."""
+        super().add(messages)
+        if len(self._counts):
+            self._counts += np.bincount(messages, minlength=len(self._counts))
+
+    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+        """Return the mean, the histogram and the quantiles."""
+        found = super().tables(terms)
+        if not len(self._counts):
+            return found
+        return (*found, *distribution_tables(self._window, self._counts, self._coding, terms.level))
+
+
+class WordCollector(QuestionCollector):
+    """The collector of frequent words. It keeps all messages: the candidates are known only at the end."""
+
+    def __init__(self, randomizer: PrefixResponse) -> None:
+        self._randomizer = randomizer
+        self._messages: list[Messages] = []
+
+    def add(self, messages: Messages) -> None:
+        """Add a block of messages."""
+        self._messages.append(messages.copy())
+
+    def tables(self, terms: EstimationTerms) -> tuple[EstimateTable, ...]:
+        """Return the frequent words, and the share of "no answer"."""
+        return frequent_word_tables(self._randomizer, np.concatenate(self._messages), terms)
+
+
+class _Reader(ABC):
+    """The reports of one question, over all respondents or within a group."""
+
+    @abstractmethod
+    def add(self, messages: MessagesByQuestion) -> None:
+        """Add a block of reports."""
+
+    @abstractmethod
+    def answer(self, terms: EstimationTerms) -> QuestionEstimates:
+        """Return the estimates of the question."""
+
+
+class _QuestionReader(_Reader):
     """One question, over all who were asked."""
 
     def __init__(self, place: int, part: RandomizedQuestion) -> None:
         self._place, self._question = place, part.question
         self._n = 0
-        self._collector: QuestionCollector = collector_for(part)
+        self._collector = collector_for(part)
 
-    def add(self, reports: MessagesByQuestion) -> None:
-        rows, messages = reports[self._place]
+    def add(self, messages: MessagesByQuestion) -> None:
+        rows, sent = messages[self._place]
         self._n += len(rows)
         if len(rows):
-            self._collector.add(messages)
+            self._collector.add(sent)
 
-    def answer(self, level: ConfidenceLevel, liars: AdversarialShift, total: int) -> QuestionEstimates:
-        tables = self._collector.tables(level, liars, total) if self._n else ()
+    def answer(self, terms: EstimationTerms) -> QuestionEstimates:
+        tables = self._collector.tables(terms) if self._n else ()
         return QuestionEstimates(self._question.name, self._question.text, self._n, tables)
 
 
@@ -340,12 +338,9 @@ def _require_all_asked(design: Design, name: str) -> None:
         )
 
 
-def _options(part: RandomizedQuestion, name: str) -> int:
-    """How many options a question has to group by."""
-    is_list = isinstance(part.question.coding, OneOf) or (
-        isinstance(part.question.coding, Several) and not part.question.coding.as_set
-    )
-    if not is_list or as_oracle(part).options > MOST_GROUPS:
+def _group_options(part: RandomizedQuestion, name: str) -> int:
+    """Return how many options a question has to group by. Raise `BadParameter` if it has none."""
+    if not part.question.counts_options or as_oracle(part).options > MOST_GROUPS:
         raise BadParameter(
             name,
             f'"{part.question.name}" must be a yes or no, a choice, a rating or several bits, '
@@ -356,59 +351,55 @@ def _options(part: RandomizedQuestion, name: str) -> int:
 
 def _groups(design: Design, place: int) -> Iterator[_GroupReader]:
     _require_all_asked(design, "by")
-    for option in range(_options(design.parts[place], "by")):
+    for option in range(_group_options(design.parts[place], "by")):
         for other, part in enumerate(design.parts):
-            if other != place and (
-                isinstance(part.question.coding, NumberScale | DateScale) or _group_functions(part)
-            ):
+            is_number = isinstance(part.question.coding, NumberScale | DateScale)
+            if other != place and (is_number or _group_functions(part)):
                 yield _GroupReader(design, place, option, other)
 
 
 def _group_functions(part: RandomizedQuestion) -> list[AnswerFunctions]:
-    """What is estimated within groups: shares where options are few, and the question's own functions."""
-    coding, found = part.question.coding, list(question_functions(part.question))
-    is_list = isinstance(coding, OneOf) or (isinstance(coding, Several) and not coding.as_set)
-    if is_list and as_oracle(part).options <= MOST_GROUPS:
+    """Return the functions to estimate within groups: shares of few options, and the question's own."""
+    found = list(question_functions(part.question))
+    if part.question.counts_options and as_oracle(part).options <= MOST_GROUPS:
         return [share_functions(part.question), *found]
-    return found if isinstance(coding, Ranked | Several) else []
+    return found if isinstance(part.question.coding, Ranked | Several) else []
 
 
-class _GroupReader:
-    """One question, within those who hold an option of another one."""
+class _GroupReader(_Reader):
+    """One question, within the respondents who hold an option of another one."""
 
     def __init__(self, design: Design, by: int, option: int, place: int) -> None:
         self._by, self._option, self._place = by, option, place
         self._part, group = design.parts[place], design.parts[by]
-        self._oracle = as_oracle(group)
+        self._group = as_oracle(group)
         self._name = f"{group.question.name}: {group.question.labels[option]}"
         self._n = 0
         self._is_number = isinstance(self._part.question.coding, NumberScale | DateScale)
-        self._functions = (
-            [] if self._is_number else [(f, ScoreSums(len(f.labels))) for f in _group_functions(self._part)]
-        )
+        functions = [] if self._is_number else _group_functions(self._part)
+        self._functions = [(one, ScoreSums(len(one.labels))) for one in functions]
         self._mean = ScoreSums(1)
 
-    def add(self, reports: MessagesByQuestion) -> None:
-        messages = reports[self._place][1]
-        self._n += len(messages)
-        weight = option_scores(self._oracle, reports[self._by][1], self._option)
+    def add(self, messages: MessagesByQuestion) -> None:
+        sent = messages[self._place][1]
+        self._n += len(sent)
+        weight = option_scores(self._group, messages[self._by][1], self._option)
         if self._is_number:
-            self._mean.add(number_scores(as_number(self._part), messages).times(weight))
+            self._mean.add(number_scores(as_number(self._part), sent).times(weight))
         for functions, sums in self._functions:
-            sums.add(functions.scores(as_oracle(self._part), messages).times(weight))
+            sums.add(functions.scores(as_oracle(self._part), sent).times(weight))
 
-    def answer(self, level: ConfidenceLevel, liars: AdversarialShift, total: int) -> QuestionEstimates:
-        weight = support_chance_of(self._oracle).scores
+    def answer(self, terms: EstimationTerms) -> QuestionEstimates:
+        weight = support_chance_of(self._group).scores
         question = self._part.question
         tables: tuple[EstimateTable, ...]
         if isinstance(question.coding, NumberScale | DateScale):
             scale = ValueRange.of(question.coding)
-            number = as_number(self._part)
-            tables = (mean_table(number, self._mean, scale, level, liars, total=total, weight=weight),)
+            tables = (mean_table(as_number(self._part), self._mean, scale, terms, weight=weight),)
         else:
+            oracle = as_oracle(self._part)
             tables = tuple(
-                function_table(as_oracle(self._part), f, sums, level, liars, total=total, weight=weight)
-                for f, sums in self._functions
+                function_table(oracle, one, sums, terms, weight=weight) for one, sums in self._functions
             )
         return QuestionEstimates(question.name, question.text, self._n, tables, self._name)
 
@@ -427,58 +418,42 @@ class _CrossReader:
             raise BadParameter("cross", "needs two questions")
         self._places = one, other
         self._parts = design.parts[one], design.parts[other]
-        rows, columns = (_options(part, "cross") for part in self._parts)
+        rows, columns = (_group_options(part, "cross") for part in self._parts)
         if rows * columns > MOST_CELLS:
             raise BadParameter("cross", f"has more than {MOST_CELLS:,} cells")
         self._sums = [ScoreSums(columns) for _ in range(rows)]
+        self._oracles = as_oracle(self._parts[0]), as_oracle(self._parts[1])
         self._shares = share_functions(self._parts[1].question)
 
-    def add(self, reports: MessagesByQuestion) -> None:
-        first, second = (reports[place][1] for place in self._places)
-        scores = self._shares.scores(as_oracle(self._parts[1]), second)
+    def add(self, messages: MessagesByQuestion) -> None:
+        first, second = (messages[place][1] for place in self._places)
+        scores = self._shares.scores(self._oracles[1], second)
         for option, sums in enumerate(self._sums):
-            sums.add(self._cell(scores, first, option))
+            sums.add(scores.times(option_scores(self._oracles[0], first, option)).of_all())
 
-    def _cell(self, scores: ReportScores, messages: Messages, option: int) -> ReportScores:
-        return scores.times(option_scores(as_oracle(self._parts[0]), messages, option)).of_all()
-
-    def table(self, level: ConfidenceLevel, liars: AdversarialShift) -> CrossTable:
-        first, second = self._parts
-        weight = support_chance_of(as_oracle(first)).scores
+    def table(self, terms: EstimationTerms) -> CrossTable:
+        first, second = (part.question for part in self._parts)
+        weight = support_chance_of(self._oracles[0]).scores
         found = [
-            function_table(
-                as_oracle(second),
-                self._shares,
-                sums,
-                level,
-                liars,
-                total=sums.n,
-                weight=weight,
-                of_all=True,
-            )
+            function_table(self._oracles[1], self._shares, sums, terms, weight=weight, of_all=True)
             for sums in self._sums
         ]
-        if all(isinstance(part.question.coding, OneOf) for part in self._parts):
+        if isinstance(first.coding, OneOf) and isinstance(second.coding, OneOf):
             found = _fitted(found)
-        lines = tuple(zip(first.question.labels, found, strict=True))
-        return CrossTable(first.question.name, second.question.name, self._sums[0].n, lines)
+        lines = tuple(zip(first.labels, found, strict=True))
+        return CrossTable(first.name, second.name, self._sums[0].n, lines)
 
 
 def _fitted(tables: list[EstimateTable]) -> list[EstimateTable]:
-    """All cells together are 1."""
+    """Fit the values so that all cells together are 1."""
     values = np.array([[one.value for one in table.estimates] for table in tables])
     nearest = nearest_shares(values.ravel()).reshape(values.shape)
     return [
-        EstimateTable(
-            table.title,
-            table.unit,
-            tuple(
-                EstimatedValue(
-                    e.label, e.value, float(fit), e.respondents, e.population, e.adversarial_shift
-                )
-                for e, fit in zip(table.estimates, line, strict=True)
+        replace(
+            table,
+            estimates=tuple(
+                replace(one, fitted=float(fit)) for one, fit in zip(table.estimates, line, strict=True)
             ),
-            table.note,
         )
         for table, line in zip(tables, nearest, strict=True)
     ]

@@ -1,10 +1,11 @@
 """Randomizers: one answer in, one message of a fixed size out, with exact odds.
 
-One file each: the claim, why it holds, the law, the sample and what is estimated from messages.
+A file has one family: the claim, why it holds, the law, the sampler and the estimate from messages.
 """
 
 from __future__ import annotations
 
+from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.bitwise import BitwiseResponse, UnaryEncoding
 from lapwing.survey.randomizers.choice import KaryResponse
 from lapwing.survey.randomizers.hadamard import HadamardResponse
@@ -18,7 +19,6 @@ from lapwing.survey.randomizers.numbers import (
 from lapwing.survey.randomizers.prefixes import PrefixResponse
 from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import (
-    ODDS,
     FrequencyOracle,
     Messages,
     NumericRandomizer,
@@ -32,13 +32,13 @@ __all__ = [
     "KINDS",
     "ODDS",
     "BitwiseResponse",
-    "KaryResponse",
     "DuchiResponse",
+    "FrequencyOracle",
     "HadamardResponse",
     "HybridResponse",
+    "KaryResponse",
     "Messages",
     "NumericRandomizer",
-    "FrequencyOracle",
     "Piecewise",
     "PrefixResponse",
     "ProjectiveResponse",

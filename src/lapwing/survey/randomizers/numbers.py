@@ -1,8 +1,7 @@
-"""Numbers: a message near the true one more often than not. Square wave, and the piecewise method.
+"""Randomizers of numbers: a window around the true number, one of the two ends, or a hybrid of both.
 
-Numbers: one of the two ends, the nearer one more often, then randomized response.
-
-Numbers: sometimes a window, sometimes an end, said openly. Better at worst than either alone.
+`SquareWave` and `Piecewise` make windows for distributions and for means. `DuchiResponse` sends an end, the
+nearer one more often. `HybridResponse` draws one of the two and says which: its worst variance is smaller.
 """
 
 from __future__ import annotations
@@ -10,40 +9,39 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import noise
 from lapwing.core.exact import Number, set_fields, whole
-from lapwing.core.losses import Pure, checked_epsilon
-from lapwing.errors import BadParameter, BadValue
+from lapwing.core.losses import checked_epsilon
+from lapwing.errors import BadParameter
+from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.choice import KaryResponse
 from lapwing.survey.randomizers.randomizer import (
-    ODDS,
-    Recipe,
-    SteppedNumbers,
-    TwoLevel,
+    IndexMessages,
+    NumericRandomizer,
+    PartedRandomizer,
+    ScoreVariance,
     checked_answer,
     checked_answers,
-    checked_rows,
-    decode_index,
-    encode_index,
     greatest_favoured,
-    index_size,
-    quadratic_maximum,
     row_of,
+    worst_score_variance,
 )
 
 MOST_WINDOW_MESSAGES = 1 << 48
-LEAST_PIECEWISE_MESSAGES = 1024  # a piecewise window moves over at least so many messages
+Rows = NDArray[np.uint8]
+LEAST_PIECEWISE_MESSAGES = 1024  # the least number of positions of a piecewise window
 
 
 @dataclass(frozen=True, slots=True)
-class WindowResponse(TwoLevel, SteppedNumbers):
+class WindowResponse(IndexMessages, NumericRandomizer):
     """A number in 0 .. g s + w - 1; the true x favours x s .. x s + w - 1; "no answer" has w more.
 
-    Claim    two_level: the ratio is T (|Y| - w) / ((2^48 - T) w). Scores are unbiased.
+    Claim    two levels: the ratio is T (|Y| - w) / ((2^48 - T) w). Scores are unbiased.
     Because  every window has w messages. A score is a y + b, and c for "no answer"; its expectation is
              a constant plus the sum over the window, which is linear in x; a, b, c solve
              E[score | x] = x / g and E[score | no answer] = 0.
@@ -51,6 +49,7 @@ class WindowResponse(TwoLevel, SteppedNumbers):
              tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
     """
 
+    kind: ClassVar[str] = "window"
     steps: int
     stride: int
     width: int
@@ -73,7 +72,7 @@ class WindowResponse(TwoLevel, SteppedNumbers):
     def with_width(
         cls, epsilon: Number, *, steps: int, stride: int, width: int, none: bool
     ) -> WindowResponse:
-        """The most truthful one within ε, for a given window."""
+        """Make the most truthful one within ε, for a given window."""
         asked = checked_epsilon(epsilon)
         g, s, w = (whole(n, name, at_least=1) for n, name in
                    ((steps, "steps"), (stride, "stride"), (width, "width")))  # fmt: skip
@@ -82,63 +81,39 @@ class WindowResponse(TwoLevel, SteppedNumbers):
 
     @property
     def numbers(self) -> int:
-        """Messages that speak for numbers."""
+        """The number of messages that stand for numbers."""
         return self.steps * self.stride + self.width
 
     @property
     def messages(self) -> int:
-        """All messages."""
+        """The number of all messages."""
         return self.numbers + self.none * self.width
 
     @property
     def share(self) -> Fraction:
-        """A window, out of all messages."""
+        """The share of all messages that one window has."""
         return Fraction(self.width, self.messages)
 
-    @property
-    def size(self) -> int:
-        """The number of the message."""
-        return index_size(self.messages)
-
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "window",
-            "steps": self.steps,
-            "stride": self.stride,
-            "width": self.width,
-            "none": self.none,
-            "favoured": self.favoured,
-        }
-
     def start(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the windows of these answers begin."""
+        """Return the first message of the window of each answer."""
         return np.where(answers > self.steps, self.numbers, answers * self.stride)
 
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One message per answer."""
+        """Draw one message for each answer."""
         starts = self.start(checked_answers(answers, self.inputs))
         near = noise.uniform_int(0, self.width, len(starts)) + starts
         far = noise.uniform_int(0, self.messages - self.width, len(starts))
         far += np.where(far >= starts, self.width, 0)
         return np.where(noise.bernoulli(self.truth, len(starts)), near, far)
 
-    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The number."""
-        return encode_index(messages, self.size)
-
-    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """A number that can be sent."""
-        return decode_index(rows, self.messages)
-
     def probability(self, answer: int, message: bytes) -> Fraction:
-        """Two levels: in the window, or not."""
+        """Return one of two levels: the message is in the window, or not."""
         start = int(self.start(np.array([checked_answer(answer, self.inputs)]))[0])
         sent = int(self.decode(row_of(message, self.size))[0])
         return (self.likely if 0 <= sent - start < self.width else self.unlikely) / self.messages
 
     def line(self) -> tuple[Fraction, Fraction, Fraction]:
-        """a, b, c: the score of message y is a y + b, and c in the window of "no answer"."""
+        """Return a, b, c: the score of message y is a y + b, and c in the window of "no answer"."""
         w, numbers = self.width, self.numbers
         low = self.unlikely / self.messages
         gap = self.likely / self.messages - low
@@ -151,20 +126,20 @@ class WindowResponse(TwoLevel, SteppedNumbers):
         return a, b, b + rise
 
     def scores(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Unbiased for x / g, and for 0 where there is no answer."""
+        """Return scores that are unbiased for x / g, and for 0 where there is no answer."""
         a, b, c = (float(part) for part in self.line())
         return np.where(messages >= self.numbers, c, a * messages + b)
 
     def answered(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Unbiased for 1, and for 0 where there is no answer."""
+        """Return scores that are unbiased for 1, and for 0 where there is no answer."""
         if not self.none:
             return np.ones(len(messages))
         stray = self.unlikely * self.share
         silent = (messages >= self.numbers).astype(np.float64)
         return 1 - (silent - float(stray)) / float(self.truth - stray)
 
-    def spread(self) -> tuple[float, float, float, float]:
-        """Var[score | x] = square t^2 + slope t + level with t = x / g; and that of "no answer"."""
+    def spread(self) -> ScoreVariance:
+        """Return the variance of a score: square, slope, level, and that of "no answer"."""
         a, b, c = self.line()
         w, numbers = self.width, self.numbers
         low = self.unlikely / self.messages
@@ -178,23 +153,18 @@ class WindowResponse(TwoLevel, SteppedNumbers):
         level = low * all_ + gap * first
         return float(square), float(slope), float(level), float(low * all_ + gap * w * c * c)
 
-    def worst_variance(self) -> float:
-        """The greatest variance of a score, over all answers."""
-        square, slope, level, silent = self.spread()
-        return max(quadratic_maximum(square, slope, level, self.steps), silent * self.none)
-
 
 def _squares(count: int) -> int:
-    """0 + 1 + 4 + .. + (count - 1)^2."""
+    """Return 0 + 1 + 4 + .. + (count - 1)^2."""
     return (count - 1) * count * (2 * count - 1) // 6
 
 
 class SquareWave:
-    """The window for distributions (Li and others, 2020): a message per step, the most telling width."""
+    """The window for distributions (Li and others, 2020): a message per step, the best width."""
 
     @staticmethod
     def for_epsilon(epsilon: Number, *, steps: int, none: bool) -> WindowResponse:
-        """Half of the width is (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)) of the range."""
+        """Make the window. Half of its width is (ε e^ε - e^ε + 1) / (2 e^ε (e^ε - 1 - ε)) of the range."""
         e = min(float(checked_epsilon(epsilon)), 300.0)
         g = whole(steps, "steps", at_least=1)
         # Both sides lose their digits for small ε: two terms of the series are enough there.
@@ -208,11 +178,14 @@ class SquareWave:
 
 
 class Piecewise:
-    """The window for means (Wang and others, 2019): the width with the least variance at worst."""
+    """The window for means (Wang and others, 2019): the width with the least worst variance."""
 
     @staticmethod
     def for_epsilon(epsilon: Number, *, steps: int, none: bool) -> WindowResponse:
-        """Around e^(-ε/2) of the range, which is best for fine steps and where everyone answers."""
+        """Make the best window among widths around e^(-ε/2) of the range.
+
+        That width is best for fine steps and where everyone answers.
+        """
         e, g = checked_epsilon(epsilon), whole(steps, "steps", at_least=1)
         stride = max(1, -(-LEAST_PIECEWISE_MESSAGES // g))
         best = g * stride * math.exp(-float(e) / 2)
@@ -225,16 +198,17 @@ class Piecewise:
 
 
 @dataclass(frozen=True, slots=True)
-class DuchiResponse(TwoLevel, SteppedNumbers):
+class DuchiResponse(IndexMessages, NumericRandomizer):
     """x becomes the upper end (1) with x chances in g, else the lower (0); "no answer" is a third end (2).
 
-    Claim    two_level: the ratio is that of `KaryResponse` among the ends. Scores are unbiased.
+    Claim    two levels: the ratio is that of `KaryResponse` among the ends. Scores are unbiased.
     Because  a message's law is a mixture of the laws for the ends, whose ratios are within the claim.
              (1[message is 1] - outside) / (inside - outside) has expectation P[end is 1] = x / g.
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
              tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
     """
 
+    kind: ClassVar[str] = "duchi"
     steps: int
     none: int
     favoured: int
@@ -246,46 +220,34 @@ class DuchiResponse(TwoLevel, SteppedNumbers):
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, steps: int, none: bool) -> DuchiResponse:
-        """The most truthful one within ε."""
+        """Make the most truthful one within ε."""
         asked = checked_epsilon(epsilon)
         return cls(steps, int(none), greatest_favoured(asked, Fraction(1, 2 + bool(none))), asked)
 
     @property
     def share(self) -> Fraction:
         """One end of two, or of three."""
-        return Fraction(1, 2 + self.none)
+        return Fraction(1, self.messages)
+
+    @property
+    def messages(self) -> int:
+        """The number of ends."""
+        return 2 + self.none
 
     @property
     def ends(self) -> KaryResponse:
         """Randomized response among the ends."""
         return KaryResponse(2 + self.none, self.favoured)
 
-    @property
-    def size(self) -> int:
-        """The number of the end."""
-        return 1
-
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {"kind": "duchi", "steps": self.steps, "none": self.none, "favoured": self.favoured}
-
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One end per answer."""
+        """Draw one end for each answer."""
         true = checked_answers(answers, self.inputs)
         upper = noise.uniform_int(0, self.steps, len(true)) < true
         ends = np.where(true > self.steps, 2, upper.astype(np.int64))
         return self.ends.sample(ends)
 
-    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The end."""
-        return self.ends.encode(messages)
-
-    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """An end."""
-        return self.ends.decode(rows)
-
     def probability(self, answer: int, message: bytes) -> Fraction:
-        """The mixture over the ends."""
+        """Return the mixture over the ends."""
         true = checked_answer(answer, self.inputs)
         sent = int(self.decode(row_of(message, self.size))[0])
         upper = Fraction(true, self.steps)
@@ -298,71 +260,63 @@ class DuchiResponse(TwoLevel, SteppedNumbers):
         return ends.outside + law[sent] * (ends.inside - ends.outside)
 
     def scores(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Unbiased for x / g, and for 0 where there is no answer."""
+        """Return scores that are unbiased for x / g, and for 0 where there is no answer."""
         return self._share_of(1, messages)
 
     def answered(self, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Unbiased for 1, and for 0 where there is no answer."""
+        """Return scores that are unbiased for 1, and for 0 where there is no answer."""
         if not self.none:
             return np.ones(len(messages))
         return 1 - self._share_of(2, messages)
 
     def _share_of(self, end: int, messages: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Unbiased for 1 where this was the end, else for 0."""
+        """Return scores that are unbiased for 1 where this was the end, else for 0."""
         inside, outside = float(self.ends.inside), float(self.ends.outside)
         found: NDArray[np.float64] = ((messages == end) - outside) / (inside - outside)
         return found
 
-    def spread(self) -> tuple[float, float, float, float]:
-        """Var[score | x] = square t^2 + slope t + level with t = x / g; and that of "no answer"."""
+    def spread(self) -> ScoreVariance:
+        """Return the variance of a score: square, slope, level, and that of "no answer"."""
         inside, outside = self.ends.inside, self.ends.outside
         gap = inside - outside
         # P[message is 1] = p = outside + t gap, and the variance is p (1 - p) / gap^2.
         level = outside * (1 - outside) / gap**2
         return -1.0, float((1 - 2 * outside) / gap), float(level), float(level)
 
-    def worst_variance(self) -> float:
-        """The greatest variance of a score, over all answers."""
-        square, slope, level, silent = self.spread()
-        return max(quadratic_maximum(square, slope, level, self.steps), silent * self.none)
-
-
-Rows = NDArray[np.uint8]
-ScoreVariance = tuple[float, float, float, float]
-
 
 @dataclass(frozen=True, slots=True)
-class HybridResponse:
+class HybridResponse(PartedRandomizer, NumericRandomizer):
     """With `odds` chances in 2^48 the window's message, else Duchi's; the first byte says which (1 or 0).
 
     Claim    the loss is the greater of the two. Scores are unbiased.
     Because  which one is used does not depend on the answer, and each is within its claim.
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
              tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
-
-    Messages in memory are the rows that are sent.
     """
 
+    kind: ClassVar[str] = "hybrid"
     odds: int
     window: WindowResponse
     duchi: DuchiResponse
+    steps: int = field(init=False, repr=False, compare=False)
+    none: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        set_fields(self, odds=whole(self.odds, "odds"))
+        set_fields(self, odds=whole(self.odds, "odds"), steps=self.window.steps, none=self.window.none)
         if self.odds > ODDS:
             raise BadParameter("odds", "must be at most 2^48")
-        if (self.window.steps, self.window.none) != (self.duchi.steps, self.duchi.none):
+        if (self.steps, self.none) != (self.duchi.steps, self.duchi.none):
             raise BadParameter("window", "and duchi must take the same answers")
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, steps: int, none: bool) -> HybridResponse:
-        """The piecewise window and Duchi's method in the proportion with the least variance at worst."""
+        """Make the piecewise window and Duchi's method, in the proportion with the least worst variance."""
         window = Piecewise.for_epsilon(epsilon, steps=steps, none=none)
         duchi = DuchiResponse.for_epsilon(epsilon, steps=steps, none=none)
-        parts = window.spread(), duchi.spread()
+        spreads = window.spread(), duchi.spread()
 
         def worst(odds: int) -> float:
-            return _worst(odds, *parts, steps=window.steps, none=window.none)
+            return worst_score_variance(_mixed_spread(odds, *spreads), window.steps, window.none)
 
         # The worst variance is convex in the odds: a maximum of lines.
         low, high = 0, ODDS
@@ -372,102 +326,52 @@ class HybridResponse:
         return cls(min((0, low, ODDS), key=worst), window, duchi)
 
     @property
-    def steps(self) -> int:
-        """The greatest number."""
-        return self.window.steps
-
-    @property
-    def none(self) -> int:
-        """1 where "no answer" is one of the answers."""
-        return self.window.none
-
-    @property
-    def inputs(self) -> int:
-        """Every number, and "no answer" where that is one."""
-        return self.window.inputs
-
-    @property
-    def loss(self) -> Pure:
-        """The greater one of the parts that are used."""
-        parts = [part for part, odds in ((self.window, self.odds), (self.duchi, ODDS - self.odds)) if odds]
-        return max((part.loss for part in parts), key=lambda loss: loss.epsilon)
-
-    @property
-    def ratio(self) -> Fraction:
-        """The greatest ratio of a message's probabilities under two answers: exact."""
-        parts = ((self.window, self.odds), (self.duchi, ODDS - self.odds))
-        return max(part.ratio for part, odds in parts if odds)
+    def parts(self) -> dict[int, WindowResponse | DuchiResponse]:
+        """The window (1) and Duchi's method (0), as far as their odds are above 0."""
+        return ({1: self.window} if self.odds else {}) | ({0: self.duchi} if self.odds < ODDS else {})
 
     @property
     def size(self) -> int:
-        """Which part, and its message."""
+        """The bytes of the part's number and the longer message."""
         return 1 + max(self.window.size, self.duchi.size)
 
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "hybrid",
-            "odds": self.odds,
-            "window": self.window.recipe(),
-            "duchi": self.duchi.recipe(),
-        }
-
     def sample(self, answers: NDArray[np.int64]) -> Rows:
-        """One row per answer."""
+        """Draw one row for each answer."""
         true = checked_answers(answers, self.inputs)
         rows = np.zeros((len(true), self.size), dtype=np.uint8)
-        far = noise.bernoulli(Fraction(self.odds, ODDS), len(true))
-        rows[:, 0] = far
-        for part, mine in ((self.window, far), (self.duchi, ~far)):
+        rows[:, 0] = noise.bernoulli(Fraction(self.odds, ODDS), len(true))
+        for first, part in self.parts.items():
+            mine = rows[:, 0] == first
             rows[mine, 1 : 1 + part.size] = part.encode(part.sample(true[mine]))
         return rows
 
-    def encode(self, messages: Rows) -> Rows:
-        """Messages are rows already."""
-        return messages
-
-    def decode(self, rows: Rows) -> Rows:
-        """Rows that can be sent."""
-        sent = checked_rows(rows, self.size)
-        far = sent[:, 0] == 1
-        unused = (far.any() and not self.odds) or (not far.all() and self.odds == ODDS)
-        if unused or bool(np.any(sent[:, 0] > 1)):
-            raise BadValue("a message is impossible: it must begin with a part that is used")
-        for part, mine in ((self.window, far), (self.duchi, ~far)):
-            part.decode(sent[mine, 1 : 1 + part.size])
-            if sent[mine, 1 + part.size :].any():
-                raise BadValue("a message is impossible: it is longer than its part")
-        return sent
-
     def probability(self, answer: int, message: bytes) -> Fraction:
-        """The part's chance times the message's."""
-        far = bool(self.decode(row_of(message, self.size))[0, 0])
-        part = self.window if far else self.duchi
-        chance = Fraction(self.odds if far else ODDS - self.odds, ODDS)
+        """Return the part's chance times the message's."""
+        first = int(self.decode(row_of(message, self.size))[0, 0])
+        part = self.parts[first]
+        chance = Fraction(self.odds if first else ODDS - self.odds, ODDS)
         return chance * part.probability(answer, message[1 : 1 + part.size])
 
-    def _each(self, messages: Rows, what: str) -> NDArray[np.float64]:
-        far = messages[:, 0] == 1
+    def scores(self, messages: Rows) -> NDArray[np.float64]:
+        """Return scores that are unbiased for x / g, and for 0 where there is no answer."""
         found = np.empty(len(messages), dtype=np.float64)
-        for part, mine in ((self.window, far), (self.duchi, ~far)):
-            found[mine] = getattr(part, what)(part.decode(messages[mine, 1 : 1 + part.size]))
+        for first, part in self.parts.items():
+            found[messages[:, 0] == first] = part.scores(self.messages_of(messages, first))
         return found
 
-    def scores(self, messages: Rows) -> NDArray[np.float64]:
-        """Unbiased for x / g, and for 0 where there is no answer."""
-        return self._each(messages, "scores")
-
     def answered(self, messages: Rows) -> NDArray[np.float64]:
-        """Unbiased for 1, and for 0 where there is no answer."""
-        return self._each(messages, "answered")
+        """Return scores that are unbiased for 1, and for 0 where there is no answer."""
+        found = np.empty(len(messages), dtype=np.float64)
+        for first, part in self.parts.items():
+            found[messages[:, 0] == first] = part.answered(self.messages_of(messages, first))
+        return found
 
-    def worst_variance(self) -> float:
-        """The greatest variance of a score: both parts have the same mean, so their variances mix."""
-        spreads = self.window.spread(), self.duchi.spread()
-        return _worst(self.odds, *spreads, steps=self.steps, none=self.none)
+    def spread(self) -> ScoreVariance:
+        """Return the variance of a score: both parts have the same mean, so their variances mix."""
+        return _mixed_spread(self.odds, self.window.spread(), self.duchi.spread())
 
 
-def _worst(odds: int, window: ScoreVariance, duchi: ScoreVariance, *, steps: int, none: int) -> float:
+def _mixed_spread(odds: int, window: ScoreVariance, duchi: ScoreVariance) -> ScoreVariance:
     far = odds / ODDS
     square, slope, level, silent = (far * w + (1 - far) * d for w, d in zip(window, duchi, strict=True))
-    return max(quadratic_maximum(square, slope, level, steps), silent * none)
+    return square, slope, level, silent

@@ -1,11 +1,10 @@
-"""Projective-geometry response: a point that is orthogonal to the true one more often than not.
+"""Projective-geometry response: a point that is orthogonal to the true one more often than to others.
 
 After Feldman, Nelson, Nguyen and Talwar (2022): the variance of subset selection, in a short message.
 
-Points of a projective space over a prime field, and their numbers.
-
-A point is a vector of t coordinates in 0 .. q - 1, not all 0, up to a factor: it is scaled so that its
-first coordinate that is not 0 is 1. With m coordinates after that 1, its number is
+A point of a projective space over a prime field is a vector of t coordinates in 0 .. q - 1, not all 0, up
+to a factor. It is scaled so that its first coordinate that is not 0 is 1. With m coordinates after that 1,
+its number is
 
     (q^m - 1) / (q - 1)  +  those m coordinates as a number in base q, the first one highest.
 
@@ -18,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from flint import fmpz
@@ -29,16 +29,11 @@ from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.survey.randomizers.randomizer import (
     MOST_MESSAGES,
-    Recipe,
-    ShareEstimator,
-    TwoLevel,
+    IndexMessages,
+    TwoLevelOracle,
     checked_answer,
     checked_answers,
-    decode_index,
-    encode_index,
     greatest_favoured,
-    index_size,
-    row_of,
 )
 
 Vectors = NDArray[np.int64]  # one row a vector
@@ -46,36 +41,36 @@ MOST_PRIME = (1 << 31) - 1  # products of two coordinates fit 64-bit integers
 
 
 def is_prime(number: int) -> bool:
-    """Whether it is a prime: proven, not guessed."""
+    """Return whether a number is a prime: proven, not guessed."""
     return bool(fmpz(number).is_prime())
 
 
 def next_prime(number: int) -> int:
-    """The least prime at or above it."""
+    """Return the least prime at or above a number."""
     while not is_prime(number):
         number += 1
     return number
 
 
 def previous_prime(number: int) -> int:
-    """The greatest prime at or below it, which is 2 or more."""
+    """Return the greatest prime at or below a number, which must be 2 or more."""
     while not is_prime(number):
         number -= 1
     return number
 
 
 def points_in(prime: int, dimension: int) -> int:
-    """How many points a space of so many coordinates has."""
+    """Return the number of points of a space with `dimension` coordinates."""
     return int((prime**dimension - 1) // (prime - 1))
 
 
 def _offsets(prime: int, dimension: int) -> NDArray[np.int64]:
-    """The number of the first point with 0, 1, .. coordinates after the leading 1."""
+    """Return the number of the first point with 0, 1, .. coordinates after the leading 1."""
     return np.array([points_in(prime, m) for m in range(dimension)], dtype=np.int64)
 
 
 def vectors_of(numbers: NDArray[np.int64], prime: int, dimension: int) -> Vectors:
-    """The scaled vectors of points."""
+    """Return the scaled vectors of points."""
     offsets = _offsets(prime, dimension)
     after = np.searchsorted(offsets, numbers, side="right") - 1
     rest = numbers - offsets[after]
@@ -89,7 +84,7 @@ def vectors_of(numbers: NDArray[np.int64], prime: int, dimension: int) -> Vector
 
 
 def inverses(values: NDArray[np.int64], prime: int) -> NDArray[np.int64]:
-    """1 / value modulo the prime: value^(q - 2)."""
+    """Return 1 / value modulo the prime: value^(q - 2)."""
     result, power, exponent = np.ones_like(values), values % prime, prime - 2
     while exponent > 0:
         if exponent & 1:
@@ -100,7 +95,7 @@ def inverses(values: NDArray[np.int64], prime: int) -> NDArray[np.int64]:
 
 
 def numbers_of(vectors: Vectors, prime: int) -> NDArray[np.int64]:
-    """The numbers of the points through these vectors, none of which is 0."""
+    """Return the numbers of the points through these vectors, none of which is 0."""
     count, dimension = vectors.shape
     leading = np.argmax(vectors != 0, axis=1)
     scale = inverses(vectors[np.arange(count), leading], prime)
@@ -113,7 +108,7 @@ def numbers_of(vectors: Vectors, prime: int) -> NDArray[np.int64]:
 
 
 def products(one: Vectors, other: Vectors, prime: int) -> NDArray[np.int64]:
-    """Row by row: the scalar product modulo the prime."""
+    """Return the scalar product modulo the prime, row by row."""
     total = np.zeros(np.broadcast_shapes(one.shape[:-1], other.shape[:-1]), dtype=np.int64)
     for place in range(one.shape[-1]):  # reduced each time: sums of products could overflow
         total = (total + one[..., place] * other[..., place] % prime) % prime
@@ -121,7 +116,7 @@ def products(one: Vectors, other: Vectors, prime: int) -> NDArray[np.int64]:
 
 
 def orthogonal(rows: Vectors, columns: Vectors, prime: int) -> NDArray[np.bool_]:
-    """Each row against each column: whether their scalar product is 0 modulo the prime."""
+    """Return for each row and column whether their scalar product is 0 modulo the prime."""
     if rows.shape[-1] * (prime - 1) ** 2 >= 1 << 53:
         zero: NDArray[np.bool_] = products(rows[:, np.newaxis], columns[np.newaxis], prime) == 0
         return zero
@@ -133,23 +128,24 @@ def orthogonal(rows: Vectors, columns: Vectors, prime: int) -> NDArray[np.bool_]
     return whole
 
 
-PAIRS = 1 << 21  # of message and option looked at together
+PAIRS = 1 << 21  # of message and option compared together
 MOST_COUNTED = 1 << 26
 MOST_DIMENSION = 62
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectiveResponse(TwoLevel, ShareEstimator):
-    """A point of the space of t coordinates over F_q. Option v is the point of that number too (points.py).
+class ProjectiveResponse(IndexMessages, TwoLevelOracle):
+    """A point of the space of t coordinates over F_q. Option v is the point number v.
 
-    Claim    two_level: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
+    Claim    two levels: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
     Because  A(v), the points orthogonal to v, are spaces of t - 1 coordinates for all v, as q is a prime:
              |A| = (q^(t-1) - 1) / (q - 1) out of |Y| = (q^t - 1) / (q - 1).
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
 
-    Two such sets share a space of t - 2 coordinates, whichever two: so all other answers are alike.
+    Two such sets share a space of t - 2 coordinates, whichever two: so all other answers support v alike.
     """
 
+    kind: ClassVar[str] = "projective"
     prime: int
     dimension: int
     options: int
@@ -173,7 +169,7 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, options: int) -> ProjectiveResponse:
-        """The most truthful one within ε, over the prime with the least variance."""
+        """Make the most truthful one within ε, over the prime with the least variance."""
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
         if k > MOST_MESSAGES:
             raise BadParameter("options", "must be at most 2^62")
@@ -187,52 +183,27 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
 
     @property
     def messages(self) -> int:
-        """How many points there are."""
+        """The number of points."""
         return points_in(self.prime, self.dimension)
 
     @property
-    def inputs(self) -> int:
-        """As many answers as options."""
-        return self.options
-
-    @property
     def share(self) -> Fraction:
-        """The points orthogonal to one, out of all."""
+        """The share of all points that are orthogonal to a given point."""
         return Fraction(points_in(self.prime, self.dimension - 1), self.messages)
 
     @property
-    def size(self) -> int:
-        """The number of the point."""
-        return index_size(self.messages)
-
-    @property
-    def inside(self) -> Fraction:
-        """P[orthogonal to the option that is held]."""
-        return self.truth
-
-    @property
     def outside(self) -> Fraction:
-        """P[orthogonal to any other option]."""
+        """The probability that the point is orthogonal to any other option."""
         orthogonal = points_in(self.prime, self.dimension - 1)
         both = points_in(self.prime, self.dimension - 2)
         likely = self.truth * Fraction(both, orthogonal)
         return likely + (1 - self.truth) * Fraction(orthogonal - both, self.messages - orthogonal)
 
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "projective",
-            "prime": self.prime,
-            "dimension": self.dimension,
-            "options": self.options,
-            "favoured": self.favoured,
-        }
-
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One point per answer."""
+        """Draw one point for each answer."""
         true = self._vectors(checked_answers(answers, self.options))
         wanted = noise.bernoulli(self.truth, len(true))
-        # Where a point is orthogonal to: the last coordinate of v that is not 0 is made to fit.
+        # Where a point must be orthogonal, it is fitted at the last coordinate of v that is not 0.
         last = self.dimension - 1 - np.argmax(true[:, ::-1] != 0, axis=1)
         sent = np.zeros_like(true)
         open_ = np.arange(len(true))
@@ -250,7 +221,7 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
     def _fit(
         self, vectors: Vectors, true: Vectors, last: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> None:
-        """Overwrite one coordinate of these rows so that they are orthogonal to the true ones."""
+        """Overwrite one coordinate of these rows, so that they are orthogonal to the true points."""
         places, factors = last[rows], true[rows, last[rows]]
         vectors[rows, places] = 0
         product = products(vectors[rows], true[rows], self.prime)
@@ -259,24 +230,10 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
     def _vectors(self, numbers: NDArray[np.int64]) -> Vectors:
         return vectors_of(numbers, self.prime, self.dimension)
 
-    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The point's number."""
-        return encode_index(messages, self.size)
-
-    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """A point."""
-        return decode_index(rows, self.messages)
-
-    def probability(self, answer: int, message: bytes) -> Fraction:
-        """Two levels: orthogonal, or not."""
-        true = checked_answer(answer, self.options)
-        sent = self.decode(row_of(message, self.size))
-        return (self.likely if self.membership(sent, true)[0] else self.unlikely) / self.messages
-
     def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many messages are orthogonal to each option.
+        """Count the messages that are orthogonal to each option.
 
-        Orthogonal is mutual: every kind of message is counted for the points orthogonal to it.
+        Each distinct message is counted for all points that are orthogonal to it.
         """
         if self.options > MOST_COUNTED:
             raise BadParameter("options", "are too many to count all: name those that are of interest")
@@ -297,7 +254,7 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
         return counted
 
     def _orthogonal(self, vectors: Vectors, leading: int, flat: Vectors) -> NDArray[np.int64]:
-        """All points orthogonal to each vector. Their first coordinate that is not 0 is at `leading`."""
+        """Return all points orthogonal to each vector. Their first coordinate not 0 is at `leading`."""
         others = np.delete(vectors, leading, axis=1)
         fitting = -products(others[:, np.newaxis], flat[np.newaxis], self.prime) % self.prime
         every = np.broadcast_to(flat, (len(vectors), *flat.shape))
@@ -307,7 +264,7 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
     def counts_of(
         self, messages: NDArray[np.int64], answers: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """For these options only: each is compared with every message that differs."""
+        """Count for these options: compare each with every distinct message."""
         rows = self._vectors(checked_answers(answers, self.options))
         kinds, weights = np.unique(messages, return_counts=True)
         vectors = self._vectors(kinds)
@@ -319,17 +276,17 @@ class ProjectiveResponse(TwoLevel, ShareEstimator):
         return counted
 
     def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
-        """Which messages are orthogonal to this option."""
+        """Return for each message whether it is orthogonal to this option."""
         row = self._vectors(np.array([checked_answer(answer, self.options)]))
         orthogonal: NDArray[np.bool_] = products(self._vectors(messages), row, self.prime) == 0
         return orthogonal
 
 
 def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
-    """Spaces that may be best: a prime and a dimension, with a point for every option.
+    """Yield the spaces that may be best: a prime and a dimension, with a point for every option.
 
-    The variance is least for a prime near e^ε + 1. So those next to it are tried, each with its least
-    dimension, and for each dimension the least prime, which has the shortest messages.
+    The variance is least for a prime near e^ε + 1. The primes next to it are tried with
+    their least dimension, and each dimension with its least prime, which has the shortest messages.
     """
     tried = {previous_prime(min(near + 1, MOST_PRIME)), next_prime(min(near + 1, MOST_PRIME))}
     found = {

@@ -1,12 +1,13 @@
-"""Recipes from outside: a randomizer from what the owner of a survey sent, or `BadParameter`.
+"""Read recipes that the owner of a survey sent, and make their randomizers.
 
-A recipe is public, but nobody has to trust it. Every whole number is checked, and what a message reveals
-is computed from these numbers, whatever ε the owner states.
+A recipe is public, but nobody has to trust it. Every whole number is checked. The loss of a message is
+computed from these numbers, whatever ε the owner states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from lapwing.errors import BadParameter
@@ -19,41 +20,30 @@ from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import Randomizer
 from lapwing.survey.randomizers.subset import SubsetSelection
 
-PlainRandomizer = (
-    KaryResponse
-    | SubsetSelection
-    | HadamardResponse
-    | ProjectiveResponse
-    | BitwiseResponse
-    | UnaryEncoding
-    | WindowResponse
-    | DuchiResponse
-)
-
-_PLAIN: dict[str, tuple[Callable[..., PlainRandomizer], tuple[str, ...]]] = {
-    "choice": (KaryResponse, ("options", "favoured")),
-    "subset": (SubsetSelection, ("options", "chosen", "favoured")),
-    "hadamard": (HadamardResponse, ("bits", "options", "favoured")),
-    "projective": (ProjectiveResponse, ("prime", "dimension", "options", "favoured")),
-    "bits": (BitwiseResponse, ("options", "favoured")),
-    "unary": (UnaryEncoding, ("options", "one", "zero")),
-    "window": (WindowResponse, ("steps", "stride", "width", "none", "favoured")),
-    "duchi": (DuchiResponse, ("steps", "none", "favoured")),
-}
-_NESTED = {"hybrid": ("odds", "window", "duchi"), "prefixes": ("letters", "levels", "inner")}
+_PLAIN: dict[str, type[Randomizer]] = {
+    made.kind: made
+    for made in (
+        KaryResponse, SubsetSelection, HadamardResponse, ProjectiveResponse, BitwiseResponse, UnaryEncoding,
+        WindowResponse, DuchiResponse,
+    )
+}  # fmt: skip
+_NESTED: dict[str, type[Randomizer]] = {made.kind: made for made in (HybridResponse, PrefixResponse)}
 KINDS = (*_PLAIN, *_NESTED)
 MOST_RECIPE_NUMBER = 1 << 62
 
 
 def from_recipe(recipe: object) -> Randomizer:
-    """The randomizer that a recipe describes. Its loss follows from the recipe's numbers alone."""
+    """Make the randomizer of a recipe. Its loss follows from the recipe's numbers alone.
+
+    Raises `BadParameter` if the recipe is not sound.
+    """
     kind, parts = _parts(recipe)
     if kind in _PLAIN:
-        return _plain(recipe, kind)
+        return _plain(recipe)
     if kind == "hybrid":
-        window, duchi = _plain(parts["window"], "window"), _plain(parts["duchi"], "duchi")
-        assert isinstance(window, WindowResponse)
-        assert isinstance(duchi, DuchiResponse)
+        window, duchi = _plain(parts["window"]), _plain(parts["duchi"])
+        if not isinstance(window, WindowResponse) or not isinstance(duchi, DuchiResponse):
+            raise BadParameter("kind", "must be window and duchi inside a hybrid")
         return HybridResponse(_number(parts["odds"], "odds"), window, duchi)
     levels, inner = parts["levels"], parts["inner"]
     for name, several in (("levels", levels), ("inner", inner)):
@@ -72,21 +62,27 @@ def from_recipe(recipe: object) -> Randomizer:
     )
 
 
+def _names(kind: str) -> list[str]:
+    """Return the names that a recipe of this kind has, besides its kind."""
+    made: Any = _PLAIN.get(kind) or _NESTED[kind]
+    return [each.name for each in fields(made) if each.init and each.name != "epsilon"]
+
+
 def _parts(recipe: object) -> tuple[str, Mapping[str, Any]]:
-    """The kind, and the rest: exactly what that kind has."""
+    """Return the kind and the recipe. Raise `BadParameter` unless it has exactly the names of its kind."""
     if not isinstance(recipe, Mapping):
         raise BadParameter("recipe", "must be a table of names and values")
     kind = recipe.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadParameter("kind", f"must be one of {', '.join(KINDS)}")
-    names = _PLAIN[kind][1] if kind in _PLAIN else _NESTED[kind]
+    names = _names(kind)
     if set(recipe) != {"kind", *names}:
         raise BadParameter("recipe", f"of kind {kind} must have exactly kind, {', '.join(names)}")
     return kind, recipe
 
 
 def _number(value: object, name: str) -> int:
-    """A plain whole number that fits 64 bits: JSON's true and 1.0 are none."""
+    """Return a whole number of at most 2^62. JSON's true and 1.0 are refused."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadParameter(name, "must be a whole number")
     if not 0 <= value <= MOST_RECIPE_NUMBER:
@@ -94,10 +90,9 @@ def _number(value: object, name: str) -> int:
     return value
 
 
-def _plain(recipe: object, wanted: str = "") -> PlainRandomizer:
-    """A randomizer without others inside."""
+def _plain(recipe: object) -> Randomizer:
+    """Make a randomizer that has no others inside."""
     kind, parts = _parts(recipe)
-    if kind not in _PLAIN or (wanted and kind != wanted):
-        raise BadParameter("kind", f"must be {wanted or 'one without others inside'} here")
-    make, names = _PLAIN[kind]
-    return make(*(_number(parts[name], name) for name in names))
+    if kind not in _PLAIN:
+        raise BadParameter("kind", "must be one without others inside here")
+    return _PLAIN[kind](*(_number(parts[name], name) for name in _names(kind)))

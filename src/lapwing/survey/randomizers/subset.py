@@ -1,12 +1,12 @@
-"""A set of options that has the true one in it more often than not.
+"""Subset selection: a set of options that contains the true one more often than the others.
 
-Uniform sets of d out of k options, many at once, eight options at a time from a table.
+The file also draws uniform sets of d out of k options, many at once, eight options at a time from a table.
 
 Claim    every set of d options is equally likely.
 Because  byte by byte: with L options to come, r of them wanted, the next byte (of s options) is `mask` with
          C(L - s, r - ones) / C(L, r) chances, which multiply to 1 / C(k, d). A table of 65,536 cells holds
-         whole cells of each mask; what is left is drawn exactly: first how many ones (9 cases, a uniform
-         number against thresholds, refined where it is close), then which, all alike.
+         whole cells of each mask. The rest is drawn exactly: first the number of ones (9 cases, a uniform
+         number against thresholds, refined where it is close), then the mask, all with the same chance.
 Test     tests/survey/randomizers/test_masks.py::test_every_set_is_equally_likely
 """
 
@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,10 @@ from lapwing.core.exact import Number, exp_up, set_fields, whole
 from lapwing.core.exact_sampling import LazyUniform, rational, thresholds, ties
 from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter, BadValue
+from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers.masks import (
+    MaskMessages,
     Masks,
-    contains_option,
-    count_options,
-    decode_masks,
     mask_size,
     random_masks,
     set_option,
@@ -37,14 +37,9 @@ from lapwing.survey.randomizers.masks import (
 )
 from lapwing.survey.randomizers.randomizer import (
     NOISE_STREAM,
-    ODDS,
-    Recipe,
-    ShareEstimator,
-    TwoLevel,
-    checked_answer,
+    TwoLevelOracle,
     checked_answers,
     greatest_favoured,
-    row_of,
 )
 
 CELL_BITS = 16
@@ -54,7 +49,7 @@ MOST_TABLES = 1 << 10  # of 64 KiB each
 
 
 class _Byte:
-    """The tables of one byte, one for each number of options that are still wanted, `least` .. `most`."""
+    """The tables of one byte: one for each number `least` .. `most` of options that are still wanted."""
 
     def __init__(self, left: int, least: int, most: int) -> None:
         bits = min(8, left)
@@ -81,7 +76,7 @@ class _Byte:
         self._limits = np.array([thresholds(cdf) for cdf in self._cdfs], dtype=np.uint64)
 
     def draw(self, tables: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """One byte for each; `tables` are numbers of wanted options, less `least`, times CELLS."""
+        """Draw one byte for each set. `tables` are (wanted options - `least`) * CELLS."""
         cell = NOISE_STREAM.halves(len(tables))
         drawn = self._cells.reshape(-1).take(tables + cell)
         maybe = np.flatnonzero(cell >= self._first_open)
@@ -104,7 +99,7 @@ class _Byte:
 
 
 def _chances(left: int, wanted: int, bits: int) -> list[Fraction]:
-    """For each number of ones in the next byte: the chance of every such mask, in cells."""
+    """Return the chance of a mask, in cells, for each number of ones in the next byte."""
     total = math.comb(left, wanted)
     return [
         Fraction(CELLS * math.comb(left - bits, wanted - ones), total) if ones <= wanted else Fraction(0)
@@ -113,7 +108,7 @@ def _chances(left: int, wanted: int, bits: int) -> list[Fraction]:
 
 
 def _ranges(options: int, least: int, most: int) -> list[tuple[int, int, int]]:
-    """For every byte: options to come, and how many of them may still be wanted."""
+    """Return for every byte the options to come, and the least and most of them still wanted."""
     return [
         (options - start, max(0, least - start), min(most, options - start))
         for start in range(0, options, 8)
@@ -121,7 +116,7 @@ def _ranges(options: int, least: int, most: int) -> list[tuple[int, int, int]]:
 
 
 def tables_needed(options: int, least: int, most: int) -> int:
-    """How many tables `draw_subsets` builds."""
+    """Return the number of tables that `draw_subsets` builds."""
     return sum(high - low + 1 for _, low, high in _ranges(options, least, most))
 
 
@@ -131,7 +126,7 @@ def _bytes(options: int, least: int, most: int) -> list[_Byte]:
 
 
 def draw_subsets(options: int, sizes: NDArray[np.int64], *, least: int, most: int) -> Masks:
-    """Uniform sets of these sizes, which lie in least .. most. One *column* is a set."""
+    """Draw uniform sets of these sizes, which lie in least .. most. Each *column* is a set."""
     columns = np.empty((mask_size(options), len(sizes)), dtype=np.uint8)
     steps = _bytes(options, least, most)
     for start in range(0, len(sizes), ROWS):
@@ -146,7 +141,7 @@ def draw_subsets(options: int, sizes: NDArray[np.int64], *, least: int, most: in
 def insert_option(
     columns: Masks, options: int, where: NDArray[np.int64], values: NDArray[np.bool_]
 ) -> Masks:
-    """Sets of the others (columns) with one more option put in (rows): later options move up by one."""
+    """Insert one option into each set (column). Later options move up by one. Return the sets as rows."""
     width = mask_size(options)
     masks = np.empty((columns.shape[1], width), dtype=np.uint8)
     # For each option and byte: the bits that stay, and the bit that comes in.
@@ -175,14 +170,15 @@ WORDS = 1 << 16  # as many as there are options at most
 
 
 @dataclass(frozen=True, slots=True)
-class SubsetSelection(TwoLevel, ShareEstimator):
+class SubsetSelection(TwoLevelOracle, MaskMessages):
     """Subset selection: a set of d options; the true one is in it with T chances in 2^48.
 
-    Claim    two_level: the ratio is T (k - d) / ((2^48 - T) d).
+    Claim    two levels: the ratio is T (k - d) / ((2^48 - T) d).
     Because  A(v) are the sets with v: C(k - 1, d - 1) out of C(k, d), a share of d / k.
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
+    kind: ClassVar[str] = "subset"
     options: int
     chosen: int
     favoured: int
@@ -194,68 +190,40 @@ class SubsetSelection(TwoLevel, ShareEstimator):
             options=whole(self.options, "options", at_least=2),
             chosen=whole(self.chosen, "chosen", at_least=1),
         )
-        if self.options > MOST_OPTIONS:
-            raise BadParameter("options", "must be at most 65,536 for a set: a message lists all of them")
-        if self.chosen >= self.options:
-            raise BadParameter("chosen", "must be below the number of options")
+        _require_sizes(self.options, self.chosen)
         self._settle_odds()
 
     @classmethod
     def for_epsilon(cls, epsilon: Number, *, options: int, chosen: int | None = None) -> SubsetSelection:
-        """The most truthful one within ε. Without `chosen`, of the size with the least variance."""
+        """Make the most truthful one within ε. Without `chosen`, with the set size of least variance."""
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
-        if k > MOST_OPTIONS:
-            raise BadParameter("options", "must be at most 65,536 for a set: a message lists all of them")
-        if chosen is not None:
-            d = whole(chosen, "chosen", at_least=1)
-            if d >= k:
-                raise BadParameter("chosen", "must be below the number of options")
-            return cls(k, d, greatest_favoured(asked, Fraction(d, k)), asked)
+        _require_sizes(k, 1 if chosen is None else whole(chosen, "chosen", at_least=1))
         below = math.floor(k / (exp_up(asked) + 1))
-        sizes = {min(max(d, 1), k - 1) for d in (below, below + 1)}
+        sizes = {min(max(d, 1), k - 1) for d in (below, below + 1)} if chosen is None else {int(chosen)}
         found = [cls(k, d, greatest_favoured(asked, Fraction(d, k)), asked) for d in sorted(sizes)]
         return min(found, key=lambda one: one.outside * (1 - one.outside) / (one.inside - one.outside) ** 2)
 
     @property
-    def inputs(self) -> int:
-        """As many answers as options."""
-        return self.options
-
-    @property
     def share(self) -> Fraction:
-        """Of all sets, those with a given option."""
+        """The share of all sets that contain a given option."""
         return Fraction(self.chosen, self.options)
 
     @property
-    def size(self) -> int:
-        """One bit per option."""
-        return mask_size(self.options)
-
-    @property
-    def inside(self) -> Fraction:
-        """P[the option that is held is in the set]."""
-        return self.truth
-
-    @property
     def outside(self) -> Fraction:
-        """P[any one other option is in the set]."""
+        """The probability that any one other option is in the set."""
         return (self.chosen - self.truth) / (self.options - 1)
 
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "subset",
-            "options": self.options,
-            "chosen": self.chosen,
-            "favoured": self.favoured,
-        }
+    @property
+    def messages(self) -> int:
+        """The number of sets of `chosen` options."""
+        return math.comb(self.options, self.chosen)
 
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """One set per answer, as packed bits.
+        """Draw one packed set for each answer.
 
-        The others are a uniform set of the right size. Many small ones come from tables. Else they start
-        as independent bits and are mended, each step uniform among those that can change: as no option
-        is told from another, this is uniform too.
+        The other options are a uniform set of the right size. Many small sets come from tables. Otherwise
+        they start as independent bits. Then options are added or removed, each step uniform among the
+        options that can change. No option is treated differently from another, so this is uniform too.
         """
         true = checked_answers(answers, self.options)
         told = noise.bernoulli(self.truth, len(true))
@@ -271,7 +239,7 @@ class SubsetSelection(TwoLevel, ShareEstimator):
         return masks
 
     def _start(self) -> int:
-        """Odds of a bit before mending: low (or high), as adding to a sparse set is quick."""
+        """Return the odds of a bit before `_mend`: low (or high), since adding to a sparse set is quick."""
         spread = math.sqrt(self.options * float(self.share * (1 - self.share)))
         aim = self.chosen + (4 * spread if 2 * self.chosen > self.options else -4 * spread)
         return min(max(int(aim / self.options * ODDS), 1), ODDS - 1)
@@ -295,28 +263,16 @@ class SubsetSelection(TwoLevel, ShareEstimator):
             missing[mended] -= np.sign(missing[mended])
             rows = rows[missing[rows] != 0]
 
-    def encode(self, messages: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Messages are packed already."""
-        return messages
-
     def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Sets of exactly `chosen` options."""
-        masks = decode_masks(rows, self.options)
+        """Return the sets of received bytes. Raise `BadValue` unless each has exactly `chosen` options."""
+        masks = MaskMessages.decode(self, rows)
         if bool(np.any(set_sizes(masks) != self.chosen)):
             raise BadValue(f"a message is impossible: it must have {self.chosen} of {self.options} options")
         return masks
 
-    def probability(self, answer: int, message: bytes) -> Fraction:
-        """Two levels: with the true option, and without."""
-        true = checked_answer(answer, self.options)
-        sent = self.decode(row_of(message, self.size))
-        level = self.likely if contains_option(sent, true)[0] else self.unlikely
-        return level / math.comb(self.options, self.chosen)
 
-    def counts(self, messages: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """How many sets have each option."""
-        return count_options(messages, self.options)
-
-    def membership(self, messages: NDArray[np.uint8], answer: int) -> NDArray[np.bool_]:
-        """Which sets have this option."""
-        return contains_option(messages, checked_answer(answer, self.options))
+def _require_sizes(options: int, chosen: int) -> None:
+    if options > MOST_OPTIONS:
+        raise BadParameter("options", "must be at most 65,536 for a set: a message lists all of them")
+    if chosen >= options:
+        raise BadParameter("chosen", "must be below the number of options")

@@ -1,4 +1,4 @@
-"""The desk: what it signs and takes, from many at once, and what it refuses."""
+"""The survey service: what it signs and stores, for many clients at once, and what it refuses."""
 
 from __future__ import annotations
 

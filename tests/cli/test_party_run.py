@@ -152,7 +152,9 @@ def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[int] = []
-    monkeypatch.setattr("lapwing.parties.relay_server.serve", lambda at, *_, **__: served.append(at.number))
+    monkeypatch.setattr(
+        "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
+    )
     waiting = ["north", "south"]
     monkeypatch.setattr(joining, "members_without_result", lambda *_: tuple(waiting))
     for name in ("north", "east"):
@@ -200,7 +202,9 @@ def test_a_relay_says_which_end_it_could_show_again(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[int] = []
-    monkeypatch.setattr("lapwing.parties.relay_server.serve", lambda at, *_, **__: served.append(at.number))
+    monkeypatch.setattr(
+        "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
+    )
     memory = RelayJournal(runs_folder(Path("north")), table(1))
     memory.end((), [])
     memory.close()
@@ -224,9 +228,8 @@ def test_nothing_that_others_wrote_reaches_the_terminal_as_an_order(
 ) -> None:
     """The second layer: even if a document with such a text could be read."""
     assert replace_unprintable("ε 1, für alle\x1b[2J\n") == "ε 1, für alle�[2J�"
-    for at in ("consortium", "document"):
-        monkeypatch.setattr(f"lapwing.parties.consortium.{at}.require_printable", lambda _: None)
-    monkeypatch.setattr("lapwing.parties.consortium.where", lambda _: None)
+    monkeypatch.setattr("lapwing.parties.consortium._require_printable", lambda _: None)
+    monkeypatch.setattr("lapwing.parties.consortium.parse_address", lambda _: None)
     monkeypatch.setattr("lapwing.parties.run_configuration.parse_address", lambda _: ("x", 1))
     whole = json.loads(Path(FILE).read_text())
     whole["consortium"]["relay"]["address"] = "\x1b[2Jevil:7443"

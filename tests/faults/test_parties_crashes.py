@@ -224,7 +224,7 @@ class TestTheResultIsFetched:
                     talk.say(frame(FrameKind.CLOSED, *Delivery(one.stage, one.round, items, {}).to_parts()))
                 talk.read()
 
-            with lying(group, lie), pytest.raises(Unavailable, match="what members have signed"):
+            with lying(group, lie), pytest.raises(Unavailable, match="that members have signed"):
                 South(group).play()
             with MemberJournal(group.journal(1), group.table, 1) as journal:
                 assert journal.outcome() is None, "an honest relay can still show it"

@@ -78,7 +78,7 @@ def sums(group: Flock, flood: int) -> list[list[int]]:
 def test_idle_strangers_keep_no_member_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(relay_server, "places", lambda: 16)
+    monkeypatch.setattr(relay_server, "most_unidentified", lambda: 16)
     assert sums(flock(tmp_path), 100) == [[6] * 4] * 3
     assert capfd.readouterr().err == ""
 
@@ -95,7 +95,7 @@ class TestTheDoor:
     def test_gives_up_the_oldest_of_the_address_that_has_most(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(relay_server, "places", lambda: 3)
+        monkeypatch.setattr(relay_server, "most_unidentified", lambda: 3)
 
         async def act() -> list[bool]:
             entrance = relay_server.RelayListener(None, None)  # type: ignore[arg-type]

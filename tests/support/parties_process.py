@@ -1,6 +1,6 @@
 """One member of a test as a process: it has its orders, and says what happens over a pipe.
 
-Orders: `serve_relay` (it hosts the relay), `relay_only`, `values` (what it contributes; default: its number plus
+Orders: `serve` (it hosts the relay), `relay_only`, `values` (what it contributes; default: its number plus
 1 everywhere), `hold` (an event at which it stops until it is told to go on), `fail` (its contribution
 fails), `unread` (its data cannot be read).
 """

@@ -21,7 +21,7 @@ def seats(flock: Flock) -> list[Participant]:
 
 def sit(all_seats: Sequence[Participant], stage: int = 0) -> None:
     for i, seat in enumerate(all_seats):
-        seat.start_stage(np.full(seat.table.length, (i + 1) * (stage + 1), dtype=np.int64), FreshCoins())
+        seat.start_stage(np.full(seat.config.length, (i + 1) * (stage + 1), dtype=np.int64), FreshCoins())
 
 
 def deliver(parcels: Mapping[int, Parcel], seat: Participant) -> Delivery:
@@ -43,5 +43,5 @@ def play(flock: Flock) -> tuple[list[OpenedSum], list[dict[int, Parcel]]]:
     parcels = []
     for stage in range(flock.table.stages):
         sit(everybody, stage)
-        parcels += [play_round(everybody) for _ in everybody[0].rounds]
+        parcels += [play_round(everybody) for _ in everybody[0].config.rounds]
     return everybody[0].opened, parcels

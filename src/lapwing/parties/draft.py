@@ -1,4 +1,6 @@
-"""The wish of a consortium, from a file that a person writes (TOML). All mistakes are told together.
+"""The draft of a consortium: a file that a person writes (TOML), and the consortium that is made from it.
+
+Reading reports all mistakes in the file together.
 
 ```toml
 [consortium]
@@ -13,8 +15,6 @@ adversary = "unbounded"
 host = "north"
 address = "127.0.0.1:7443"
 ```
-
-A consortium from a wish, the members' cards, and what the statistic means in one member's policy.
 """
 
 from __future__ import annotations
@@ -29,16 +29,11 @@ from lapwing.config.section import Section
 from lapwing.config.toml_text import FileMistakes, read_toml
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadFile, BadParameter
-from lapwing.parties.consortium import LONGEST_NAME, Consortium
+from lapwing.parties import requirements
+from lapwing.parties.consortium import LONGEST_NAME, LONGEST_WAIT, Consortium
 from lapwing.parties.identity import Card, checked_member_name
 from lapwing.parties.joint_plan import JointPlan, largest_protected_coalition, plan_jointly
-from lapwing.parties.requirements import (
-    ADVERSARIES,
-    MOST_MEMBERS,
-    PROTOCOL_CHOICES,
-    QUORUMS,
-    JointRequirements,
-)
+from lapwing.parties.requirements import LOCAL, MOST_MEMBERS, JointRequirements
 from lapwing.parties.run_configuration import parse_address
 from lapwing.parties.statistics import Statistic
 from lapwing.sql.noising import NOISE_NAMES
@@ -48,19 +43,19 @@ HEAD_KEYS = (
     "noise", "quorum",
 )  # fmt: skip
 ROOT_KEYS = ("consortium", "regression", "quantile", "relay", "deadlines")
-DEFAULT_LOBBY_SECONDS, DEFAULT_ROUND_SECONDS, LONGEST_WAIT = 300, 60, 86_400
-NEEDED_KEYS = (
-    ("epsilon", "epsilon = 1.0: what a person may lose by the whole computation"),
-    ("coalition", "coalition = 1: how many members may be the adversary's"),
-    ("losses", "losses = 0: how many more may fail before they have shared"),
-    ("people_at", "people_at = 1: at how many members the same person may have rows"),
-    ("adversary", 'adversary = "unbounded", or "bounded" if computing power is'),
-)
+DEFAULT_LOBBY_SECONDS, DEFAULT_ROUND_SECONDS = 300, 60
+NEEDED_KEYS = {
+    "epsilon": "1.0: what a person may lose by the whole computation",
+    "coalition": "1: how many members may be the adversary's",
+    "losses": "0: how many more may fail before they have shared",
+    "people_at": "1: at how many members the same person may have rows",
+    "adversary": '"unbounded", or "bounded" if computing power is',
+}
 
 
 @dataclass(frozen=True, slots=True)
 class ConsortiumDraft:
-    """What the file says. How many members there are is known when their cards are."""
+    """The content of a draft file. The number of members is not part of it: their cards come later."""
 
     path: Path
     name: str
@@ -73,7 +68,7 @@ class ConsortiumDraft:
     mistakes: FileMistakes = field(repr=False, compare=False)
 
     def requirements(self, members: int) -> JointRequirements:
-        """The wish of so many members; what does not fit them is a mistake in the file."""
+        """Return the requirements for a number of members. Raises `BadFile` if they do not fit it."""
         try:
             return JointRequirements(members=members, **self.terms)
         except BadParameter as error:
@@ -83,9 +78,9 @@ class ConsortiumDraft:
 
 
 def read_draft(path: Path) -> ConsortiumDraft:
-    """The wish in a file, checked; or `BadFile` with every mistake in it."""
+    """Read a draft file. Raises `BadFile` with all mistakes in it."""
     values, mistakes = read_toml(
-        Path(path), what="wish file", example="joint.toml", draft="lapwing party example"
+        Path(path), what="consortium draft", example="joint.toml", draft="lapwing party example"
     )
     root = Section.of(mistakes, (), values, ROOT_KEYS)
     assert root is not None
@@ -98,12 +93,18 @@ def read_draft(path: Path) -> ConsortiumDraft:
     name = _name(head)
     statistic = _statistic(root, head)
     terms = _terms(head)
-    host, address = _relay(root)
-    lobby, in_round = _deadlines(root)
+    relay, deadlines = _relay(root), _deadlines(root)
     mistakes.complain()
     assert name is not None
     assert statistic is not None
-    return ConsortiumDraft(Path(path), name, statistic, terms, host, address, lobby, in_round, mistakes)
+    return ConsortiumDraft(Path(path), name, statistic, terms, *relay, *deadlines, mistakes)
+
+
+def _require(section: Section, examples: Mapping[str, str]) -> None:
+    """Note a mistake for each missing key, with an example of its value."""
+    for name, example in examples.items():
+        if not section.has(name):
+            section.missing(name, f"{name} = {example}")
 
 
 def _name(head: Section) -> str | None:
@@ -119,9 +120,7 @@ def _name(head: Section) -> str | None:
 
 
 def _terms(head: Section) -> dict[str, Any]:
-    for name, write in NEEDED_KEYS:
-        if not head.has(name):
-            head.missing(name, write)
+    _require(head, NEEDED_KEYS)
     epsilon, delta = head.number("epsilon"), head.number("delta")
     if epsilon is not None:
         head.checked("epsilon", checked_epsilon, epsilon)
@@ -136,10 +135,12 @@ def _terms(head: Section) -> dict[str, Any]:
         "coalition": head.whole("coalition", least=0, most=MOST_MEMBERS),
         "losses": head.whole("losses", least=0, most=MOST_MEMBERS),
         "people_at": head.whole("people_at", least=1, most=MOST_MEMBERS),
-        "adversary": head.one_of("adversary", ADVERSARIES),
-        "protocol": head.one_of("protocol", PROTOCOL_CHOICES) if head.has("protocol") else "auto",
+        "adversary": head.one_of("adversary", requirements.ADVERSARIES),
+        "protocol": head.one_of("protocol", requirements.PROTOCOL_CHOICES)
+        if head.has("protocol")
+        else "auto",
         "noise": noise,
-        "quorum": head.one_of("quorum", QUORUMS) if head.has("quorum") else "",
+        "quorum": head.one_of("quorum", requirements.QUORUMS) if head.has("quorum") else "",
     }
 
 
@@ -168,13 +169,10 @@ def _regression(root: Section) -> dict[str, Any] | None:
     section = root.below("regression", ("table", "y", "x"))
     if section is None:
         return None
-    for name, write in (("table", '"visits"'), ("y", '"cost"'), ("x", '["age", "stay"]')):
-        if not section.has(name):
-            section.missing(name, f"{name} = {write}")
+    _require(section, {"table": '"visits"', "y": '"cost"', "x": '["age", "stay"]'})
     table, y, x = section.name("table"), section.name("y"), section.values.get("x")
-    if section.has("x") and (
-        not isinstance(x, list) or not x or not all(isinstance(one, str) for one in x)
-    ):
+    is_list = isinstance(x, list) and x and all(isinstance(one, str) for one in x)
+    if section.has("x") and not is_list:
         section.wrong("x", 'must be a list of columns, such as ["age", "stay"]')
         return None
     return {"kind": "regression", "table": table, "y": y, "x": x}
@@ -184,18 +182,12 @@ def _quantile(root: Section) -> dict[str, Any] | None:
     section = root.below("quantile", ("table", "column", "fraction"))
     if section is None:
         return None
-    for name, write in (("table", '"visits"'), ("column", '"stay"'), ("fraction", "0.5")):
-        if not section.has(name):
-            section.missing(name, f"{name} = {write}")
+    _require(section, {"table": '"visits"', "column": '"stay"', "fraction": "0.5"})
     fraction = section.number("fraction")
     if fraction is not None and not 0 < fraction < 1:
         section.wrong("fraction", "must lie between 0 and 1: 0.5 is the median")
-    return {
-        "kind": "quantile",
-        "table": section.name("table"),
-        "column": section.name("column"),
-        "fraction": str(fraction),
-    }
+    table, column = section.name("table"), section.name("column")
+    return {"kind": "quantile", "table": table, "column": column, "fraction": str(fraction)}
 
 
 def _relay(root: Section) -> tuple[str, str]:
@@ -204,9 +196,7 @@ def _relay(root: Section) -> tuple[str, str]:
         if not root.has("relay"):
             root.missing("relay", '[relay] with host = "north" and address = "127.0.0.1:7443"')
         return "", ""
-    for name, write in (("host", '"north": the member who relays'), ("address", '"127.0.0.1:7443"')):
-        if not section.has(name):
-            section.missing(name, f"{name} = {write}")
+    _require(section, {"host": '"north": the member who relays', "address": '"127.0.0.1:7443"'})
     host, address = section.text("host"), section.text("address")
     if host is not None:
         section.checked("host", lambda value, _: checked_member_name(value), host)
@@ -223,47 +213,55 @@ def _deadlines(root: Section) -> tuple[int, int]:
     return lobby or DEFAULT_LOBBY_SECONDS, in_round or DEFAULT_ROUND_SECONDS
 
 
-def plan_for(file: ConsortiumDraft, members: int, statistic: Statistic) -> JointPlan:
-    """What so many members would run."""
-    wish = file.requirements(members)
-    if wish.protocol == "L" and statistic.why_not_local:
-        raise BadParameter("protocol", f"local model: {statistic.why_not_local}")
-    return plan_jointly(wish, statistic.blocks, statistic.stages)
+# From a draft to a consortium
+
+
+def plan_for(draft: ConsortiumDraft, members: int, statistic: Statistic) -> JointPlan:
+    """Return the plan for a number of members. Raises `BadParameter` or `BadFile`."""
+    needs = draft.requirements(members)
+    if needs.protocol == LOCAL:
+        _require_local(statistic)
+    return plan_jointly(needs, statistic.blocks, statistic.stages)
 
 
 def found_consortium(
-    file: ConsortiumDraft, cards: Sequence[Card], statistic: Statistic, *, relay: Card | None = None
+    draft: ConsortiumDraft, cards: Sequence[Card], statistic: Statistic, *, relay: Card | None = None
 ) -> Consortium:
-    """The consortium that these members are invited to; nobody has signed it yet."""
+    """Return the consortium of these members, without signatures.
+
+    `relay` is the card of a host that is not a member. Raises `BadParameter` or `BadFile`.
+    """
     members = tuple(sorted(cards, key=lambda card: card.name))
     names = [card.name for card in members]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadParameter("cards", f"several are called {twice[0]}. Members need different names")
-    known = {card.name: card for card in members}
-    host = relay if relay is not None else known.get(file.host)
-    if host is None or host.name != file.host:
+    host = relay if relay is not None else dict(zip(names, members, strict=True)).get(draft.host)
+    if host is None or host.name != draft.host:
         raise BadFile(
             [
-                f"{file.path}: relay.host: {file.host} is none of {', '.join(names)}. Name a member, or "
+                f"{draft.path}: relay.host: {draft.host} is none of {', '.join(names)}. Name a member, or "
                 "give the card of another host with --relay-card"
             ]
         )
     return Consortium(
-        name=file.name,
+        name=draft.name,
         cards=members,
         host=host,
-        address=file.address,
+        address=draft.address,
         statistic=statistic.spec,
         meaning=statistic.meaning,
-        plan=plan_for(file, len(members), statistic),
-        lobby_seconds=file.lobby_seconds,
-        round_seconds=file.round_seconds,
+        plan=plan_for(draft, len(members), statistic),
+        lobby_seconds=draft.lobby_seconds,
+        round_seconds=draft.round_seconds,
     )
 
 
 def require_coalition(consortium: Consortium, least: int) -> None:
-    """This member's policy may demand that so many others may belong together, and learn no more."""
+    """Raise `BadParameter` if a coalition of `least` members would learn more than ε.
+
+    `least` is the demand of this member's policy.
+    """
     held, members = largest_protected_coalition(consortium.plan), len(consortium.cards)
     if held < least:
         possible = "" if least < members else f", which no consortium of {members} members can"
@@ -276,7 +274,7 @@ def require_coalition(consortium: Consortium, least: int) -> None:
 
 
 def require_same_meaning(consortium: Consortium, statistic: Statistic) -> None:
-    """This member's policy must mean the same by the statistic as everybody's does."""
+    """Raise `BadParameter` if the statistic has another meaning in this member's policy."""
     if statistic.meaning != consortium.meaning:
         raise BadParameter(
             "policy",
@@ -285,5 +283,10 @@ def require_same_meaning(consortium: Consortium, statistic: Statistic) -> None:
         )
     if statistic.blocks != consortium.plan.blocks or statistic.stages != consortium.plan.stages:
         raise BadParameter("consortium", "has other blocks than this statistic: it was changed or is old")
-    if consortium.plan.is_local and statistic.why_not_local:  # blocks alone do not tell everything
+    if consortium.plan.is_local:  # the blocks alone do not show everything
+        _require_local(statistic)
+
+
+def _require_local(statistic: Statistic) -> None:
+    if statistic.why_not_local:
         raise BadParameter("protocol", f"local model: {statistic.why_not_local}")

@@ -1,14 +1,14 @@
-"""How ε and δ are divided among blocks and stages, and the noise shares that follow.
+"""The division of ε and δ among blocks and stages, and the noise shares that follow.
 
 Claim    all stages together are (ε, δ)-private for a person whose rows are at `people_at` members (h), if
          `of` honest shares are in every sum; with Laplace noise purely ε. Each member charges what its own
          rows lose: ε / h, or ρ / h².
-Because  blocks' and stages' losses add up, also where later stages are chosen by earlier sums. A person at
-         h members moves the sum by h times the bound of one: h times in L1, h² times in L2². Where every
-         member hides alone, h Gaussian losses add up instead, and each may be ρ / h.
+Because  losses of blocks and stages add up, also where earlier sums choose later stages. A person at h
+         members moves the sum by h times the bound of one: h times in L1, h² times in L2². If each member's
+         noise hides its value alone, h Gaussian losses add up instead, and each may be ρ / h.
 Test     tests/parties/planning/test_noises.py
 
-The local model beside the others: every row randomizes which group it is in, before it is counted.
+In the local model every row is randomized by itself before it is counted.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ NoiseShares = LaplaceShares | GaussianShares
 
 
 def split_budget(
-    wish: JointRequirements, blocks: Sequence[CellBlock], stages: int, noise: str
+    needs: JointRequirements, blocks: Sequence[CellBlock], stages: int, noise: str
 ) -> tuple[Fraction, ...]:
-    """What a person may lose by each block of one stage: ε with Laplace noise, ρ with Gaussian.
+    """Return the loss of a person by each block of one stage: ε with Laplace noise, ρ with Gaussian.
 
     The sum of squared relative errors is least for ε_i ∝ weight^(2/3), or ρ_i ∝ weight · l2 / l1.
     """
     if noise == "gaussian":
-        whole = largest_rho(wish.epsilon, wish.delta)
+        whole = largest_rho(needs.epsilon, needs.delta)
         powers = proportions([float(b.weight) * math.sqrt(b.l2_squared) / b.l1 for b in blocks])
     else:
-        whole = wish.epsilon
+        whole = needs.epsilon
         powers = proportions([float(b.weight) ** (2 / 3) for b in blocks])
     unit = whole / (stages * sum(powers))
     return tuple(power * unit for power in powers)
 
 
 def noise_shares(
-    wish: JointRequirements,
+    needs: JointRequirements,
     blocks: Sequence[CellBlock],
     parts: Sequence[Fraction],
     *,
@@ -56,8 +56,11 @@ def noise_shares(
     honest: int,
     alone: bool,
 ) -> tuple[NoiseShares, ...]:
-    """The noise that each member adds to each block, in every stage. `alone`: each opens its own value."""
-    h = wish.people_at
+    """Return the noise that each member adds to each block, in every stage.
+
+    `alone` tells whether each member's own value is opened. Raises `BadParameter` if noise is too large.
+    """
+    h = needs.people_at
     made: list[NoiseShares] = []
     for block, part in zip(blocks, parts, strict=True):
         if noise == "gaussian":
@@ -75,19 +78,19 @@ def noise_shares(
 
 
 def member_loss(shares: Sequence[NoiseShares], stages: int) -> Loss:
-    """What one member's rows lose by all blocks of all stages."""
+    """Return the loss of one member's rows by all blocks of all stages."""
     losses = tuple(share.loss for share in shares)
     once = losses[0] if len(losses) == 1 else SequentialComposition(losses)
     return once if stages == 1 else Repeated(once, stages)
 
 
 def covers(charged: Loss, revealed: Loss) -> bool:
-    """Whether a charge is for at least what is revealed.
+    """Return whether a charged loss is at least the revealed loss.
 
-    Claim    every bound of a charge that covers holds for what is revealed.
+    Claim    every bound of a charge that covers a loss holds for that loss.
     Because  it is the same; or ρ-zCDP with no less ρ; or (ε, δ) with no less of either, and nothing more is
-             claimed. A larger ε alone would not do: Laplace noise, say, has smaller Rényi bounds than other
-             losses of its ε. No ε covers Gaussian noise, which is not purely private.
+             claimed. A larger ε alone would not do: Laplace noise, for example, has smaller Rényi bounds
+             than other losses of its ε. No ε covers Gaussian noise, which is not purely private.
     Test     tests/parties/planning/test_noises.py
     """
     if charged == revealed:
@@ -101,7 +104,7 @@ def covers(charged: Loss, revealed: Loss) -> bool:
 
 
 def _rho(loss: Loss) -> Fraction | None:
-    """The ρ of a loss that is made of ρs."""
+    """Return the ρ of a loss that consists of zCDP losses, or None."""
     match loss:
         case Concentrated(rho):
             return rho
@@ -116,31 +119,31 @@ def _rho(loss: Loss) -> Fraction | None:
 
 
 def relative_error(blocks: Sequence[CellBlock], deviations: Sequence[float]) -> float:
-    """The root of the mean square of all blocks' expected errors, relative to their ranges."""
+    """Return the root mean square of all blocks' expected errors, relative to their ranges."""
     squares = [(float(b.weight) * d / b.l1) ** 2 for b, d in zip(blocks, deviations, strict=True)]
     return math.sqrt(sum(squares) / len(squares))
 
 
 def too_much_noise(block: CellBlock) -> BadParameter:
-    """No 64-bit number holds the noise."""
+    """Return the error for noise that does not fit 64-bit numbers."""
     why = f'is so small that the noise of "{block.label}" would not fit 64-bit integers; ask for more, or '
     return BadParameter("epsilon", why + "declare narrower bounds or a coarser step")
 
 
-LOCAL_MODEL_ROWS = 10_000  # for which errors are shown: they grow like √rows
+LOCAL_MODEL_ROWS = 10_000  # errors are shown for this number of rows: they grow like √rows
 
 
-def row_randomizer(wish: JointRequirements, block: CellBlock) -> RandomizedResponse:
-    """What every row does. A person's rows may be at several members, which lose ε together."""
-    return RandomizedResponse.for_epsilon(wish.epsilon / wish.people_at, options=max(block.length, 2))
+def row_randomizer(needs: JointRequirements, block: CellBlock) -> RandomizedResponse:
+    """Return the randomizer of every row. A person's rows at several members lose ε together."""
+    return RandomizedResponse.for_epsilon(needs.epsilon / needs.people_at, options=max(block.length, 2))
 
 
-def local_loss(wish: JointRequirements) -> Pure:
-    """What one row loses at one member."""
-    return Pure(wish.epsilon / wish.people_at)
+def local_loss(needs: JointRequirements) -> Pure:
+    """Return the loss of one row at one member."""
+    return Pure(needs.epsilon / needs.people_at)
 
 
-def local_deviation(wish: JointRequirements, block: CellBlock) -> float:
-    """Of an estimated count among `LOCAL_MODEL_ROWS` rows."""
-    randomizer = row_randomizer(wish, block)
+def local_deviation(needs: JointRequirements, block: CellBlock) -> float:
+    """Return the standard deviation of an estimated count among `LOCAL_MODEL_ROWS` rows."""
+    randomizer = row_randomizer(needs, block)
     return LOCAL_MODEL_ROWS * randomizer.standard_error(LOCAL_MODEL_ROWS, share=1 / randomizer.options)

@@ -1,21 +1,16 @@
-"""Plans of joint computations: which protocol, which guarantee, which error, how many bytes.
+"""The plan of a joint computation: protocol, guarantee, error and traffic, from public facts alone.
 
-The plan of a joint computation: chosen and priced before anything runs, from public facts alone.
+A plan is chosen and priced before anything runs.
 
-What the view of an adversary is promised to hide, in words that can be printed and signed.
-
-What a person loses if more members belong together than a plan is for.
-
-Claim    if so many members put together what they see, all stages together reveal at most this ε (at the
-         wish's δ, with Gaussian noise) of a person's rows at the other members.
-Because  their own shares of the noise count for nothing, so that a sum has only the others' shares in it,
-         less those of the planned losses; and where they are as many as can open a part (Shamir shares,
-         seeds of masks), they open every member's number by itself, with one share in it. A sum with fewer
-         shares than `of` has the loss that `LaplaceShares.loss_with` says, or the ρ of so many Gaussian
-         shares. Blocks and stages add up, and so do the members that have rows of the same person.
+Claim    if a coalition of a given size combines all that its members see, all stages together reveal at
+         most `epsilon_for_coalition` (at the plan's δ, with Gaussian noise) of a person's rows at the other
+         members.
+Because  the coalition knows its own shares of the noise, so that only the others' shares hide a sum,
+         less those of the planned losses. A coalition that can open single pieces (Shamir shares, seeds of
+         masks) opens every member's number by itself, with one share in it. A sum with fewer shares than
+         `of` has the loss of `LaplaceShares.loss_with`, or the ρ of that number of Gaussian shares. Losses
+         of blocks and stages add up, and so do those of members that have rows of the same person.
 Test     tests/parties/planning/test_together.py
-
-How much travels: posts, and bytes with everything around them, but for TLS itself.
 """
 
 from __future__ import annotations
@@ -30,15 +25,8 @@ from lapwing.core.gaussian import GaussianShares
 from lapwing.core.laplace import LaplaceShares
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.parties.joint_noise import (
-    NoiseShares,
-    local_deviation,
-    local_loss,
-    member_loss,
-    noise_shares,
-    relative_error,
-    split_budget,
-)
+from lapwing.parties import joint_noise
+from lapwing.parties.joint_noise import NoiseShares
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
 from lapwing.parties.protocols.masked_sum import MaskedSum
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
@@ -56,6 +44,11 @@ from lapwing.parties.requirements import (
 from lapwing.parties.statistics import CellBlock
 from lapwing.parties.statistics.statistic import MOST_CELLS
 from lapwing.sql.noising import GAUSSIAN_GAIN
+
+MOST_STAGES = 64
+_MOST_SHOWN = 3  # sizes of coalitions that are shown after the planned one, before the last
+
+# The guarantee in words. Consortia are signed with these words: they must not change.
 
 _SHARED = (
     "unbounded coalition, computational network: shares travel in sealed boxes over TLS, and are hidden "
@@ -81,105 +74,55 @@ BUYS_NOTHING = (
 
 
 def six_digits(value: Fraction) -> str:
-    """Six digits of a rational."""
+    """Return six digits of a rational."""
     return f"{float(value):.6g}"
 
 
 def budget_text(epsilon: Fraction, delta: Fraction) -> str:
-    """ε 1, or ε 1 and δ 1e-06."""
+    """Return a budget in words, such as "ε 1" or "ε 1 and δ 1e-06"."""
     return f"ε {six_digits(epsilon)}" + (f" and δ {six_digits(delta)}" if delta else "")
 
 
-def guarantee_of(wish: JointRequirements, letter: str, *, is_pure: bool) -> str:
-    """Who learns at most what about whom, and what that rests on."""
-    some = f"up to {wish.coalition} of the {wish.members} members and " if wish.coalition else ""
-    delta = Fraction(0) if is_pure else wish.delta
+def guarantee_of(needs: JointRequirements, letter: str, *, is_pure: bool) -> str:
+    """Return the guarantee of a protocol in words, with its assumptions."""
+    some = f"up to {needs.coalition} of the {needs.members} members and " if needs.coalition else ""
+    delta = Fraction(0) if is_pure else needs.delta
     whose = (
         "a person's rows at any honest member"
-        if wish.people_at == 1
-        else f"a person's rows at up to {wish.people_at} members"
+        if needs.people_at == 1
+        else f"a person's rows at up to {needs.people_at} members"
     )
-    lost = f"{wish.losses} more may fail before they have shared. " if wish.losses else ""
+    lost = f"{needs.losses} more may fail before they have shared. " if needs.losses else ""
     return (
         f"Whoever holds {some}the relay, and reads all that is published, learns about {whose} at most "
-        f"{budget_text(wish.epsilon, delta)}. {lost}It holds against: {AGAINST[letter]}. {NOT_PROMISED}"
+        f"{budget_text(needs.epsilon, delta)}. {lost}It holds against: {AGAINST[letter]}. {NOT_PROMISED}"
     )
 
 
-_MOST_SHOWN = 3  # sizes after the planned one, before the last
-
-
-def epsilon_for_coalition(plan: JointPlan, together: int) -> Fraction:
-    """If so many members belong together."""
-    wish = plan.requirements
-    if not 0 < together < wish.members:
-        raise BadParameter("together", f"must be 1 to {wish.members - 1}: of all others nothing is hidden")
-    if plan.protocol in (SHAMIR, MASKED) and together >= plan.threshold:
-        return epsilon_with_honest_shares(plan, 1)
-    return epsilon_with_honest_shares(plan, max(wish.members - together - wish.losses, 1))
-
-
-def epsilon_with_honest_shares(plan: JointPlan, present: int) -> Fraction:
-    """If only so many honest members' shares are in what is seen."""
-    if plan.protocol == LOCAL:
-        return plan.requirements.epsilon
-    h, pure, rho = plan.requirements.people_at, Fraction(0), Fraction(0)
-    for share in plan.shares:
-        if isinstance(share, LaplaceShares):
-            pure += h * share.loss_with(present)
-        else:
-            rho += (h if plan.protocol == OWN_NOISE else h * h) * _rho(share, min(present, share.of))
-    if plan.noise == "gaussian":
-        return zcdp_to_epsilon(plan.stages * rho, plan.requirements.delta)
-    return plan.stages * pure
-
-
-def _rho(share: GaussianShares, present: int) -> Fraction:
-    try:
-        return GaussianShares(share.sigma, share.l2_squared, share.dimension, present).loss.rho
-    except BadParameter:  # so few are not nearly Gaussian; one is, and more of them hide more
-        return GaussianShares(share.sigma, share.l2_squared, share.dimension, 1).loss.rho
-
-
-def largest_protected_coalition(plan: JointPlan) -> int:
-    """The largest coalition that learns no more than the wish's ε."""
-    most = plan.requirements.coalition
-    while (
-        most + 1 < plan.requirements.members
-        and epsilon_for_coalition(plan, most + 1) <= plan.requirements.epsilon
-    ):
-        most += 1
-    return most
-
-
-def epsilon_by_coalition(plan: JointPlan) -> dict[int, Fraction]:
-    """ε by how many belong together: as planned, some more, and all but one."""
-    t, m = plan.requirements.coalition, plan.requirements.members
-    sizes = {size for size in (t, *range(t + 1, t + 1 + _MOST_SHOWN), m - 1) if 0 < size < m}
-    return {size: epsilon_for_coalition(plan, size) for size in sorted(sizes)}
+# Traffic
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkCost:
-    """What travels when nobody is lost. A member's bytes are those it sends and those it gets."""
+    """The traffic if no member is lost, without TLS. `sent` and `received` are one member's bytes."""
 
     rounds: int
     messages: int
     sent: int
     received: int
-    in_all: int  # through the relay, both ways
+    in_all: int  # bytes through the relay, in both directions
 
 
-def network_cost(wish: JointRequirements, letter: str, length: int, stages: int) -> NetworkCost:
-    """By the protocol's own sizes and those of envelopes and boxes."""
-    m = wish.members
-    posts = PROTOCOLS[letter].traffic(protocol_setting(wish, length))
+def network_cost(needs: JointRequirements, letter: str, length: int, stages: int) -> NetworkCost:
+    """Return the traffic of a protocol, from the sizes of its messages, envelopes and boxes."""
+    m = needs.members
+    posts = PROTOCOLS[letter].traffic(protocol_setting(needs, length))
     sent = received = messages = 0
     for post in posts:
         envelope = Envelope.size(post.public, post.recipients)
         box = sealed_size(SALT_BYTES + post.private)
         sent += Parcel.size(envelope, box, post.recipients)
-        received += m * envelope + post.recipients * box  # everybody's envelopes, and the boxes for it
+        received += m * envelope + post.recipients * box  # all envelopes, and the boxes for this member
         messages += m * (1 + post.recipients)
     return NetworkCost(
         rounds=stages * len(posts),
@@ -190,12 +133,12 @@ def network_cost(wish: JointRequirements, letter: str, length: int, stages: int)
     )
 
 
-MOST_STAGES = 64
+# The plan
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolAlternative:
-    """A protocol beside the chosen one: what it would give, or why it does not serve."""
+    """A protocol in comparison with the chosen one, or why it cannot serve (`why_not`, else empty)."""
 
     letter: str
     why_not: str
@@ -205,17 +148,17 @@ class ProtocolAlternative:
 
     @property
     def name(self) -> str:
-        """As people call it."""
+        """The protocol's name for people."""
         return NAMES[self.letter]
 
 
 @dataclass(frozen=True, slots=True)
 class JointPlan:
-    """What will be run, what it promises, how far off it will be and what travels.
+    """A protocol and its noise for given requirements, with its guarantee, error and traffic.
 
-    `parts` is what a person may lose by each block of one stage: ε with Laplace noise, ρ with Gaussian.
-    A plan that exists keeps to its wish: anybody who reads one from a file has checked it. All that is said
-    about it in words follows from these fields: whoever writes a plan cannot write what is shown of it.
+    `parts` is the loss of a person by each block of one stage: ε with Laplace noise, ρ with Gaussian noise.
+    Every plan keeps its requirements: a plan that is read from a file is checked here. All words about it
+    follow from these fields, so that the writer of a file cannot choose them.
     """
 
     requirements: JointRequirements
@@ -227,75 +170,74 @@ class JointPlan:
 
     def __post_init__(self) -> None:
         _check_form(self.blocks, self.stages)
+        needs = self.requirements
         if self.protocol not in NAMES:
             raise BadParameter("protocol", f"must be one of {', '.join(NAMES)}")
-        if self.requirements.protocol not in ("auto", self.protocol):
-            raise BadParameter("protocol", "is not the one that was wished for")
+        if needs.protocol not in ("auto", self.protocol):
+            raise BadParameter("protocol", "is not the one that was asked for")
         if self.fit.why_not:
             raise BadParameter("protocol", f"{NAMES[self.protocol]}: {self.fit.why_not}")
-        if self.noise not in ("laplace", "gaussian") or self.requirements.noise not in ("auto", self.noise):
-            raise BadParameter("noise", "is not the one that was wished for")
+        if self.noise not in ("laplace", "gaussian") or needs.noise not in ("auto", self.noise):
+            raise BadParameter("noise", "is not the one that was asked for")
         if len(self.parts) != len(self.blocks) or any(part <= 0 for part in self.parts):
             raise BadParameter("parts", "must be one above 0 for each block")
         whole = self.stages * sum(self.parts, Fraction(0))
-        if self.noise == "gaussian" and not self.requirements.delta:
+        if self.noise == "gaussian" and not needs.delta:
             raise BadParameter("delta", "must be above 0: Gaussian noise is never purely private")
-        reached = zcdp_to_epsilon(whole, self.requirements.delta) if self.noise == "gaussian" else whole
-        if reached > self.requirements.epsilon:
+        reached = zcdp_to_epsilon(whole, needs.delta) if self.noise == "gaussian" else whole
+        if reached > needs.epsilon:
             raise BadParameter("parts", "add up to more than epsilon")
 
     @property
     def fit(self) -> ProtocolFit:
-        """What the protocol needs and gives."""
+        """The numbers of members that the protocol needs and survives."""
         return protocol_fit(self.protocol, self.requirements, self.blocks, self.stages)
 
     @property
     def is_local(self) -> bool:
-        """Whether every row randomizes itself."""
+        """Whether every row is randomized by itself (protocol L)."""
         return self.protocol == LOCAL
 
     @property
     def honest(self) -> int:
-        """How many honest members' noise is in every sum that is opened, at least."""
+        """The least number of honest members' noise shares in every opened sum."""
         return self.fit.honest
 
     @property
     def threshold(self) -> int:
-        """How many members can open a sum."""
+        """The number of members that can open a sum."""
         return self.fit.threshold
 
     @property
     def least(self) -> int:
-        """How many members must be in a sum; with fewer nothing is opened."""
+        """The least number of members in a sum. With fewer nothing is opened."""
         return self.requirements.members - self.requirements.losses
 
     @property
     def length(self) -> int:
-        """How many numbers are summed in one stage."""
+        """The number of cells of one stage's sum."""
         return sum(block.length for block in self.blocks)
 
     @property
     def shares(self) -> tuple[NoiseShares, ...]:
-        """The noise that each member adds to each block, in every stage; none in the local model."""
+        """The noise that each member adds to each block, in every stage. Empty in the local model."""
         if self.is_local:
             return ()
-        return noise_shares(
-            self.requirements,
-            self.blocks,
-            self.parts,
-            noise=self.noise,
-            honest=self.honest,
-            alone=self.protocol == OWN_NOISE,
+        alone, honest = self.protocol == OWN_NOISE, self.honest
+        return joint_noise.noise_shares(
+            self.requirements, self.blocks, self.parts, noise=self.noise, honest=honest, alone=alone
         )
 
     @property
     def loss(self) -> Loss:
-        """What one member charges for its own rows, for all stages together."""
-        return local_loss(self.requirements) if self.is_local else member_loss(self.shares, self.stages)
+        """The loss that one member charges for its own rows, for all stages together."""
+        if self.is_local:
+            return joint_noise.local_loss(self.requirements)
+        return joint_noise.member_loss(self.shares, self.stages)
 
     @property
     def why(self) -> str:
-        """What speaks for this noise."""
+        """The reason for the choice of the noise."""
         if self.is_local:
             return "every row randomizes itself"
         if self.requirements.noise != "auto":
@@ -305,88 +247,89 @@ class JointPlan:
         other = "laplace" if self.noise == "gaussian" else "gaussian"
         try:
             theirs = _made(self.requirements, self.blocks, self.stages, self.protocol, other).relative_error
-        except BadParameter:  # shares so narrow that their sum is no Gaussian any more
+        except BadParameter:  # the shares would be so narrow that their sum is not nearly Gaussian
             return f"{other.capitalize()} shares would be too narrow"
         return f"expected error {self.relative_error:.3g} against {theirs:.3g} with {other.capitalize()}"
 
     @property
     def guarantee(self) -> str:
-        """What the adversary's view is promised to hide."""
+        """The guarantee against the adversary, in words that members sign."""
         return guarantee_of(self.requirements, self.protocol, is_pure=self.noise == "laplace")
 
     @property
     def deviations(self) -> tuple[float, ...]:
         """The standard deviation of the noise in each block's opened sums, with all members in them."""
         if self.is_local:
-            return (local_deviation(self.requirements, self.blocks[0]),)
+            return (joint_noise.local_deviation(self.requirements, self.blocks[0]),)
         return tuple(share.total(self.requirements.members).deviation for share in self.shares)
 
     @property
     def relative_error(self) -> float:
-        """Of all blocks together, by which plans are compared."""
-        return relative_error(self.blocks, self.deviations)
+        """The error of all blocks together, by which plans are compared."""
+        return joint_noise.relative_error(self.blocks, self.deviations)
 
     def widths(self, confidence: Fraction) -> tuple[int, ...]:
-        """Within which every number of a block lies at this confidence, noise alone."""
+        """Return each block's half width: its noise stays within it with this confidence."""
         totals = [share.total(self.requirements.members) for share in self.shares]
         return tuple(total.spread(confidence) for total in totals)
 
     @property
     def cost(self) -> NetworkCost:
-        """What travels."""
+        """The traffic of all stages."""
         return network_cost(self.requirements, self.protocol, self.length, self.stages)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What else members should know before they sign."""
-        m, t = self.requirements.members, self.requirements.coalition
+        """Further facts that members should know before they sign."""
+        needs = self.requirements
         found = []
-        if t and t == m - 1:
+        if needs.coalition and needs.coalition == needs.members - 1:
             found.append(BUYS_NOTHING)
-        if self.requirements.people_at > 1:
+        if needs.people_at > 1:
             found.append(
-                f"A person may be at {self.requirements.people_at} members: the noise is sized so that all these "
+                f"A person may be at {needs.people_at} members: the noise is sized so that all these "
                 "together lose ε; each member charges its part."
             )
-        found += self._on_agreeing()
+        found += self._agreement_notes()
         if self.is_local:
             found.append("The expected error is for 10,000 rows in all; it grows like their square root.")
         return tuple(found)
 
-    def _on_agreeing(self) -> list[str]:
-        """How many must agree on who is in a sum, where sets can differ and two sums would tell more."""
-        wish = self.requirements
-        if self.protocol in (OWN_NOISE, LOCAL) or not wish.losses:
+    def _agreement_notes(self) -> list[str]:
+        """Return how many members must agree on a set, where two opened sums would reveal more than one."""
+        needs = self.requirements
+        if self.protocol in (OWN_NOISE, LOCAL) or not needs.losses:
             return []
-        setting = protocol_setting(wish, self.length)
+        setting = protocol_setting(needs, self.length)
         quorum = {ADDITIVE: max(setting.quorum, self.least), MASKED: MaskedSum.agreeing(setting)}.get(
             self.protocol, setting.quorum
         )
-        found = f"{quorum} of {wish.members} members must agree on who is in the sum"
-        if wish.members - quorum <= wish.most_losses:
+        found = f"{quorum} of {needs.members} members must agree on who is in the sum"
+        if needs.members - quorum <= needs.most_losses:
             return [
                 f"{found}: then no two sums are opened, even if the coalition signs two agreements. At "
-                f"most {wish.members - quorum} may fail between sharing and agreeing."
+                f"most {needs.members - quorum} may fail between sharing and agreeing."
             ]
         alone = epsilon_with_honest_shares(self, 1)
-        if alone <= wish.epsilon:
+        if alone <= needs.epsilon:
             return []
         return [
             f"{found}. Members of the coalition who signed two agreements, with a relay that lies, could "
-            f'isolate a member: ε {six_digits(alone)} instead of {six_digits(wish.epsilon)}. quorum = "honest" '
-            f"prevents that, where at most {wish.most_losses} losses are planned."
+            f"isolate a member: ε {six_digits(alone)} instead of {six_digits(needs.epsilon)}. "
+            f'quorum = "honest" prevents that, where at most {needs.most_losses} losses are planned.'
         ]
 
     def alternatives(self, *, why_not_local: str = "") -> tuple[ProtocolAlternative, ...]:
-        """Every protocol: what it would give, or why it does not serve.
+        """Return a comparison with every protocol.
 
-        `why_not_local` is what the statistic says; blocks alone do not tell everything about rows.
+        `why_not_local` is the statistic's reason against the local model, or empty: the blocks alone do not
+        show everything about rows.
         """
         found = [_alternative(letter, self) for letter in NAMES if letter != LOCAL or not why_not_local]
         return (*found, ProtocolAlternative(LOCAL, why_not_local)) if why_not_local else tuple(found)
 
     def to_json(self, *, why_not_local: str = "") -> dict[str, Any]:
-        """Everything, for programs."""
+        """Return the whole plan as plain values, for programs."""
         cost = self.cost
         return {
             "protocol": self.protocol,
@@ -426,62 +369,66 @@ class JointPlan:
         }
 
 
-def plan_jointly(wish: JointRequirements, blocks: Sequence[CellBlock], stages: int = 1) -> JointPlan:
-    """The protocol with the least error, then the most losses survived, then the fewest bytes."""
+def plan_jointly(needs: JointRequirements, blocks: Sequence[CellBlock], stages: int = 1) -> JointPlan:
+    """Choose the protocol with the least error, then the most losses survived, then the fewest bytes.
+
+    Raises `BadParameter` if no protocol serves.
+    """
     cells = tuple(blocks)
     _check_form(cells, stages)
-    if wish.protocol != "auto":
-        return _with_noise(wish, cells, stages, wish.protocol)
+    if needs.protocol != "auto":
+        return _with_noise(needs, cells, stages, needs.protocol)
     found = [letter for letter in NAMES if letter != LOCAL]
-    serving = [letter for letter in found if not protocol_fit(letter, wish, cells, stages).why_not]
+    serving = [letter for letter in found if not protocol_fit(letter, needs, cells, stages).why_not]
     if not serving:
-        raise BadParameter("losses", protocol_fit(OWN_NOISE, wish, cells, stages).why_not)
-    plans = [_with_noise(wish, cells, stages, letter) for letter in serving]
-    return min(plans, key=_merit)
+        raise BadParameter("losses", protocol_fit(OWN_NOISE, needs, cells, stages).why_not)
+    return min((_with_noise(needs, cells, stages, letter) for letter in serving), key=_rank)
 
 
-def _merit(plan: JointPlan) -> tuple[float, int, int, str]:
-    error = float(f"{plan.relative_error:.9g}")  # equal laws give equal digits
+def _rank(plan: JointPlan) -> tuple[float, int, int, str]:
+    error = float(f"{plan.relative_error:.9g}")  # equal distributions give equal digits
     return error, -plan.fit.survives, plan.cost.in_all, plan.protocol
 
 
 def _with_noise(
-    wish: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str
+    needs: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str
 ) -> JointPlan:
-    """Gaussian noise where it is wished for, or where it is smaller by at least 5 %."""
-    if letter != LOCAL and wish.noise != "auto":
-        return _made(wish, blocks, stages, letter, wish.noise)
-    laplace = _made(wish, blocks, stages, letter, "laplace")
-    if letter == LOCAL or not wish.delta:
+    """Return a plan with Gaussian noise if that was asked for, or if it is smaller by at least 5 %."""
+    if letter != LOCAL and needs.noise != "auto":
+        return _made(needs, blocks, stages, letter, needs.noise)
+    laplace = _made(needs, blocks, stages, letter, "laplace")
+    if letter == LOCAL or not needs.delta:
         return laplace
     try:
-        gaussian = _made(wish, blocks, stages, letter, "gaussian")
+        gaussian = _made(needs, blocks, stages, letter, "gaussian")
         is_smaller = gaussian.relative_error <= GAUSSIAN_GAIN * laplace.relative_error
-    except BadParameter:  # shares so narrow that their sum is no Gaussian any more
+    except BadParameter:  # the shares would be so narrow that their sum is not nearly Gaussian
         return laplace
     return gaussian if is_smaller else laplace
 
 
 def _made(
-    wish: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str, noise: str
+    needs: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str, noise: str
 ) -> JointPlan:
-    return JointPlan(wish, blocks, stages, letter, noise, split_budget(wish, blocks, stages, noise))
+    parts = joint_noise.split_budget(needs, blocks, stages, noise)
+    return JointPlan(needs, blocks, stages, letter, noise, parts)
 
 
 def _alternative(letter: str, plan: JointPlan) -> ProtocolAlternative:
-    wish, blocks, stages = plan.requirements, plan.blocks, plan.stages
-    found = protocol_fit(letter, wish, blocks, stages)
-    if found.why_not:
-        return ProtocolAlternative(letter, found.why_not)
+    needs, blocks, stages = plan.requirements, plan.blocks, plan.stages
+    fit = protocol_fit(letter, needs, blocks, stages)
+    if fit.why_not:
+        return ProtocolAlternative(letter, fit.why_not)
     if letter == plan.protocol:
-        return ProtocolAlternative(letter, "", 1.0, found.survives, plan.cost)
-    parts = split_budget(wish, blocks, stages, "laplace" if letter == LOCAL else plan.noise)
+        return ProtocolAlternative(letter, "", 1.0, fit.survives, plan.cost)
+    noise = "laplace" if letter == LOCAL else plan.noise
+    parts = joint_noise.split_budget(needs, blocks, stages, noise)
     try:
-        other = JointPlan(replace(wish, protocol=letter), blocks, stages, letter, plan.noise, parts)
+        other = JointPlan(replace(needs, protocol=letter), blocks, stages, letter, plan.noise, parts)
         error = other.relative_error / plan.relative_error
     except BadParameter as refusal:
         return ProtocolAlternative(letter, refusal.why)
-    return ProtocolAlternative(letter, "", error, found.survives, other.cost)
+    return ProtocolAlternative(letter, "", error, fit.survives, other.cost)
 
 
 def _check_form(blocks: tuple[CellBlock, ...], stages: int) -> None:
@@ -493,4 +440,53 @@ def _check_form(blocks: tuple[CellBlock, ...], stages: int) -> None:
         raise BadParameter("blocks", f"must have at most {MOST_CELLS:,} numbers together")
 
 
-__all__ = ["ProtocolAlternative", "ProtocolFit", "JointPlan", "JointRequirements", "plan_jointly"]
+# Larger coalitions than planned
+
+
+def epsilon_for_coalition(plan: JointPlan, together: int) -> Fraction:
+    """Return the ε of a person's rows against a coalition of `together` members. Raises `BadParameter`."""
+    needs = plan.requirements
+    if not 0 < together < needs.members:
+        raise BadParameter("together", f"must be 1 to {needs.members - 1}: of all others nothing is hidden")
+    if plan.protocol in (SHAMIR, MASKED) and together >= plan.threshold:
+        return epsilon_with_honest_shares(plan, 1)
+    return epsilon_with_honest_shares(plan, max(needs.members - together - needs.losses, 1))
+
+
+def epsilon_with_honest_shares(plan: JointPlan, present: int) -> Fraction:
+    """Return the ε of a person's rows if only `present` honest members' shares hide them."""
+    needs = plan.requirements
+    if plan.protocol == LOCAL:
+        return needs.epsilon
+    h, pure, rho = needs.people_at, Fraction(0), Fraction(0)
+    for share in plan.shares:
+        if isinstance(share, LaplaceShares):
+            pure += h * share.loss_with(present)
+        else:
+            rho += (h if plan.protocol == OWN_NOISE else h * h) * _rho(share, min(present, share.of))
+    if plan.noise == "gaussian":
+        return zcdp_to_epsilon(plan.stages * rho, needs.delta)
+    return plan.stages * pure
+
+
+def _rho(share: GaussianShares, present: int) -> Fraction:
+    try:
+        return GaussianShares(share.sigma, share.l2_squared, share.dimension, present).loss.rho
+    except BadParameter:  # the sum of few shares is not nearly Gaussian; one share is, and more hide more
+        return GaussianShares(share.sigma, share.l2_squared, share.dimension, 1).loss.rho
+
+
+def largest_protected_coalition(plan: JointPlan) -> int:
+    """Return the size of the largest coalition that learns no more than the planned ε."""
+    needs = plan.requirements
+    size = needs.coalition
+    while size + 1 < needs.members and epsilon_for_coalition(plan, size + 1) <= needs.epsilon:
+        size += 1
+    return size
+
+
+def epsilon_by_coalition(plan: JointPlan) -> dict[int, Fraction]:
+    """Return ε by the size of the coalition: as planned, a few more members, and all but one."""
+    t, m = plan.requirements.coalition, plan.requirements.members
+    sizes = {size for size in (t, *range(t + 1, t + 1 + _MOST_SHOWN), m - 1) if 0 < size < m}
+    return {size: epsilon_for_coalition(plan, size) for size in sorted(sizes)}

@@ -1,14 +1,13 @@
-"""A member's side of a run over the network.
+"""One member's side of a run over the network, from the lobby to the sums.
 
-One member's part in a run, from the lobby to the sums.
-
-Claim    data is read before a run begins, on no clock, and nothing of it leaves by that; noise is drawn,
-         and a charge made, only after the run has begun, once per stage; every post is on disk before it
-         leaves; after a crash the same bytes leave again, or the run ends for this member.
-         Whatever goes wrong after the charge, the others are told, and the journal has the end; what this
-         member signs then is what it found itself, and never what a relay said.
-Because  this follows the order that `journal` needs: mark, contribute, post with all it was made of, send.
-         Who cannot read its data does not become ready, and whoever waits for it hears no more than that.
+Claim    data is read before a run begins, without a deadline, and nothing of it leaves by that; noise is
+         drawn, and a charge made, only after the run has begun, once per stage; every post is stored before
+         it leaves; after a crash the same bytes leave again, or the run ends for this member. After any
+         error that follows the charge, the others are told, and the journal has the end. This member then
+         signs only its own findings, never statements of the relay.
+Because  the code follows the order that `MemberJournal` needs: mark, contribute, store the post with all
+         that it was made from, send. A member that cannot read its data does not become ready, and the
+         others learn no more than that.
 Test     tests/parties/running/test_runs.py, tests/faults/test_parties_crashes.py
 """
 
@@ -31,36 +30,35 @@ from lapwing.parties.messages import (
     suppress_errors,
 )
 from lapwing.parties.participant import Participant
-from lapwing.parties.posts import Delivery, Envelope, Parcel, round_digest
+from lapwing.parties.posts import Delivery, Parcel, round_digest
 from lapwing.parties.protocols.protocol import Ints, OpenedSum, ProtocolStopped
 from lapwing.parties.relay_client import MissedRound, RelayClient, RunEnded
 from lapwing.parties.run_configuration import RunConfiguration
 from lapwing.parties.transcript import Transcript, TranscriptRound, order_violations, sums_from_posts
 
-Contribute = Callable[[int, Sequence[OpenedSum]], Ints]  # stage, sums opened before -> noised value
-ReadData = Callable[[], None]  # what the first stage needs, into memory
-
+Contribute = Callable[[int, Sequence[OpenedSum]], Ints]  # stage, earlier sums -> noised value
+ReadData = Callable[[], None]  # reads the data of the first stage into memory
 
 _NOT_A_RESULT = (
-    "what the relay showed as the result does not follow from what members have signed. The transcript of "
-    "any member shows the sums: lapwing party verify"
+    "the relay's result does not follow from the posts that members have signed. The transcript of any "
+    "member shows the sums: lapwing party verify"
 )
 
 
 def nothing_to_read() -> None:
-    """The default: what is contributed is at hand."""
+    """Read nothing: the default for contributions that are in memory already."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """The sums of all stages, and the file that shows how they came about."""
+    """The sums of all stages, and the path of the transcript that proves them."""
 
     opened: list[OpenedSum]
     transcript: Path
 
 
 def take_part(
-    table: RunConfiguration,
+    config: RunConfiguration,
     me: int,
     keys: MemberKeys,
     *,
@@ -69,68 +67,77 @@ def take_part(
     read: ReadData = nothing_to_read,
     watch: ProgressCallback | None = None,
 ) -> RunOutcome:
-    """Play one member's part, to the end.
+    """Take part in a run as one member, from the lobby to the opened sums.
 
-    `read` is called in the lobby, where nobody's clock runs and nothing is charged: what it reads must stay
-    in memory. `contribute` charges, then gives the noised value of a stage. It is called after the lobby,
-    and once per stage. Raises `Aborted` naming who was missing; `Unavailable` if the relay cannot be
-    reached; whatever `read` or `contribute` raises. Called again after a crash or a cut, it goes
-    on; after the end, it gives the same.
+    Call it again after a crash or a cut: it continues. After the end it returns the same outcome.
+
+    Args:
+        config: the run, from `Consortium.run_configuration`.
+        me: this member's number: the position of its card in the consortium.
+        keys: this member's private keys.
+        folder: where this member keeps the journals and transcripts of its runs.
+        contribute: charges, then returns the noised value of a stage. It is called after the lobby, once
+            per stage, with the number of the stage and the sums of the stages before.
+        read: reads data in the lobby, where no deadline runs and nothing is charged. The data must stay in
+            memory.
+        watch: is called with each event of the run; None reports nothing.
+
+    Returns:
+        The opened sums, and the path of the transcript.
+
+    Raises:
+        Aborted: the run ended without all sums. The error names the missing members.
+        Unavailable: the relay cannot be reached, or the journal cannot be used.
+        BadParameter: the keys are not this member's.
+        Exception: any error of `read` or `contribute`.
+
+    Example:
+        >>> def contribute(stage, earlier):
+        ...     return noised_counts  # int64, one number for each cell
+        >>> config = Consortium.read(path).run_configuration(1)  # doctest: +SKIP
+        >>> take_part(config, 0, keys, folder=runs, contribute=contribute).opened  # doctest: +SKIP
     """
-    if table.cards[me].der != keys.card.der:
-        raise BadParameter("keys", f"these are {keys.name}'s, but member {me} is {table.names[me]}")
-    with MemberJournal(folder / f"{table.label}.journal", table, me) as journal:
-        return _Part(
-            table,
-            me,
-            keys,
-            folder=folder,
-            journal=journal,
-            contribute=contribute,
-            read=read,
-            watch=None if watch is None else suppress_errors(watch),
-        ).play()
+    if config.cards[me].der != keys.card.der:
+        raise BadParameter("keys", f"these are {keys.name}'s, but member {me} is {config.names[me]}")
+    quiet = None if watch is None else suppress_errors(watch)
+    with MemberJournal(MemberJournal.path_of(folder, config), config, me) as journal:
+        return _MemberRun(
+            Participant(config, me, keys), keys, folder, journal, contribute, read, quiet
+        ).run()
 
 
 class ContributionFailed(Exception):
-    """`why` is for this member alone."""
+    """This member could not contribute. `why` may be private: only this member may see it."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__("could not contribute")
         self.why = why
 
 
-class _Part:
-    def __init__(
-        self,
-        table: RunConfiguration,
-        me: int,
-        keys: MemberKeys,
-        *,
-        folder: Path,
-        journal: MemberJournal,
-        contribute: Contribute,
-        read: ReadData,
-        watch: ProgressCallback | None,
-    ) -> None:
-        self._table = table
-        self._me = me
-        self._keys = keys
-        self._transcript = folder / f"{table.label}.transcript"
-        self._contribute = contribute
-        self._read = read
-        self._watch = watch
-        self._journal = journal
-        self._participant = Participant(table, me, keys)
+@dataclass
+class _MemberRun:
+    """The state of `take_part`."""
+
+    _participant: Participant
+    _keys: MemberKeys
+    _folder: Path
+    _journal: MemberJournal
+    _contribute: Contribute
+    _read: ReadData
+    _watch: ProgressCallback | None
+
+    def __post_init__(self) -> None:
+        self._config = self._participant.config
+        self._transcript = self._folder / f"{self._config.label}.transcript"
         self._coins = RecordedCoins()
         self._value: Ints | None = None  # drawn, and not yet in the journal
-        self._unstored: Delivery | None = None  # heard, and not yet in the journal
+        self._unstored: Delivery | None = None  # received, and not yet in the journal
         self._heard: list[Delivery] = []
-        self._shown: Delivery | None = None  # last; heard only if nothing is wrong with it
+        self._last_shown: Delivery | None = None  # the relay's last delivery, also if it was invalid
         self._parcel: Parcel | None = None  # of the open round, if it was posted before a crash
-        self._took = 0.0  # seconds, for the slowest contribution
+        self._slowest = 0.0  # seconds of the slowest contribution
 
-    def play(self) -> RunOutcome:
+    def run(self) -> RunOutcome:
         ending = self._journal.outcome()
         if ending is not None:
             if ending.stopped is not None:
@@ -138,234 +145,231 @@ class _Part:
             self._heard = self._journal.heard()
             self._write(ending, {})
             return RunOutcome(list(ending.opened), self._transcript)
-        line = RelayClient(self._table, self._me, self._keys, self._watch)
+        client = RelayClient(self._config, self._participant.me, self._keys, self._watch)
         try:
-            line.has_begun = self._journal.has_begun()
+            client.has_begun = self._journal.has_begun()
             self._replay()
-            return self._go_on(line)
+            return self._run_or_fetch(client)
         except ContributionFailed as error:
-            self._give_up(ProtocolStopped("could not contribute"), line)
+            self._give_up(ProtocolStopped("could not contribute"), client)
             raise error.why from error.why.__cause__
         except (ProtocolStopped, RunEnded) as error:
-            raise self._give_up(error, line) from error
+            raise self._give_up(error, client) from error
         except Aborted as error:
             if not self._journal.has_begun():
                 raise
-            raise self._give_up(ProtocolStopped(error.why), line) from error
+            raise self._give_up(ProtocolStopped(error.why), client) from error
         except Unavailable:
-            raise  # the same command goes on
+            raise  # the same command continues the run
         except Exception as error:
             if not self._journal.has_begun():
                 raise
-            aborted = self._give_up(ProtocolStopped("stopped on an error of its own"), line)
+            aborted = self._give_up(ProtocolStopped("stopped on an error of its own"), client)
             why = f"{aborted.why}, {type(error).__name__}: {error}"  # for this member alone
             raise Aborted(why, opened=aborted.opened) from error
         finally:
-            line.close()
+            client.close()
 
     def _replay(self) -> None:
-        """Everything up to where the journal ends."""
-        seat = self._participant
+        """Repeat the run up to the end of the journal."""
+        participant = self._participant
         for delivery in self._journal.heard():
-            self._sit_again()
-            parcel = self._journal.parcel((seat.stage, seat.round))
+            self._restart_stage()
+            parcel = self._journal.parcel(participant.key)
             if parcel is None:
-                raise ProtocolStopped("the journal lacks what was posted", (self._me,))
-            seat.repeat_post(parcel)
-            seat.hear(delivery)
+                raise ProtocolStopped("the journal lacks a post", (participant.me,))
+            participant.repeat_post(parcel)
+            participant.hear(delivery)
             self._heard.append(delivery)
-        if not seat.is_over:
-            self._sit_again()
-            self._parcel = self._journal.parcel((seat.stage, seat.round))
+        if not participant.is_over:
+            self._restart_stage()
+            self._parcel = self._journal.parcel(participant.key)
 
-    def _sit_again(self) -> None:
-        stage = self._participant.stage
-        if self._participant.needs_value:
-            value = self._journal.value(stage)
+    def _restart_stage(self) -> None:
+        """Begin a stage again with the stored value and coins, if there are any."""
+        participant = self._participant
+        if participant.needs_value:
+            value = self._journal.value(participant.stage)
             if value is not None:
-                self._coins = self._journal.coins(stage)
-                self._participant.start_stage(value, self._coins)
+                self._coins = self._journal.coins(participant.stage)
+                participant.start_stage(value, self._coins)
 
-    def _go_on(self, line: RelayClient) -> RunOutcome:
+    def _run_or_fetch(self, client: RelayClient) -> RunOutcome:
         try:
-            return self._go_through(line)
+            return self._run_rounds(client)
         except MissedRound as error:
-            if not self._journal.has_begun():  # nothing was charged: nothing is owed
-                raise RunEnded(error.why, ()) from error
-            return self._fetch(line)
+            if not self._journal.has_begun():  # nothing was charged: the member needs no result
+                raise RunEnded(error.why) from error
+            return self._fetch(client)
 
-    def _go_through(self, line: RelayClient) -> RunOutcome:
-        seat = self._participant
-        if not line.has_begun:
-            line.arrive((seat.stage, seat.round))
+    def _run_rounds(self, client: RelayClient) -> RunOutcome:
+        participant = self._participant
+        if not client.has_begun:
+            client.arrive(participant.key)
             self._become_ready()
-            line.enter((seat.stage, seat.round))
-        while not seat.is_over:
-            place = seat.stage, seat.round
-            if seat.needs_value:
+            client.enter(participant.key)
+        while not participant.is_over:
+            key = participant.key
+            if participant.needs_value:
                 self._draw()
             self._tell("round")
-            delivery = self._shown = line.exchange(place, self._posted())
-            seat.hear(delivery)
+            delivery = self._last_shown = client.exchange(key, self._posted())
+            participant.hear(delivery)
             self._unstored = delivery
             self._heard.append(delivery)
             self._tell("closed")
             if delivery.missing:
                 self._tell("lost", delivery.missing)
-            if seat.round == 0:
-                self._tell("opened", seat.opened[-1].contributors)
-        return self._finish(line, RunEnding(seat.opened), self._last_heard())
+            if participant.round == 0:
+                self._tell("opened", participant.opened[-1].contributors)
+        return self._finish(client, RunEnding(participant.opened), self._unstored_rounds())
 
-    def _last_heard(self) -> list[Delivery]:
+    def _unstored_rounds(self) -> list[Delivery]:
         return [] if self._unstored is None else [self._unstored]
 
-    def _finish(self, line: RelayClient, ending: RunEnding, heard: Sequence[Delivery]) -> RunOutcome:
+    def _finish(self, client: RelayClient, ending: RunEnding, heard: Sequence[Delivery]) -> RunOutcome:
         self._journal.finish(heard, ending)
-        line.done()
-        self._write(ending, line.notices)
+        client.done()
+        self._write(ending, client.leave_messages)
         return RunOutcome(list(ending.opened), self._transcript)
 
-    def _fetch(self, line: RelayClient) -> RunOutcome:
-        """The sums of a run that has gone on without this member: checked as a stranger would, and against
-        what this member has heard itself. It posts nothing more."""
-        shown = line.result((self._participant.stage, self._participant.round))
+    def _fetch(self, client: RelayClient) -> RunOutcome:
+        """Get the sums of a run that continued without this member.
+
+        They are checked as a stranger would, and against the rounds that this member has received. This
+        member posts nothing more. Raises `Unavailable` if the relay shows something else.
+        """
+        config, shown = self._config, client.result(self._participant.key)
         try:
-            rounds = [self._round_of(one) for one in shown]
+            rounds = [self._round_of(delivery) for delivery in shown]
         except (BadValue, IndexError) as error:
             raise Unavailable(_NOT_A_RESULT) from error
-        opened, stop = sums_from_posts(self._table, rounds)
-        heard = [self._round_of(one) for one in self._heard]
+        opened, stop = sums_from_posts(config, rounds)
         is_same = all(
             round_digest(mine.envelopes) == round_digest(theirs.envelopes)
-            for mine, theirs in zip(heard, rounds, strict=False)
+            for mine, theirs in zip(self._heard, rounds, strict=False)
         )
-        if order_violations(rounds, self._table) or stop or len(opened) < self._table.stages or not is_same:
+        if order_violations(rounds, config) or stop or len(opened) < config.stages or not is_same:
             raise Unavailable(_NOT_A_RESULT)
         self._heard = shown
         self._tell("opened", opened[-1].contributors)
-        return self._finish(line, RunEnding(opened), shown)
+        return self._finish(client, RunEnding(opened), shown)
 
     def _become_ready(self) -> None:
-        """Read, before anybody is charged. Later stages are read on the clock: if that would be too slow,
-        better nobody begins."""
-        began = time.monotonic()
+        """Read the data, before any member is charged.
+
+        Later stages are read while a round's deadline runs. If that would be too slow, this member does not
+        begin. Raises `Aborted`.
+        """
+        started = time.monotonic()
         self._read()
-        took, limit = time.monotonic() - began, self._table.round_seconds
-        if self._table.stages > 1 and took > limit / 2:
+        took, limit = time.monotonic() - started, self._config.round_seconds
+        if self._config.stages > 1 and took > limit / 2:
             raise Aborted(
-                f"to read its data took this member {took:.0f} seconds, and each of {self._table.stages} "
+                f"to read its data took this member {took:.0f} seconds, and each of {self._config.stages} "
                 f"stages must be read within a round of {limit:g}: a consortium with a longer deadline "
                 "would wait for it",
                 was_charged=False,
             )
 
     def _draw(self) -> None:
-        seat = self._participant
-        self._journal.drawing(seat.stage, self._unstored)
+        """Charge, and begin a stage with the noised value. Raises `ContributionFailed`."""
+        participant = self._participant
+        self._journal.drawing(participant.stage, self._unstored)
         self._unstored = None
         self._coins = RecordedCoins()
-        began = time.monotonic()
+        started = time.monotonic()
         try:
-            self._value = self._contribute(seat.stage, tuple(seat.opened))
-            seat.start_stage(self._value, self._coins)
-        except Exception as error:  # why may be private: the others hear only that
+            self._value = self._contribute(participant.stage, tuple(participant.opened))
+            participant.start_stage(self._value, self._coins)
+        except Exception as error:  # the reason may be private: the others learn only that it failed
             raise ContributionFailed(error) from error
         finally:
-            self._took = max(self._took, time.monotonic() - began)
+            self._slowest = max(self._slowest, time.monotonic() - started)
 
     def _posted(self) -> bytes:
-        """This round's post: the stored one if there is one, else a new one, stored."""
-        seat = self._participant
+        """Return the post of the open round: the stored one if there is one, else a new one, stored."""
+        participant = self._participant
         if self._parcel is not None:
             parcel, self._parcel = self._parcel, None
-            seat.repeat_post(parcel)
+            participant.repeat_post(parcel)
             return parcel.to_bytes()
-        raw = seat.post().to_bytes()
+        raw = participant.post().to_bytes()
         self._journal.posting(
-            (seat.stage, seat.round), raw, coins=self._coins, value=self._value, heard=self._unstored
+            participant.key, raw, coins=self._coins, value=self._value, heard=self._unstored
         )
         self._value = self._unstored = None
         return raw
 
-    def _give_up(self, error: ProtocolStopped | RunEnded, line: RelayClient) -> Aborted:
-        """Tell the others, note it, and say it with names. What fails on the way does not hide why."""
-        seat = self._participant
+    def _give_up(self, error: ProtocolStopped | RunEnded, client: RelayClient) -> Aborted:
+        """Tell the others, store the end, and return the error with names.
+
+        Failures on the way do not hide why the run ended.
+        """
+        participant, why = self._participant, error.why
         if isinstance(error, ProtocolStopped):
-            names = tuple(self._table.names[i] for i in error.members)
-            found, reasons = error.why, self._reasons(error.members, line)
+            names = tuple(self._config.names[i] for i in error.members)
+            reasons = self._reasons(error.members, client)
         else:
-            names, found, reasons = error.missing, error.why, ""
-        if isinstance(error, RunEnded) and not self._journal.has_begun():
-            return Aborted(found, names, was_charged=False)  # the same run may be tried again
-        notices = dict(line.notices)
+            names, reasons = error.missing, ""
+            if not self._journal.has_begun():
+                return Aborted(why, names, was_charged=False)  # the same run may be tried again
+        messages = dict(client.leave_messages)
         listed = f" ({', '.join(names)})" if names else ""
         if isinstance(error, ProtocolStopped):
-            said = _cut_to(found + listed, LONGEST_REASON)  # own findings: what others said, they must sign
-            notice = LeaveMessage(self._table.run_id, seat.stage, seat.round, self._me, said).signed(
-                self._keys
-            )
-            line.leave(notice)
-            notices[self._me] = notice
-        ending = RunEnding(seat.opened, _cut_to(found + listed + reasons, LONGEST_REASON))
+            # This member signs its own findings only: others must sign their statements themselves.
+            said = _cut_to(why + listed, LONGEST_REASON)
+            message = LeaveMessage(self._config.run_id, *participant.key, participant.me, said)
+            messages[participant.me] = message.signed(self._keys)
+            client.leave(messages[participant.me])
+        ending = RunEnding(participant.opened, _cut_to(why + listed + reasons, LONGEST_REASON))
         with suppress(Unavailable):
-            self._journal.finish(self._last_heard(), ending)
-            self._write(ending, notices)
-        return Aborted(found + reasons + self._hint(), names, opened=len(seat.opened))
+            self._journal.finish(self._unstored_rounds(), ending)
+            self._write(ending, messages)
+        return Aborted(why + reasons + self._hint(), names, opened=len(participant.opened))
 
-    def _reasons(self, members: Sequence[int], line: RelayClient) -> str:
-        """What is said of those who are missing: by themselves, else by the relay."""
+    def _reasons(self, members: Sequence[int], client: RelayClient) -> str:
+        """Return the reasons for missing members: their own, else the relay's."""
         texts = []
         for i in members:
-            name, notice = self._table.names[i], line.notices.get(i)
-            said = "" if self._shown is None else self._shown.missing.get(i, "")
-            if notice is not None:
-                texts.append(f"{name} left: {notice.why}")
-            elif said and said.isprintable():  # it cannot write to a terminal as it likes
+            name, message = self._config.names[i], client.leave_messages.get(i)
+            said = "" if self._last_shown is None else self._last_shown.missing.get(i, "")
+            if message is not None:
+                texts.append(f"{name} left: {message.why}")
+            elif said and said.isprintable():  # else it could control the terminal
                 texts.append(f"the relay says: {name} {said[:200]}")
         return f": {'; '.join(texts)}" if texts else ""
 
     def _hint(self) -> str:
-        if self._took <= self._table.round_seconds:
+        """Return a hint about the deadline, if this member's contribution was too slow for it."""
+        if self._slowest <= self._config.round_seconds:
             return ""
         return (
-            f". To contribute took this member {self._took:.0f} seconds, and a round has "
-            f"{self._table.round_seconds:g}: a consortium with a longer deadline would wait for it"
+            f". To contribute took this member {self._slowest:.0f} seconds, and a round has "
+            f"{self._config.round_seconds:g}: a consortium with a longer deadline would wait for it"
         )
 
-    def _in(self) -> list[int]:
-        return [Envelope.from_bytes(raw).sender for raw, _ in self._heard[-1].items]
-
     def _tell(self, kind: str, members: Iterable[int] | None = None) -> None:
+        """Report an event. `members` are by default those of the last received round."""
         if self._watch is None:
             return
+        config, last = self._config, self._heard[-1] if self._heard else None
         if members is None:
-            members = self._in() if self._heard else range(len(self._table.cards))
-        seat, rounds = self._participant, self._participant.rounds
-        stage, number = (seat.stage, seat.round) if kind == "round" else self._last()
-        names = tuple(self._table.names[i] for i in sorted(members))
-        self._watch(Progress(kind, names, stage, self._table.stages, rounds[number], number, len(rounds)))
-
-    def _last(self) -> tuple[int, int]:
-        return self._heard[-1].stage, self._heard[-1].round
+            members = range(len(config.cards)) if last is None else [e.sender for e in last.envelopes]
+        stage, number = self._participant.key if kind == "round" or last is None else last.key
+        names, rounds = tuple(config.names[i] for i in sorted(members)), config.rounds
+        self._watch(Progress(kind, names, stage, config.stages, rounds[number], number, len(rounds)))
 
     def _round_of(self, heard: Delivery) -> TranscriptRound:
-        envelopes = tuple(Envelope.from_bytes(raw) for raw, _ in heard.items)
-        return TranscriptRound(heard.stage, heard.round, self._participant.rounds[heard.round], envelopes)
+        return TranscriptRound(*heard.key, self._config.rounds[heard.round], heard.envelopes)
 
-    def _write(self, ending: RunEnding, notices: dict[int, LeaveMessage]) -> None:
-        Transcript(
-            self._table.number,
-            self._table.digest,
-            self._table.document,
-            [self._round_of(heard) for heard in self._heard],
-            list(notices.values()),
-            list(ending.opened),
-            ending.stopped,
-        ).write(self._transcript, durably=False)
+    def _write(self, ending: RunEnding, messages: dict[int, LeaveMessage]) -> None:
+        rounds = [self._round_of(heard) for heard in self._heard]
+        transcript = Transcript.of_run(
+            self._config, rounds, list(messages.values()), list(ending.opened), ending.stopped
+        )
+        transcript.write(self._transcript, durably=False)
 
 
 def _cut_to(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-__all__ = ["Contribute", "RunOutcome", "take_part"]

@@ -1,20 +1,16 @@
-"""Sealed boxes: what one member sends to another through a relay that cannot read it.
+"""Posts of members as bytes: sealed boxes, signed envelopes, a member's parcel and the relay's delivery.
 
-Claim    only the holder of the recipient's box key can open a box, and only as the message of this run,
-         stage, round, sender and recipient that it was sealed for. (Against a bounded adversary.)
+Claim    only the holder of the recipient's box key can open a sealed box, and only as the message of this
+         run, stage, round, sender and recipient that it was sealed for. (Against a bounded adversary.)
 Because  the key comes from a fresh X25519 key for each box, through HKDF with all of these as context; a
-         key is used once, so the nonce may be constant; ChaCha20-Poly1305 refuses what was changed.
+         key is used once, so the nonce may be constant; ChaCha20-Poly1305 refuses changed bytes.
 Test     tests/parties/running/test_messages.py
 
-Signed envelopes: what one member says in one round, for everybody to see.
-
-Claim    an envelope that is accepted was signed by its sender for this run, stage and round, together with
-         the digest of all that the sender heard in the round before; and there is one way to write it.
+Claim    an accepted envelope was signed by its sender for this run, stage and round, together with the
+         digest of all posts that the sender received in the round before; and there is one way to write it.
 Because  the signature covers the head, which holds all of these, a digest of the public part and the
          commitments; reading refuses every other length, order or number.
 Test     tests/parties/running/test_messages.py
-
-How posts travel and are stored: a member's parcel to the relay, the relay's delivery to each member.
 """
 
 from __future__ import annotations
@@ -22,8 +18,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -33,10 +28,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadValue
+from lapwing.parties.identity import SIGNATURE_BYTES, Card, MemberKeys
+from lapwing.parties.run_configuration import RoundKey
 
-if TYPE_CHECKING:
-    from lapwing.parties.identity import Card, MemberKeys
-
+# Sealed boxes
 
 _CONTEXT = struct.Struct(">11s32sIHHH")
 _NONCE = bytes(12)
@@ -45,7 +40,7 @@ _OVERHEAD = 32 + 16
 
 @dataclass(frozen=True, slots=True)
 class BoxContext:
-    """Where a box belongs."""
+    """The run, stage, round, sender and recipient that a sealed box belongs to."""
 
     run: bytes
     stage: int
@@ -54,12 +49,12 @@ class BoxContext:
     recipient: int
 
     def to_bytes(self) -> bytes:
-        """Fixed in length, and different for every place."""
+        """Return bytes of a fixed length, different for every context."""
         return _CONTEXT.pack(b"lapwing box", self.run, self.stage, self.round, self.sender, self.recipient)
 
 
 def seal(plain: bytes, *, to: X25519PublicKey, place: BoxContext) -> bytes:
-    """Sealed with a key that is forgotten at once."""
+    """Seal bytes for a recipient, with a key that is used once and then forgotten."""
     once = X25519PrivateKey.from_private_bytes(random_bytes(32))
     public = once.public_key().public_bytes_raw()
     context = place.to_bytes() + public + to.public_bytes_raw()
@@ -67,7 +62,7 @@ def seal(plain: bytes, *, to: X25519PublicKey, place: BoxContext) -> bytes:
 
 
 def unseal(box: bytes, *, key: X25519PrivateKey, place: BoxContext) -> bytes:
-    """What was sealed. Raises `BadValue`."""
+    """Return the bytes in a sealed box. Raises `BadValue`."""
     if len(box) < _OVERHEAD:
         raise BadValue("a sealed box is too short")
     public = bytes(box[:32])
@@ -80,7 +75,7 @@ def unseal(box: bytes, *, key: X25519PrivateKey, place: BoxContext) -> bytes:
 
 
 def sealed_size(plain: int) -> int:
-    """In bytes."""
+    """Return the bytes of a sealed box around `plain` bytes."""
     return plain + _OVERHEAD
 
 
@@ -89,39 +84,35 @@ def _cipher(shared: bytes, context: bytes) -> ChaCha20Poly1305:
     return ChaCha20Poly1305(key)
 
 
+# Signed envelopes
+
 SALT_BYTES = 64  # twice the digest: nearly every digest then fits every plain text
 _MAGIC = b"lapwing envelope"
 _HEAD = struct.Struct(">16s32sIHH32s32sH")
 _COMMITMENT = struct.Struct(">H32s")
-SIGNATURE_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """One member's post as everybody sees it. `commitments` are to what it sent to others in private."""
+    """The public part of one member's post. `commitments` are to its private parts, by recipient."""
 
     run: bytes
     stage: int
     round: int
     sender: int
-    seen: bytes  # digest of the round before, as the sender heard it
+    seen: bytes  # digest of the round before, as the sender received it
     public: bytes = field(repr=False)
     commitments: Mapping[int, bytes]
     signature: bytes = field(repr=False, default=b"")
-    head: bytes = field(init=False, repr=False, compare=False)  # what is signed; `public` by its digest
+    head: bytes = field(
+        init=False, repr=False, compare=False
+    )  # the signed bytes, with a digest of `public`
 
     def __post_init__(self) -> None:
-        digest = hashlib.sha256(self.public).digest()
+        digest, count = hashlib.sha256(self.public).digest(), len(self.commitments)
         try:
             fixed = _HEAD.pack(
-                _MAGIC,
-                self.run,
-                self.stage,
-                self.round,
-                self.sender,
-                self.seen,
-                digest,
-                len(self.commitments),
+                _MAGIC, self.run, self.stage, self.round, self.sender, self.seen, digest, count
             )
             pairs = [_COMMITMENT.pack(to, each) for to, each in sorted(self.commitments.items())]
         except struct.error as error:
@@ -131,29 +122,20 @@ class Envelope:
         object.__setattr__(self, "head", fixed + b"".join(pairs))
 
     def signed(self, keys: MemberKeys) -> Envelope:
-        """The same, signed."""
-        return Envelope(
-            self.run,
-            self.stage,
-            self.round,
-            self.sender,
-            self.seen,
-            self.public,
-            self.commitments,
-            keys.sign(self.head),
-        )
+        """Return the same envelope with a signature."""
+        return replace(self, signature=keys.sign(self.head))
 
     def is_signed_by(self, card: Card) -> bool:
-        """Whether the signature is the card's."""
+        """Return whether the holder of the card has signed this envelope."""
         return card.verifies(self.signature, self.head)
 
     def to_bytes(self) -> bytes:
-        """Head, signature, public part."""
+        """Return head, signature and public part."""
         return self.head + self.signature + self.public
 
     @classmethod
     def from_bytes(cls, raw: bytes | memoryview) -> Envelope:
-        """What `to_bytes` gave. Raises `BadValue` for everything else."""
+        """Read an envelope as `to_bytes` writes it. Raises `BadValue` for all other bytes."""
         if len(raw) < _HEAD.size + SIGNATURE_BYTES:
             raise BadValue("an envelope is too short")
         magic, run, stage, round_, sender, seen, _, count = _HEAD.unpack_from(raw)
@@ -169,34 +151,39 @@ class Envelope:
 
     @classmethod
     def size(cls, public: int, recipients: int) -> int:
-        """In bytes."""
+        """Return the bytes of an envelope with `public` bytes and commitments for `recipients`."""
         return _HEAD.size + recipients * _COMMITMENT.size + SIGNATURE_BYTES + public
 
 
 def start_digest(run: bytes) -> bytes:
-    """What the first posts of a run say they have seen."""
+    """Return the digest that the first posts of a run refer to, as there is no round before."""
     return hashlib.sha256(b"lapwing start" + run).digest()
 
 
 def round_digest(envelopes: Iterable[Envelope]) -> bytes:
-    """Of a closed round: who posted, and what. Signatures are left out, as many may fit one head."""
+    """Return the digest of a closed round: of all senders and their posts.
+
+    Signatures are left out: several signatures may fit one head.
+    """
     ordered = sorted(envelopes, key=lambda envelope: envelope.sender)
     heads = b"".join(hashlib.sha256(envelope.head).digest() for envelope in ordered)
     return hashlib.sha256(b"lapwing round" + heads).digest()
 
 
 def commit(plain: bytes) -> tuple[bytes, bytes]:
-    """A fresh salt, and the commitment to `plain` under it."""
+    """Return a fresh salt, and the commitment to `plain` under it."""
     salt = random_bytes(SALT_BYTES)
     return salt, commitment(salt, plain)
 
 
 def commitment(salt: bytes, plain: bytes) -> bytes:
-    """Binding, and hiding as long as the salt is secret."""
+    """Return a commitment. It is binding, and hiding as long as the salt is secret."""
     digest = hashlib.sha256(salt)
     digest.update(plain)
     return digest.digest()
 
+
+# Parcels and deliveries
 
 _LENGTH = struct.Struct(">I")
 _COUNT = struct.Struct(">H")
@@ -207,13 +194,13 @@ _ITEM = struct.Struct(">IBI")
 
 @dataclass(frozen=True, slots=True)
 class Parcel:
-    """One member's post: its signed envelope, and a sealed box for each of some others."""
+    """One member's post on its way to the relay: its signed envelope, and sealed boxes by recipient."""
 
     envelope: bytes
     boxes: Mapping[int, bytes]
 
     def to_bytes(self) -> bytes:
-        """In order of the recipients."""
+        """Return the parcel with its boxes in the order of recipients."""
         parts = [_LENGTH.pack(len(self.envelope)), self.envelope, _COUNT.pack(len(self.boxes))]
         for to, box in sorted(self.boxes.items()):
             parts += (_ADDRESSED.pack(to, len(box)), box)
@@ -221,30 +208,30 @@ class Parcel:
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Parcel:
-        """What `to_bytes` gave. Raises `BadValue` for everything else."""
-        reading = _Reading(raw)
-        envelope = reading.take(*reading.unpack(_LENGTH))
-        [count] = reading.unpack(_COUNT)
+        """Read a parcel as `to_bytes` writes it. Raises `BadValue` for all other bytes."""
+        reader = _Reader(raw)
+        envelope = reader.take(*reader.unpack(_LENGTH))
+        [count] = reader.unpack(_COUNT)
         boxes: dict[int, bytes] = {}
         for _ in range(count):
-            to, length = reading.unpack(_ADDRESSED)
+            to, length = reader.unpack(_ADDRESSED)
             if boxes and to <= max(boxes):
                 raise BadValue("a parcel's boxes must be in order, one for each recipient")
-            boxes[to] = reading.take(length)
-        reading.end()
+            boxes[to] = reader.take(length)
+        reader.end()
         return cls(envelope, boxes)
 
     @classmethod
     def size(cls, envelope: int, box: int, recipients: int) -> int:
-        """In bytes, with `recipients` boxes of this size."""
+        """Return the bytes of a parcel with `recipients` boxes, from the sizes of envelope and box."""
         return _LENGTH.size + envelope + _COUNT.size + recipients * (_ADDRESSED.size + box)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A closed round as one member hears it: all envelopes, and the boxes for this member.
+    """A closed round as the relay delivers it to one member: all envelopes, and the boxes for this member.
 
-    `missing` says, for those who were in before and are out now, what the relay says about them.
+    `missing` is the relay's explanation for each member that was in the round before and is out now.
     """
 
     stage: int
@@ -253,7 +240,7 @@ class Delivery:
     missing: Mapping[int, str]
 
     def to_parts(self) -> list[bytes]:
-        """To be written one after the other, without copying what is long."""
+        """Return the pieces of the message, without copying long ones."""
         parts = [_CLOSED.pack(self.stage, self.round, len(self.items), len(self.missing))]
         for member, why in sorted(self.missing.items()):
             text = why.encode()
@@ -263,34 +250,44 @@ class Delivery:
         return parts
 
     def to_bytes(self) -> bytes:
-        """For the journal."""
+        """Return the message in one piece, for the journal."""
         return b"".join(self.to_parts())
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Delivery:
-        """What `to_bytes` gave. Raises `BadValue` for everything else."""
-        reading = _Reading(raw)
-        stage, round_, count, lost = reading.unpack(_CLOSED)
+        """Read a delivery as `to_bytes` writes it. Raises `BadValue` for all other bytes."""
+        reader = _Reader(raw)
+        stage, round_, count, lost = reader.unpack(_CLOSED)
         missing = {}
         for _ in range(lost):
-            member, length = reading.unpack(_ADDRESSED)
+            member, length = reader.unpack(_ADDRESSED)
             try:
-                missing[member] = reading.take(length).decode()
+                missing[member] = reader.take(length).decode()
             except UnicodeDecodeError as error:
                 raise BadValue("a delivery's words must be text") from error
         items = []
         for _ in range(count):
-            size, has_box, length = reading.unpack(_ITEM)
+            size, has_box, length = reader.unpack(_ITEM)
             if has_box > 1 or (length and not has_box):
                 raise BadValue("a delivery's item is not of the right form")
-            envelope, box = reading.take(size), reading.take(length)
+            envelope, box = reader.take(size), reader.take(length)
             items.append((envelope, box if has_box else None))
-        reading.end()
+        reader.end()
         return cls(stage, round_, items, missing)
 
+    @property
+    def key(self) -> RoundKey:
+        """Stage and round."""
+        return self.stage, self.round
 
-class _Reading:
-    """Strictly from the beginning to the end."""
+    @property
+    def envelopes(self) -> tuple[Envelope, ...]:
+        """The envelopes, in the order of delivery. Raises `BadValue`."""
+        return tuple(Envelope.from_bytes(raw) for raw, _ in self.items)
+
+
+class _Reader:
+    """Reads bytes strictly from the beginning to the end."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw = raw

@@ -1,8 +1,8 @@
-"""A member's line to the relay: mutual TLS, and again after every cut until the deadline.
+"""A member's client of the relay: mutual TLS, with a new connection after every cut until the deadline.
 
 Claim    the run has begun for a member only if it was ready, and as many members as the run needs have
-         signed that they are, in this lobby of the run or in an earlier one. Who is ready waits without a
-         deadline, as long as the relay is there.
+         signed that they are, in this lobby of the run or in an earlier one. A ready member waits without a
+         deadline, as long as the relay answers.
 Test     tests/faults/test_parties_lies.py
 """
 
@@ -16,300 +16,303 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from lapwing.errors import BadValue, Unavailable
+from lapwing.parties import messages
 from lapwing.parties.identity import MemberKeys
-from lapwing.parties.messages import (
-    HEADER,
-    PROTOCOL_VERSION,
-    FrameKind,
-    LeaveMessage,
-    Progress,
-    ProgressCallback,
-    ReadyMessage,
-    frame,
-    json_frame,
-    largest_delivery,
-    read_header,
-    read_json,
-    version_mismatch,
-)
+from lapwing.parties.messages import FrameKind, LeaveMessage, Progress, ProgressCallback, ReadyMessage
 from lapwing.parties.posts import Delivery
-from lapwing.parties.protocols.registry import PROTOCOLS
-from lapwing.parties.run_configuration import RunConfiguration, parse_address
+from lapwing.parties.run_configuration import RoundKey, RunConfiguration, parse_address
 
-_GRACE = 10.0  # seconds, for the relay's own deadline to reach this member
-_GOODBYE = 2.0  # seconds, to tell the others that this member leaves
-_CLOSING = 1.0  # seconds, for the relay to close its side
+_GRACE_SECONDS = 10.0  # for the relay's own deadline to reach this member
+_LEAVE_SECONDS = 2.0  # to tell the others that this member leaves
+_CLOSING_SECONDS = 1.0  # for the relay to close its side
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0
-RoundKey = tuple[int, int]
 
 
 class RunEnded(Exception):
-    """It is over for this member, as the relay says or by what it sent. `missing` are names."""
+    """The run is over for this member: the relay says so, or sent an impossible message.
 
-    def __init__(self, why: str, missing: tuple[str, ...]) -> None:
+    `missing` are names of members.
+    """
+
+    def __init__(self, why: str, missing: tuple[str, ...] = ()) -> None:
         super().__init__(why)
         self.why = why
         self.missing = missing
 
 
-class MissedRound(Exception):
-    """The run goes on without this member, which missed a round: it may wait for the sums."""
-
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+class MissedRound(RunEnded):
+    """The run continues without this member, which missed a round. It may wait for the sums."""
 
 
 class RelayClient:
-    """Blocking. `has_begun` once the lobby was over. What was charged by then, only the journal knows."""
+    """A blocking connection to the relay. `has_begun` tells whether the lobby is over.
+
+    Only the journal knows whether this member was charged.
+    """
 
     def __init__(
-        self, table: RunConfiguration, me: int, keys: MemberKeys, watch: ProgressCallback | None
+        self, config: RunConfiguration, me: int, keys: MemberKeys, watch: ProgressCallback | None
     ) -> None:
-        self.notices: dict[int, LeaveMessage] = {}
+        self.leave_messages: dict[int, LeaveMessage] = {}
         self.has_begun = False
-        self._table = table
-        self._largest = largest_delivery(table)
+        self._config = config
+        self._me = me
         self._watch = watch
-        self._context = keys.tls(trusting=(table.host,), server=False)
-        self._rounds = PROTOCOLS[table.protocol].rounds
+        self._largest = messages.largest_delivery(config)
+        self._context = keys.tls(trusting=(config.host,), server=False)
         self._socket: ssl.SSLSocket | None = None
-        self._greeting = ReadyMessage.fresh(table.run_id, me, keys)
+        self._ready_message = ReadyMessage.fresh(config.run_id, me, keys)
         self._is_welcome = False
         self._is_ready = False
-        self._me = me
-        self._pause = 0.0  # before the next try: longer after every cut, until something is achieved
+        self._pause = 0.0  # seconds before the next attempt; doubled after every cut, until a success
 
-    def arrive(self, place: RoundKey) -> None:
-        """Come to the lobby, and be let in. Raises `RunEnded`, `MissedRound`, `Unavailable`."""
+    def arrive(self, key: RoundKey) -> None:
+        """Connect to the lobby, and be admitted. Raises `RunEnded`, `MissedRound`, `Unavailable`."""
         deadline = self._lobby_deadline()
         while not self._is_welcome:
-            with self._trying_again():
-                self._connect(place, deadline)
-                self._take(place, *self._receive(deadline))
+            with self._reconnecting():
+                self._connect(key, deadline)
+                self._take(key, *self._receive(deadline))
 
-    def enter(self, place: RoundKey) -> None:
-        """Say that this member is ready, and wait until the run begins: as long as the relay is there, and
-        the others are not ready. Raises `RunEnded`, `MissedRound`, `Unavailable`."""
-        with self._trying_again():
-            self._send(json_frame(FrameKind.READY, greeting=self._greeting.to_json()))
+    def enter(self, key: RoundKey) -> None:
+        """Say that this member is ready, and wait until the run begins.
+
+        There is no deadline as long as the relay answers. Raises `RunEnded`, `MissedRound`, `Unavailable`.
+        """
+        with self._reconnecting():
+            self._send(messages.json_frame(FrameKind.READY, greeting=self._ready_message.to_json()))
         self._is_ready = True
         deadline = self._lobby_deadline()
         while not self.has_begun:
-            with self._trying_again():
-                self._connect(place, deadline)
-                self._take(place, *self._receive(deadline))
+            with self._reconnecting():
+                self._connect(key, deadline)
+                self._take(key, *self._receive(deadline))
                 deadline = self._lobby_deadline()
         self._pause = 0.0
-        self._catch_up(place)
+        self._catch_up(key)
 
-    def _catch_up(self, place: RoundKey) -> None:
-        """Hear what else has come, before anything is charged: the run may have begun, and gone on, while
-        this member read."""
-        deadline = time.monotonic() + self._table.round_seconds
-        with self._trying_again():
-            while self._socket is not None and _has_more(self._socket):
-                if self._take(place, *self._receive(deadline)) is not None:
+    def _catch_up(self, key: RoundKey) -> None:
+        """Process all frames that have come, before anything is charged.
+
+        The run may have begun, and continued, while this member read its data.
+        """
+        deadline = time.monotonic() + self._config.round_seconds
+        with self._reconnecting():
+            while self._socket is not None and _has_unread(self._socket):
+                if self._take(key, *self._receive(deadline)) is not None:
                     raise BadValue("a round that was closed before this member could post")
 
     def _lobby_deadline(self) -> float:
-        """For the relay's next word."""
-        return time.monotonic() + self._table.lobby_seconds + min(_GRACE, self._table.lobby_seconds)
+        """Return the deadline for the relay's next frame in the lobby."""
+        return (
+            time.monotonic() + self._config.lobby_seconds + min(_GRACE_SECONDS, self._config.lobby_seconds)
+        )
 
-    def exchange(self, place: RoundKey, parcel: bytes) -> Delivery:
-        """Post, and wait for the round to be closed. Raises `RunEnded`, `MissedRound`, `Unavailable`."""
+    def exchange(self, key: RoundKey, parcel: bytes) -> Delivery:
+        """Post, and wait for the closed round. Raises `RunEnded`, `MissedRound`, `Unavailable`."""
         # A relay that was restarted gives a round its whole time again.
-        deadline = time.monotonic() + 3 * self._table.round_seconds
+        deadline = time.monotonic() + 3 * self._config.round_seconds
         sent_over = None
         while True:
-            with self._trying_again():
-                self._connect(place, deadline)
+            with self._reconnecting():
+                self._connect(key, deadline)
                 if sent_over is not self._socket:
-                    self._send(frame(FrameKind.POST, parcel))
+                    self._send(messages.frame(FrameKind.POST, parcel))
                     sent_over = self._socket
-                delivery = self._take(place, *self._receive(deadline))
+                delivery = self._take(key, *self._receive(deadline))
                 if delivery is not None:
                     self._pause = 0.0
                     return delivery
 
-    def result(self, place: RoundKey) -> list[Delivery]:
-        """All rounds of a run that has gone on without this member, once its sums are open. Raises `RunEnded`,
-        `Unavailable`."""
-        every = self._table.stages * len(self._rounds)
-        deadline = time.monotonic() + (every + 2) * self._table.round_seconds
+    def result(self, key: RoundKey) -> list[Delivery]:
+        """Wait for all rounds of a run that continued without this member.
+
+        The relay sends them once the sums are open. Raises `RunEnded`, `Unavailable`.
+        """
+        every = self._config.stages * len(self._config.rounds)
+        deadline = time.monotonic() + (every + 2) * self._config.round_seconds
         found: list[Delivery] = []
         while len(found) < every:
-            with self._trying_again():
-                self._connect(place, deadline)
+            with self._reconnecting():
+                self._connect(key, deadline)
                 kind, payload = self._receive(deadline)
                 if kind is FrameKind.OUT:  # from the beginning, after a cut
                     found = []
                 elif kind is FrameKind.CLOSED:
                     found.append(Delivery.from_bytes(payload))
                 else:
-                    self._take(place, kind, payload)
+                    self._take(key, kind, payload)
         return found
 
-    def leave(self, notice: LeaveMessage) -> None:
-        """Tell the others, if they can be told."""
+    def leave(self, message: LeaveMessage) -> None:
+        """Tell the others that this member leaves, if the relay can be reached."""
         with suppress(OSError, Unavailable):
-            self._connect((notice.stage, notice.round), time.monotonic() + _GOODBYE)
-            self._send(json_frame(FrameKind.NOTICE, **notice.to_json()))
+            self._connect((message.stage, message.round), time.monotonic() + _LEAVE_SECONDS)
+            self._send(messages.json_frame(FrameKind.NOTICE, **message.to_json()))
 
     def done(self) -> None:
-        """The relay need not wait for this member."""
+        """Tell the relay that this member needs nothing more."""
         with suppress(OSError):
-            self._send(frame(FrameKind.DONE))
+            self._send(messages.frame(FrameKind.DONE))
 
     def close(self) -> None:
-        """Nothing more is sent."""
+        """Close the connection."""
         if self._socket is not None:
-            # Closed with something unread, the last word could be lost on its way: read to the end first.
+            # If unread bytes are left at closing, the last sent bytes can be lost: read to the end first.
             with suppress(OSError):
-                self._socket.settimeout(_CLOSING)
+                self._socket.settimeout(_CLOSING_SECONDS)
                 self._socket.shutdown(socket.SHUT_WR)
                 while self._socket.recv(1 << 16):
                     pass
             self._drop()
 
     @contextmanager
-    def _trying_again(self) -> Iterator[None]:
-        """Cuts are no errors: whoever calls connects again."""
+    def _reconnecting(self) -> Iterator[None]:
+        """Drop the connection after a cut, which is no error: the caller connects again."""
+        host = self._config.host.name
         try:
             yield
         except ssl.SSLCertVerificationError as error:
             self._drop()
-            host, address = self._table.host.name, self._table.address
-            raise Unavailable(f"whoever answers at {address} does not show {host}'s certificate") from error
+            raise Unavailable(
+                f"the server at {self._config.address} does not show {host}'s certificate"
+            ) from error
         except TimeoutError as error:
             self._drop()
-            raise Unavailable(self._nobody()) from error
+            raise self._unreachable() from error
         except ssl.SSLError as error:
             self._drop()
             if "ALERT" in (error.reason or ""):
-                raise Unavailable(
-                    f"{self._table.host.name}'s relay refused this member's certificate"
-                ) from error
+                raise Unavailable(f"{host}'s relay refused this member's certificate") from error
         except (OSError, EOFError):
             self._drop()
         except BadValue as error:
             self._drop()
-            raise RunEnded(f"the relay sent what it cannot have meant: {error}", ()) from error
+            raise RunEnded(f"the relay sent an impossible message: {error}") from error
 
-    def _connect(self, place: RoundKey, deadline: float) -> None:
+    def _connect(self, key: RoundKey, deadline: float) -> None:
+        """Connect and say hello, if there is no connection. Raises `Unavailable` or `OSError`."""
         if self._socket is not None:
             return
         while True:
-            time.sleep(min(self._pause, _left(deadline)))
+            time.sleep(min(self._pause, _seconds_left(deadline)))
             is_first = not self._pause
             self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
             try:
-                plain = socket.create_connection(
-                    parse_address(self._table.address), timeout=_left(deadline)
-                )
+                address = parse_address(self._config.address)
+                plain = socket.create_connection(address, timeout=_seconds_left(deadline))
                 break
             except OSError as error:  # nobody listens there yet
                 if is_first:
                     self._tell(Progress("away"))
                 if time.monotonic() + self._pause >= deadline:
-                    raise Unavailable(self._nobody()) from error
+                    raise self._unreachable() from error
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = self._context.wrap_socket(plain)
         except BaseException:
             plain.close()
             raise
-        stage, number = place
-        hello = {"run": self._table.run_id.hex(), "stage": stage, "round": number, "begun": self.has_begun}
+        stage, number = key
+        hello = {"run": self._config.run_id.hex(), "stage": stage, "round": number, "begun": self.has_begun}
         watches = self._watch is not None
-        greeting = self._greeting.to_json() if self._is_ready else None
+        ready = self._ready_message.to_json() if self._is_ready else None
         self._send(
-            json_frame(FrameKind.HELLO, version=PROTOCOL_VERSION, **hello, watch=watches, greeting=greeting)
+            messages.json_frame(
+                FrameKind.HELLO, version=messages.PROTOCOL_VERSION, **hello, watch=watches, greeting=ready
+            )
         )
 
     def _begin(self, greetings: object) -> None:
-        """Only if enough members are ready, and this one is: without them nothing may be charged. What
-        comes while this member still reads is not heard before it has said that it is ready."""
+        """Begin the run, if enough members are ready, and this member is. Raises `BadValue`.
+
+        Without enough ready messages nothing may be charged. Frames that come while this member still reads
+        its data are processed only after it has said that it is ready.
+        """
         if not self._is_ready:
             raise BadValue("that the run has begun, before this member was ready")
-        here = {self._me}
-        for said in greetings if isinstance(greetings, list) else ():
-            greeting = ReadyMessage.from_json(self._table.run_id, said)
-            if not 0 <= greeting.sender < len(self._table.cards) or not greeting.is_signed_by(
-                self._table.cards[greeting.sender]
-            ):
+        present = {self._me}
+        for content in greetings if isinstance(greetings, list) else ():
+            message = ReadyMessage.from_json(self._config.run_id, content)
+            if not message.is_valid_in(self._config):
                 raise BadValue("a greeting that no member has signed")
-            here.add(greeting.sender)
-        if len(here) < self._table.setting(0).least:
+            present.add(message.sender)
+        if len(present) < self._config.setting(0).least:
             raise BadValue("that the run has begun, but not that enough members are ready")
         self.has_begun = True
-        self._tell(Progress("begun", tuple(self._table.names[i] for i in sorted(here))))
+        self._tell(Progress("begun", tuple(self._config.names[i] for i in sorted(present))))
 
-    def _take(self, place: RoundKey, kind: FrameKind, payload: bytes) -> Delivery | None:
+    def _take(self, key: RoundKey, kind: FrameKind, payload: bytes) -> Delivery | None:
+        """Process a frame. Return it if it is the closed round of this key, else None."""
         match kind:
             case FrameKind.CLOSED:
                 delivery = Delivery.from_bytes(payload)
-                return delivery if (delivery.stage, delivery.round) == place else None
+                return delivery if delivery.key == key else None
             case FrameKind.WELCOME:
-                self._welcomed(read_json(payload).get("version"))
+                self._welcomed(messages.read_json(payload).get("version"))
             case FrameKind.BEGIN:
                 if not self.has_begun:
-                    self._begin(read_json(payload).get("greetings"))
+                    self._begin(messages.read_json(payload).get("greetings"))
             case FrameKind.OUT:
-                raise MissedRound(f"the relay says: {_printable(read_json(payload).get('why'))}")
+                raise MissedRound(f"the relay says: {_printable(messages.read_json(payload).get('why'))}")
             case FrameKind.NEWS:
-                self._tell_news(read_json(payload))
+                self._tell_news(messages.read_json(payload))
             case FrameKind.NOTICE:
-                self._take_notice(LeaveMessage.from_json(read_json(payload)))
+                message = LeaveMessage.from_json(messages.read_json(payload))
+                if not message.is_valid_in(self._config):
+                    raise BadValue("a notice that no member has signed for this run")
+                self.leave_messages.setdefault(message.sender, message)
             case FrameKind.END:
-                raise self._ended(read_json(payload))
+                raise self._ended(messages.read_json(payload))
             case _:
                 raise BadValue("a message that relays do not send")
         return None
 
-    def _take_notice(self, notice: LeaveMessage) -> None:
-        if not 0 <= notice.sender < len(self._table.cards) or notice.run != self._table.run_id:
-            raise BadValue("a notice of nobody, or of another run")
-        if not notice.is_signed_by(self._table.cards[notice.sender]):
-            raise BadValue("a notice that is not signed")
-        self.notices.setdefault(notice.sender, notice)
-
     def _welcomed(self, version: object) -> None:
-        other = version_mismatch(version)
-        if other is not None:
-            raise RunEnded(f"{self._table.host.name}'s relay cannot be talked with: {other}", ())
+        mismatch = messages.version_mismatch(version)
+        if mismatch is not None:
+            raise RunEnded(f"{self._config.host.name}'s relay cannot be talked with: {mismatch}")
         self._is_welcome = True
 
     def _ended(self, said: dict[str, object]) -> RunEnded:
-        missing = said.get("missing")
-        known = tuple(n for n in self._table.names if isinstance(missing, list) and n in missing)
-        other = None if self._is_welcome else version_mismatch(said.get("version"))
+        mismatch = None if self._is_welcome else messages.version_mismatch(said.get("version"))
         why = f"the relay says: {_printable(said.get('why'))}"
-        return RunEnded(why if other is None else f"{why}. As for the relay: {other}", known)
+        if mismatch is not None:
+            why = f"{why}. As for the relay: {mismatch}"
+        return RunEnded(why, self._known_names(said.get("missing")))
+
+    def _known_names(self, said: object) -> tuple[str, ...]:
+        """Return the members' names that a list from the relay contains."""
+        return tuple(name for name in self._config.names if isinstance(said, list) and name in said)
 
     def _tell_news(self, said: dict[str, object]) -> None:
-        names, kind, stage, number = (said.get(key) for key in ("names", "what", "stage", "round"))
-        known = tuple(n for n in self._table.names if isinstance(names, list) and n in names)
-        in_range = isinstance(number, int) and 0 <= number < len(self._rounds)
-        if kind == "refused":
-            self._tell(Progress("refused", known, why=_printable(said.get("why"))))
-        if (
-            kind in ("arrived", "ready", "posted")
-            and isinstance(stage, int)
-            and isinstance(number, int)
-            and in_range
-        ):
-            stages, rounds = self._table.stages, len(self._rounds)
-            self._tell(Progress(str(kind), known, stage, stages, self._rounds[number], number, rounds))
+        """Report an event that the relay tells. Ignore all that is not of the right form."""
+        names, rounds = self._known_names(said.get("names")), self._config.rounds
+        match said:
+            case {"what": "refused"}:
+                self._tell(Progress("refused", names, why=_printable(said.get("why"))))
+            case {
+                "what": "arrived" | "ready" | "posted" as kind,
+                "stage": int(stage),
+                "round": int(number),
+            }:
+                if 0 <= number < len(rounds):
+                    self._tell(
+                        Progress(
+                            kind, names, stage, self._config.stages, rounds[number], number, len(rounds)
+                        )
+                    )
 
     def _send(self, parts: list[bytes]) -> None:
         if self._socket is None:
             raise ConnectionError
-        self._socket.settimeout(self._table.round_seconds + _GRACE)
+        self._socket.settimeout(self._config.round_seconds + _GRACE_SECONDS)
         self._socket.sendall(b"".join(parts))
 
     def _receive(self, deadline: float) -> tuple[FrameKind, bytes]:
-        kind, length = read_header(self._exactly(HEADER.size, deadline), largest=self._largest)
+        kind, length = messages.read_header(
+            self._exactly(messages.HEADER.size, deadline), largest=self._largest
+        )
         return kind, self._exactly(length, deadline)
 
     def _exactly(self, length: int, deadline: float) -> bytes:
@@ -318,7 +321,7 @@ class RelayClient:
         buffer = bytearray(length)
         view, got = memoryview(buffer), 0
         while got < length:
-            self._socket.settimeout(_left(deadline))
+            self._socket.settimeout(_seconds_left(deadline))
             count = self._socket.recv_into(view[got:])
             if not count:
                 raise EOFError
@@ -335,20 +338,22 @@ class RelayClient:
         if self._watch is not None:
             self._watch(progress)
 
-    def _nobody(self) -> str:
-        return (
-            f"{self._table.host.name}'s relay at {self._table.address} cannot be reached, or does not "
-            "answer. The same command goes on where this stopped, once the relay serves run "
-            f"{self._table.number}: also after its end, if {self._table.host.name} runs it again"
+    def _unreachable(self) -> Unavailable:
+        host = self._config.host.name
+        return Unavailable(
+            f"{host}'s relay at {self._config.address} cannot be reached, or does not answer. The same "
+            f"command goes on where this stopped, once the relay serves run {self._config.number}: also "
+            f"after its end, if {host} runs it again"
         )
 
 
-def _has_more(line: ssl.SSLSocket) -> bool:
-    """Whether something has come that was not read yet."""
-    return bool(line.pending() or select.select([line], [], [], 0)[0])
+def _has_unread(connection: ssl.SSLSocket) -> bool:
+    """Return whether bytes have come that were not read yet."""
+    return bool(connection.pending() or select.select([connection], [], [], 0)[0])
 
 
-def _left(deadline: float) -> float:
+def _seconds_left(deadline: float) -> float:
+    """Return the seconds until the deadline. Raises `TimeoutError` after it."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -356,5 +361,6 @@ def _left(deadline: float) -> float:
 
 
 def _printable(why: object) -> str:
+    """Return the relay's reason, cut to 200 characters, or a default if it cannot be printed."""
     text = why if isinstance(why, str) and why.isprintable() else ""
     return text[:200] or "it is over"

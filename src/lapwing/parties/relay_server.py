@@ -1,13 +1,9 @@
-"""The relay: carries posts between members, keeps the time, and learns nothing that it may not.
+"""The relay on a real port: mutual TLS, in a thread beside a member or in a process of its own.
 
-The relay on a real port: mutual TLS, in a thread beside a member or in a process of its own.
-
-The relay's door: who has connected, and has not yet shown who it is.
-
-Claim    strangers hold at most `most_unidentified` of the host's descriptors, and each for a few seconds, however many
-         connections they open. Who comes from another address than they do is not kept out by them.
-Because  a connection has its place until it has shown a member's certificate and has greeted. When all are
-         taken, the address that has most of them gives up its oldest.
+Claim    strangers hold at most `most_unidentified` of the host's descriptors, and each for a few seconds,
+         for any number of connections. They do not keep out clients from other addresses than theirs.
+Because  a connection counts as unidentified until it has shown a member's certificate and said hello. When
+         all places are taken, the address that holds most of them loses its oldest connection.
 Test     tests/faults/test_parties_flood.py
 """
 
@@ -21,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,67 +29,220 @@ from lapwing.parties.run_configuration import RunConfiguration, parse_address
 
 HANDSHAKE_SECONDS = 5.0
 SHUTDOWN_SECONDS = 1.0
-_BUFFER = 1 << 20
+_BUFFER_BYTES = 1 << 20
 _BACKLOG = 128
 _FEWEST, _MOST = 16, 256
-_PAUSE = 0.1  # seconds, when no descriptor is left to accept with
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_PAUSE_SECONDS = 0.1  # when no descriptor is left to accept with
 HandleConnection = Callable[
     [asyncio.StreamReader, asyncio.StreamWriter, Callable[[], None]], Awaitable[None]
 ]
+RelayFactory = Callable[..., RelayLoop]
+
+
+def serve_relay(
+    config: RunConfiguration,
+    keys: MemberKeys,
+    *,
+    folder: Path,
+    listen: str | None = None,
+    watch: ProgressCallback = ignore_progress,
+    ready: Callable[[], None] = lambda: None,
+    make: RelayFactory = RelayLoop,
+) -> None:
+    """Be the relay of one run, until it is over.
+
+    After the end, the relay shows the sums to members that missed them, for as long as members had to
+    arrive. If all members have them, it returns at once. `listen` is for hosts behind another address than
+    the configuration's. `ready` is called when the relay listens. Raises `BadParameter` or `Unavailable`.
+    """
+    _require_host(config, keys)
+    relay = make(config, folder=folder, watch=watch)
+    asyncio.run(_serve(relay, keys, listen or config.address, ready))
+
+
+def _require_host(config: RunConfiguration, keys: MemberKeys) -> None:
+    if keys.card.der != config.host.der:
+        raise BadParameter("host", f"these are {keys.name}'s keys, but {config.host.name} is the host")
+
+
+@contextmanager
+def relay_in_thread(
+    config: RunConfiguration,
+    keys: MemberKeys,
+    *,
+    folder: Path,
+    listen: str | None = None,
+    watch: ProgressCallback = ignore_progress,
+    make: RelayFactory = RelayLoop,
+) -> Iterator[None]:
+    """Run the relay in a thread during a `with` block.
+
+    The end of the block waits until the run is over for all members, by its deadlines. If the block ends
+    with an error while the others still wait in the lobby, the relay ends the lobby.
+    """
+    _require_host(config, keys)
+    relay = make(config, folder=folder, watch=watch)
+    has_started = threading.Event()
+    failed: list[BaseException] = []
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def ready() -> None:
+        loops.append(asyncio.get_running_loop())
+        has_started.set()
+
+    def run() -> None:
+        try:
+            asyncio.run(_serve(relay, keys, listen or config.address, ready))
+        except BaseException as error:  # raised again in the thread of the `with` block
+            failed.append(error)
+        finally:
+            has_started.set()
+
+    thread = threading.Thread(target=run, name="relay", daemon=True)
+    thread.start()
+    has_started.wait()
+    if failed:
+        raise failed[0]
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise  # at once; the thread ends with the process
+    except BaseException as error:
+        with suppress(RuntimeError):  # the loop is closed: the run is over
+            loops[0].call_soon_threadsafe(relay.give_up)
+        thread.join()
+        if failed and isinstance(error, Unavailable):  # the failed relay is why it could not be reached
+            raise failed[0] from error
+        raise
+    thread.join()
+    if failed:
+        raise failed[0]
+
+
+async def _serve(relay: RelayLoop, keys: MemberKeys, listen: str, ready: Callable[[], None]) -> None:
+    members = {card.der: i for i, card in enumerate(relay.config.cards)}
+    asyncio.get_running_loop().set_exception_handler(_ignore_connection_errors)
+    try:
+        if relay.is_finished:
+            ready()
+            return
+        context = keys.tls(trusting=relay.config.cards, server=True)
+        listener = RelayListener(context, partial(_handle, relay, members))
+        await listener.open(listen)
+        try:
+            ready()
+            await relay.run_to_end()
+        finally:
+            await listener.close()
+    finally:
+        relay.journal.close()
+
+
+def _ignore_connection_errors(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report only errors that are not about a connection: any stranger can cause those."""
+    if not isinstance(context.get("exception"), OSError):
+        loop.default_exception_handler(context)
+
+
+async def _handle(
+    relay: RelayLoop,
+    members: dict[bytes, int],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    is_known: Callable[[], None],
+) -> None:
+    """Identify the member by its certificate, and process its frames."""
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    try:
+        if shown not in members:  # TLS admits only pinned certificates; this tells which member's it is
+            return
+        peer = MemberConnection(members[shown], reader, writer)
+        try:
+            await _process_frames(relay, peer, is_known)
+        except (OSError, EOFError):
+            relay.disconnected(peer)
+        await peer.drain()
+    finally:
+        writer.close()
+        with suppress(OSError, asyncio.CancelledError):
+            await writer.wait_closed()
+
+
+async def _process_frames(relay: RelayLoop, peer: MemberConnection, is_known: Callable[[], None]) -> None:
+    """Process frames until the connection ends, or an impossible message comes."""
+    try:
+        kind, payload = await peer.receive(largest=relay.largest)
+        if kind is not FrameKind.HELLO:
+            raise BadValue("a connection must begin with a greeting")
+        relay.arrive(peer, payload)
+        is_known()
+    except BadValue as error:  # such as a wrong number of the run, which does not concern this run
+        relay.reject(peer, str(error))
+        return
+    try:
+        while True:
+            relay.hear(peer, *await peer.receive(largest=relay.largest))
+    except BadValue as error:
+        relay.expel(peer, str(error))
+
+
+# Listening, and limits for unidentified connections
 
 
 def most_unidentified() -> int:
-    """Far fewer than the host's descriptors: a member in the same process needs some, too."""
+    """Return how many unidentified connections are held at most.
+
+    This is far below the host's number of descriptors: a member in the same process needs some, too.
+    """
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if most == resource.RLIM_INFINITY else max(_FEWEST, min(_MOST, most // 8))
 
 
 class RelayListener:
-    """Listens, and lets `meet` talk to whoever comes over TLS; `meet` says when it knows who that is."""
+    """Accepts TLS connections and passes each to `handle`, which reports when it knows the member."""
 
-    def __init__(self, context: ssl.SSLContext, meet: HandleConnection) -> None:
+    def __init__(self, context: ssl.SSLContext, handle: HandleConnection) -> None:
         self._context = context
-        self._meet = meet
+        self._handle = handle
         self._places = most_unidentified()
         self._unknown: dict[asyncio.Task[None], str] = {}  # the address of each, the oldest first
-        self._meetings: set[asyncio.Task[None]] = set()
-        self._waiting: dict[asyncio.Task[None], socket.socket] = {}  # who has not been talked to yet
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting: dict[asyncio.Task[None], socket.socket] = {}  # accepted, and not yet handled
         self._listeners: list[socket.socket] = []
 
     async def open(self, listen: str) -> None:
-        """Raises `Unavailable`."""
+        """Listen at an address. Raises `Unavailable`."""
         for listener in await _listening(listen):
             self._listeners.append(listener)
             self._watch(listener)
 
     async def close(self) -> None:
-        """Members close their side when they have read the end; who hangs is cut off."""
+        """Stop listening. Members close their side when they have read the end; the rest is cut off."""
         loop, listeners = asyncio.get_running_loop(), self._listeners
         self._listeners = []
         for listener in listeners:
             loop.remove_reader(listener)
             listener.close()
-        if self._meetings:
-            await asyncio.wait(self._meetings, timeout=SHUTDOWN_SECONDS)
-        for task in list(self._meetings):
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=SHUTDOWN_SECONDS)
+        for task in list(self._tasks):
             task.cancel()
-        await asyncio.gather(*self._meetings, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _watch(self, listener: socket.socket) -> None:
         if listener in self._listeners:
             asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:
-        """Somebody is at the door. Not by `sock_accept`: cancelled, it can lose who just came in."""
+        """Accept a connection. Not by `sock_accept`: if cancelled, it can lose an accepted connection."""
         loop = asyncio.get_running_loop()
         try:
             connection, address = listener.accept()
-        except BlockingIOError:  # gone again
+        except BlockingIOError:  # the client has gone again
             return
         except OSError:
             loop.remove_reader(listener)
-            loop.call_later(_PAUSE, self._watch, listener)
+            loop.call_later(_PAUSE_SECONDS, self._watch, listener)
             return
         connection.setblocking(False)
         task = loop.create_task(self._talk(connection))
@@ -106,12 +256,12 @@ class RelayListener:
             oldest.cancel()
             del self._unknown[oldest]
         self._unknown[task] = address
-        self._meetings.add(task)
-        task.add_done_callback(self._has_gone)
+        self._tasks.add(task)
+        task.add_done_callback(self._has_ended)
 
-    def _has_gone(self, task: asyncio.Task[None]) -> None:
+    def _has_ended(self, task: asyncio.Task[None]) -> None:
         self._unknown.pop(task, None)
-        self._meetings.discard(task)
+        self._tasks.discard(task)
         if task in self._waiting:  # it was cancelled before it began
             self._waiting.pop(task).close()
         if not task.cancelled() and task.exception() is not None:
@@ -127,24 +277,26 @@ class RelayListener:
             reader, writer = await _streams(connection, self._context)
         except OSError:  # no TLS, or no certificate of a member
             return
-        finally_known = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, task.cancel)
+        deadline = asyncio.get_running_loop().call_later(HANDSHAKE_SECONDS, task.cancel)
 
         def is_known() -> None:
-            finally_known.cancel()
+            deadline.cancel()
             self._unknown.pop(task, None)
 
         try:
-            await self._meet(reader, writer, is_known)
+            await self._handle(reader, writer, is_known)
         except asyncio.CancelledError:
             writer.transport.abort()
             raise
         finally:
-            finally_known.cancel()
+            deadline.cancel()
 
 
-async def _streams(connection: socket.socket, context: ssl.SSLContext) -> Streams:
+async def _streams(
+    connection: socket.socket, context: ssl.SSLContext
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=_BUFFER, loop=loop)
+    reader = asyncio.StreamReader(limit=_BUFFER_BYTES, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
     try:
         transport, _ = await loop.connect_accepted_socket(
@@ -181,163 +333,3 @@ async def _listening(listen: str) -> list[socket.socket]:
             listener.close()
         raise Unavailable(f"the relay cannot listen at {listen}: {error.strerror}") from error
     return listeners
-
-
-RelayFactory = Callable[..., RelayLoop]
-
-
-def serve_relay(
-    table: RunConfiguration,
-    keys: MemberKeys,
-    *,
-    folder: Path,
-    listen: str | None = None,
-    watch: ProgressCallback = ignore_progress,
-    ready: Callable[[], None] = lambda: None,
-    make: RelayFactory = RelayLoop,
-) -> None:
-    """Be the relay of one run, until it is over. `listen` is for hosts behind another address.
-
-    After the end, it shows the sums to those who missed them, for as long as members had to come; if all
-    have them, it does nothing.
-    """
-    if keys.card.der != table.host.der:
-        raise BadParameter("host", f"these are {keys.name}'s keys, but {table.host.name} is the host")
-    with asyncio.Runner() as runner:
-        runner.run(_serve(make(table, folder=folder, watch=watch), keys, listen or table.address, ready))
-
-
-@contextmanager
-def relay_in_thread(
-    table: RunConfiguration,
-    keys: MemberKeys,
-    *,
-    folder: Path,
-    listen: str | None = None,
-    watch: ProgressCallback = ignore_progress,
-    make: RelayFactory = RelayLoop,
-) -> Iterator[None]:
-    """The relay in a thread. Leaving waits until the run is over for everybody, by its deadlines.
-
-    Left with an error while the others still wait in the lobby, it sends them home.
-    """
-    begun = threading.Event()
-    failed: list[BaseException] = []
-    conducted: list[tuple[asyncio.AbstractEventLoop, RelayLoop]] = []
-    made: list[RelayLoop] = []
-
-    def remember(*args: Any, **options: Any) -> RelayLoop:
-        made.append(make(*args, **options))
-        return made[0]
-
-    def ready() -> None:
-        conducted.append((asyncio.get_running_loop(), made[0]))
-        begun.set()
-
-    def run() -> None:
-        try:
-            serve_relay(table, keys, folder=folder, listen=listen, watch=watch, ready=ready, make=remember)
-        except BaseException as error:  # handed to whoever waits
-            failed.append(error)
-        finally:
-            begun.set()
-
-    thread = threading.Thread(target=run, name="relay", daemon=True)
-    thread.start()
-    begun.wait()
-    if failed:
-        raise failed[0]
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        raise  # at once; the thread ends with the process
-    except BaseException as error:
-        for loop, relay in conducted:
-            with suppress(RuntimeError):  # its loop is closed: it is over
-                loop.call_soon_threadsafe(relay.give_up)
-        thread.join()
-        _blame(failed, error)
-        raise
-    thread.join()
-    if failed:
-        raise failed[0]
-
-
-def _blame(failed: list[BaseException], error: BaseException) -> None:
-    """A relay that failed is why it could not be reached."""
-    if failed and isinstance(error, Unavailable):
-        raise failed[0] from error
-
-
-async def _serve(relay: RelayLoop, keys: MemberKeys, listen: str, ready: Callable[[], None]) -> None:
-    members = {card.der: i for i, card in enumerate(relay.table.cards)}
-
-    async def meet(
-        reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_known: Callable[[], None]
-    ) -> None:
-        await _meet(relay, members, reader, writer, is_known)
-
-    asyncio.get_running_loop().set_exception_handler(_quietly)
-    try:
-        if relay.is_finished:
-            ready()
-            return
-        door = RelayListener(keys.tls(trusting=relay.table.cards, server=True), meet)
-        await door.open(listen)
-        try:
-            ready()
-            await relay.run_to_end()
-        finally:
-            await door.close()
-    finally:
-        relay.memory.close()
-
-
-def _quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What goes wrong on a connection is nothing to fill a terminal with; anybody can make it happen."""
-    if not isinstance(context.get("exception"), OSError):
-        loop.default_exception_handler(context)
-
-
-async def _meet(
-    relay: RelayLoop,
-    members: dict[bytes, int],
-    reader: asyncio.StreamReader,
-    writer: asyncio.StreamWriter,
-    is_known: Callable[[], None],
-) -> None:
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    try:
-        if shown not in members:  # TLS lets only pinned certificates in; this says whose it is
-            return
-        peer = MemberConnection(members[shown], reader, writer)
-        try:
-            await _talk(relay, peer, is_known)
-        except (OSError, EOFError):
-            relay.disconnected(peer)
-        await peer.drain()
-    finally:
-        writer.close()
-        with suppress(OSError, asyncio.CancelledError):
-            await writer.wait_closed()
-
-
-async def _talk(relay: RelayLoop, peer: MemberConnection, is_known: Callable[[], None]) -> None:
-    """Until the connection ends, or what cannot be is sent over it."""
-    try:
-        kind, payload = await peer.receive(largest=relay.largest)
-        if kind is not FrameKind.HELLO:
-            raise BadValue("a connection must begin with a greeting")
-        relay.arrive(peer, payload)
-        is_known()
-    except BadValue as error:  # such as a wrong number of the run: nothing that the run has to know of
-        relay.reject(peer, str(error))
-        return
-    try:
-        while True:
-            relay.hear(peer, *await peer.receive(largest=relay.largest))
-    except BadValue as error:
-        relay.refuse(peer, str(error))
-
-
-__all__ = ["RelayLoop", "serve_relay", "relay_in_thread"]

@@ -1,7 +1,4 @@
-"""What members want of a joint computation, and fear.
-
-Which protocol holds against whom: the table that the planner chooses from.
-"""
+"""Requirements of a joint computation, and the protocols that can meet them."""
 
 from __future__ import annotations
 
@@ -28,15 +25,16 @@ MOST_MEMBERS = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointRequirements:
-    """Everything that decides who may learn what. Nothing here has a default.
+    """The privacy requirements of all members. None of them has a default.
 
     A person's rows may be at `people_at` of the members; ε and δ are for all of them together. The
-    adversary may hold `coalition` members (at least one, where there are several), and `losses` more may
-    fail before they have shared.
+    adversary may control `coalition` members (at least one, if there are several), and `losses` more may
+    fail before they have shared their values.
 
-    `quorum` says how many must agree on who is in a sum: with "honest" any two agreements share an honest
-    member, with "majority" any member. Not said, it is the safest that the losses leave: "honest" where so
-    many are left, and "majority" where no losses are planned, as there is one set only, everybody's.
+    `quorum` tells how many members must agree on who is in a sum: with "honest" any two agreements share an
+    honest member, with "majority" any member. If it is empty, the safest possible value is chosen: "honest"
+    if enough members stay after the losses, and "majority" if no losses are planned, as there is only the
+    set of all members then.
     """
 
     members: int
@@ -87,11 +85,11 @@ class JointRequirements:
 
     @property
     def most_losses(self) -> int:
-        """So many may be planned for if any two agreements share an honest member."""
+        """The most losses that can be planned if any two agreements must share an honest member."""
         return self.members - (self.members + self.coalition) // 2 - 1
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; rationals as text."""
+        """Return plain values, with rationals as text."""
         return {
             "members": self.members,
             "coalition": self.coalition,
@@ -102,7 +100,7 @@ class JointRequirements:
             "delta": str(self.delta),
             "people_at": self.people_at,
             "noise": self.noise,
-            # As files were written before there was a choice.
+            # "majority" is left out, as in files that were written before there was a choice.
             **({} if self.quorum == "majority" else {"quorum": self.quorum}),
         }
 
@@ -112,11 +110,11 @@ OWN_NOISE, ADDITIVE, SHAMIR, MASKED, LOCAL = "ABCDL"
 
 @dataclass(frozen=True, slots=True)
 class ProtocolFit:
-    """On what a protocol stands for a wish.
+    """How a protocol meets given requirements.
 
-    Noise shares are 1/`honest` of a whole noise. `threshold` members can open the sum, fewer do not (with
-    own noise, more than half: they sign whose values are in it); so many as `survives` may fail once all
-    have shared and agreed. `why_not` is empty where the protocol serves.
+    Noise shares are 1/`honest` of a whole noise. `threshold` members can open the sum, and fewer cannot
+    (with own noise, more than half: they sign which values are in it). `survives` members may fail after
+    all have shared and agreed. `why_not` tells why the protocol cannot serve; it is empty if it can.
     """
 
     letter: str
@@ -127,16 +125,16 @@ class ProtocolFit:
 
     @property
     def name(self) -> str:
-        """As people call it."""
+        """The protocol's name for people."""
         return NAMES[self.letter]
 
 
 def protocol_fit(
-    letter: str, wish: JointRequirements, blocks: Sequence[CellBlock], stages: int
+    letter: str, needs: JointRequirements, blocks: Sequence[CellBlock], stages: int
 ) -> ProtocolFit:
-    """What a protocol needs and gives, for members who wish so."""
-    m, t = wish.members, wish.coalition
-    setting = protocol_setting(wish, sum(block.length for block in blocks))
+    """Return how a protocol meets the requirements."""
+    m, t = needs.members, needs.coalition
+    setting = protocol_setting(needs, sum(block.length for block in blocks))
     kind = PROTOCOLS[letter]
     why = kind.refusal(setting) or ""
     match letter:
@@ -151,19 +149,19 @@ def protocol_fit(
         case _:
             threshold = MaskedSum.threshold(setting)
             survives = max(m - threshold, 0)
-            if wish.adversary != "bounded":
+            if needs.adversary != "bounded":
                 why = "its masks hold only against an adversary with bounded computing power"
     return ProtocolFit(letter, kind.honest(setting), threshold, survives, why)
 
 
-def protocol_setting(wish: JointRequirements, length: int) -> Setting:
-    """What the protocol of one stage is told, in any run."""
+def protocol_setting(needs: JointRequirements, length: int) -> Setting:
+    """Return the parameters of a protocol in one stage, without the run's identifier."""
     return Setting(
-        members=wish.members,
-        coalition=wish.coalition,
-        losses=wish.losses,
+        members=needs.members,
+        coalition=needs.coalition,
+        losses=needs.losses,
         length=length,
-        honest_quorum=wish.quorum == "honest",
+        honest_quorum=needs.quorum == "honest",
     )
 
 

@@ -1,31 +1,30 @@
-"""The table of a run: all that its members and its relay agreed on before it, as far as they need it."""
+"""The configuration of one run: the facts that its members and its relay agreed on before it."""
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from lapwing.errors import BadParameter
+from lapwing.parties.identity import Card
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 
-if TYPE_CHECKING:
-    from lapwing.parties.identity import Card
+RoundKey = tuple[int, int]  # stage and round, both from 0
 
 
 @dataclass(frozen=True, slots=True)
 class RunConfiguration:
-    """Who sits where, and what is played. Made from a consortium that all members have signed.
+    """Members, relay, protocol and deadlines of one run, from a consortium that all members have signed.
 
-    A member's number is the position of its card. `document` is the consortium as its file has it: it goes
-    into the transcript, for whoever verifies that.
+    A member's number is the position of its card. `document` is the text of the consortium's file: it goes
+    into the transcript, so that a third party can verify that.
     """
 
     digest: bytes  # of the consortium, without signatures
-    number: int  # of this run
+    number: int  # of this run, from 0
     cards: tuple[Card, ...]
-    host: Card  # whose certificate the relay shows: a member's, or another's
+    host: Card  # the relay shows this card's certificate; the host may be a member or not
     address: str  # host:port
     protocol: str  # A, B, C, D or L
     coalition: int
@@ -63,27 +62,32 @@ class RunConfiguration:
         ):
             if len(distinct) != len(self.cards):
                 raise BadParameter("cards", f"members must have different {what}")
-        # Certificates carry their card's name and nothing else, so TLS tells different names apart.
+        # A certificate carries its card's name and nothing else, so TLS distinguishes hosts by their names.
         if self.host not in self.cards and self.host.name in self.names:
             raise BadParameter("host", f"{self.host.name} is a member's name, but not with this card")
 
     @property
     def run_id(self) -> bytes:
-        """Of this run alone: no message of another run is taken for one of this."""
+        """The identifier of this run alone. It keeps messages of other runs out."""
         return self.run_id_of(self.digest, self.number)
 
     @staticmethod
     def run_id_of(digest: bytes, number: int) -> bytes:
-        """Of a run of a consortium."""
+        """Return the identifier of a consortium's run."""
         return hashlib.sha256(b"lapwing run" + digest + number.to_bytes(8)).digest()
 
     @property
     def label(self) -> str:
-        """For names of files: a person can tell runs apart by it."""
+        """The beginning of the names of the run's files."""
         return f"{self.digest.hex()[:8]}-run-{self.number}"
 
+    @property
+    def rounds(self) -> tuple[str, ...]:
+        """The names of a stage's rounds."""
+        return PROTOCOLS[self.protocol].rounds
+
     def setting(self, stage: int) -> Setting:
-        """What the protocol of one stage is told."""
+        """Return the parameters of the protocol in one stage."""
         return Setting(
             members=len(self.cards),
             coalition=self.coalition,
@@ -95,18 +99,12 @@ class RunConfiguration:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the members, by number."""
+        """The members' names, by number."""
         return tuple(card.name for card in self.cards)
-
-    def number_of(self, name: str) -> int:
-        """A member's number."""
-        if name not in self.names:
-            raise BadParameter("member", f"{name} is not a member. Members are {', '.join(self.names)}")
-        return self.names.index(name)
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Host and port of "host:port", with the host of IPv6 in brackets."""
+    """Return host and port of "host:port". An IPv6 host stands in brackets. Raises `BadParameter`."""
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:

@@ -1,16 +1,13 @@
-"""All members in one process, through the same protocols: to teach, to try and to measure.
+"""Runs with all members in one process, through the same protocols: to teach, to test and to measure.
 
-One made-up run, told round by round: what everybody posts, what is opened, and why losses stop it.
+`run_in_memory` runs one protocol, with losses, late posts and a dishonest relay. It takes signatures for
+granted: no member posts in another's name, and a post reaches only members that received the same rounds
+before (between machines, the digests that are signed with posts ensure that).
 
-A run of a protocol in one process: all members, with losses, late posts and a relay that lies.
-
-The same protocol objects as between machines. Signatures are taken as given: nobody posts for another, and
-a post is heard only by those who heard the same rounds before: digests signed along with posts see to it.
-
-The lectures' comparison, measured: one curator, several members, one member per person, the local model.
-
-Every number comes from runs of the protocols with fresh noise and coins. A run's vector has one cell for
-each repetition, so that one run measures many; cells are independent, as noise is drawn for each.
+`simulate` runs a made-up count, and reports every round. `compare_trust_models` measures the lectures'
+comparison of trust models: one curator, several members, one member per person, the local model. Each of
+its numbers comes from runs of the protocols with fresh noise and coins. A vector has one cell for each
+repetition, so that one run measures many; cells are independent, as each has its own noise.
 """
 
 from __future__ import annotations
@@ -54,7 +51,7 @@ _NO_LIES: Mapping[tuple[int, int], Collection[int]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class ObservedMessage:
-    """One message that the adversary has: to everybody (`recipient` None), or to one of its members."""
+    """One message that the adversary sees: public (`recipient` is None), or to one of its members."""
 
     round: int
     sender: int
@@ -64,7 +61,7 @@ class ObservedMessage:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRound:
-    """What was posted in one round, late posts among it, and who was in when the round was closed."""
+    """All posts of one round, also late ones, and the members that were in time."""
 
     name: str
     posts: Mapping[int, Post]
@@ -72,27 +69,27 @@ class SimulatedRound:
 
     @property
     def publics(self) -> Publics:
-        """As all hear them if the relay is honest."""
+        """The public parts that all members receive if the relay is honest."""
         return {i: self.posts[i].public for i in sorted(self.closed)}
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRun:
-    """How it ended for each member, and all that was said."""
+    """The outcome for each member, and all posts."""
 
     outcomes: tuple[OpenedSum | ProtocolStopped, ...]
     rounds: tuple[SimulatedRound, ...]
 
     @property
     def opened(self) -> OpenedSum:
-        """What those who came to the end have opened; the `ProtocolStopped` of the first member, if nobody did."""
+        """The sum of the first successful member. Raises the first `ProtocolStopped` if there is none."""
         for outcome in self.outcomes:
             if isinstance(outcome, OpenedSum):
                 return outcome
         raise next(outcome for outcome in self.outcomes if isinstance(outcome, ProtocolStopped))
 
     def view(self, coalition: Iterable[int]) -> list[ObservedMessage]:
-        """What a coalition and the relay together saw, beside the coalition's own values and coins."""
+        """Return all messages that a coalition and the relay see, without their own values and coins."""
         members = sorted(set(coalition))
         seen = []
         for number, spoken in enumerate(self.rounds):
@@ -105,8 +102,8 @@ class SimulatedRun:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    playing: Protocol
-    heard: bytes = bytes(32)  # the digest of all rounds that it has heard
+    protocol: Protocol
+    heard: bytes = bytes(32)  # the digest of all rounds that it has received
 
 
 def run_in_memory(
@@ -121,11 +118,12 @@ def run_in_memory(
     twice: Collection[int] = (),
     on_round: Callable[[SimulatedRound], None] | None = None,
 ) -> SimulatedRun:
-    """Take all members through one sum. `protocol` is its letter.
+    """Run all members through one sum. `protocol` is its letter or its class.
 
     A member with losses[i] = r posts nothing from round r on. With late[i] = r its post of that round
-    reaches the relay, but not the other members. A lying relay shows member i only the posts of shown[r, i]
-    in round r, late ones or not. Members in `twice` sign their posts for everybody, whatever they heard.
+    reaches the relay, but not the other members. A dishonest relay shows member i only the posts of
+    shown[r, i] in round r, late or not. Dishonest members in `twice` sign their posts for all members, even
+    if these received different rounds.
     """
     if len(values) != setting.members:
         raise BadParameter("values", f"must be {setting.members}, one for each member")
@@ -138,13 +136,13 @@ def run_in_memory(
         for i in [i for i in members if losses.get(i, len(kind.rounds)) <= number]:
             outcomes[i] = ProtocolStopped("this member was lost", (i,))
             del members[i]
-        posts = {i: member.playing.post(number) for i, member in members.items()}
+        posts = {i: member.protocol.post(number) for i, member in members.items()}
         spoken = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
         rounds.append(spoken)
         if on_round is not None:
             on_round(spoken)
         members = _heard(number, spoken, members, outcomes, shown=shown, twice=twice)
-    outcomes |= {i: _opened(member.playing) for i, member in members.items()}
+    outcomes |= {i: _opened(member.protocol) for i, member in members.items()}
     return SimulatedRun(tuple(outcomes[i] for i in range(setting.members)), tuple(rounds))
 
 
@@ -157,25 +155,22 @@ def _heard(
     shown: Mapping[tuple[int, int], Collection[int]],
     twice: Collection[int],
 ) -> dict[int, _Member]:
-    """Let everybody hear a round. Those who stop have an outcome; the others go on."""
+    """Deliver a round to all members. Return those that continue; the others get an outcome."""
     left = {}
     for i, member in members.items():
         among = shown.get((number, i), spoken.closed)
         senders = [
             j for j in spoken.posts if j in among and (j in twice or members[j].heard == member.heard)
         ]
-        heard = {j: _for(i, spoken.posts[j]) for j in senders}
+        posts = {j: spoken.posts[j] for j in senders}
+        heard = {j: Heard(post.public, (post.private or {}).get(i)) for j, post in posts.items()}
         try:
-            member.playing.hear(number, heard)
+            member.protocol.hear(number, heard)
         except ProtocolStopped as stop:
             outcomes[i] = stop
         else:
-            left[i] = _Member(member.playing, _digest(member.heard, member.playing.heard[-1]))
+            left[i] = _Member(member.protocol, _digest(member.heard, member.protocol.heard[-1]))
     return left
-
-
-def _for(recipient: int, post: Post) -> Heard:
-    return Heard(post.public, (post.private or {}).get(recipient))
 
 
 def _digest(before: bytes, publics: Publics) -> bytes:
@@ -183,9 +178,9 @@ def _digest(before: bytes, publics: Publics) -> bytes:
     return sha256(before + b"".join(parts)).digest()
 
 
-def _opened(playing: Protocol) -> OpenedSum | ProtocolStopped:
+def _opened(protocol: Protocol) -> OpenedSum | ProtocolStopped:
     try:
-        return playing.opened
+        return protocol.opened
     except ProtocolStopped as stop:
         return stop
 
@@ -196,7 +191,7 @@ LARGEST_COUNT = 10**12
 
 @dataclass(frozen=True, slots=True)
 class RoundSummary:
-    """One round: who posted in it, how much everybody can read, and how much one other member can."""
+    """One round: the members that posted, the missing ones, and the sizes of a post."""
 
     name: str
     posted: tuple[str, ...]
@@ -207,7 +202,10 @@ class RoundSummary:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What happened. `noised` is private in all protocols but A: it is shown because it is made up."""
+    """A simulated run. `noised` is private in all protocols but A: it is shown as the data is made up.
+
+    `opened` is None if the run stopped; then `stopped` tells why.
+    """
 
     plan: JointPlan
     names: tuple[str, ...]
@@ -217,21 +215,21 @@ class Simulation:
     opened: int | None
     contributors: tuple[str, ...]
     stopped: str
-    lessons: tuple[tuple[int, float], ...]  # so many honest shares in the sum, and the ε that it would have
+    lessons: tuple[tuple[int, float], ...]  # numbers of honest shares in the sum, and the ε of each
 
     @property
     def truth(self) -> int:
-        """The sum of those who are in it."""
+        """The exact sum of the contributors' counts."""
         return sum(c for c, name in zip(self.counts, self.names, strict=True) if name in self.contributors)
 
     @property
     def width(self) -> int:
-        """Within which the opened sum is, with 95 % confidence."""
+        """The half width of the noise, with 95 % confidence."""
         [share] = self.plan.shares
         return share.total(len(self.contributors)).spread(CONFIDENCE)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
+        """Return plain values."""
         return {
             "plan": self.plan.to_json(),
             "members": [
@@ -253,31 +251,34 @@ class Simulation:
 
 
 def simulate(
-    wish: JointRequirements, counts: Sequence[int], names: Sequence[str], *, lose: Mapping[str, str]
+    needs: JointRequirements, counts: Sequence[int], names: Sequence[str], *, lose: Mapping[str, str]
 ) -> Simulation:
-    """Run it with made-up counts. `lose` says for a member from which round on it posts nothing."""
-    if wish.protocol == LOCAL:
+    """Run a count with made-up data. `lose` is the first round without a post, by member.
+
+    Raises `BadParameter`.
+    """
+    if needs.protocol == LOCAL:
         raise BadParameter(
             "protocol", "simulate shows sums; see `lapwing party compare` for the local model"
         )
-    if len(counts) != wish.members or len(names) != wish.members or len(set(names)) != wish.members:
-        raise BadParameter("counts", f"must be {wish.members}, one for each member")
+    if len(counts) != needs.members or len(names) != needs.members or len(set(names)) != needs.members:
+        raise BadParameter("counts", f"must be {needs.members}, one for each member")
     if not all(0 <= count <= LARGEST_COUNT for count in counts):
         raise BadParameter("counts", f"must be 0 to {LARGEST_COUNT:,}")
-    plan = plan_jointly(wish, [CellBlock("count", 1, 1, 1)], 1)
+    plan = plan_jointly(needs, [CellBlock("count", 1, 1, 1)], 1)
     [share] = plan.shares
     noised = [share.sample([count]) for count in counts]
     rounds = PROTOCOLS[plan.protocol].rounds
     losses = {_member(name, names): _round(name, where, rounds) for name, where in lose.items()}
     steps: list[RoundSummary] = []
-    before = set(range(wish.members))
+    before = set(range(needs.members))
 
     def told(spoken: SimulatedRound) -> None:
         nonlocal before
         steps.append(_step(spoken, before, names))
         before = set(spoken.posts)
 
-    done = run_in_memory(plan.protocol, protocol_setting(wish, 1), noised, losses=losses, on_round=told)
+    done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses, on_round=told)
     try:
         opened = done.opened
         total, inside, stopped = int(opened.values[0]), tuple(names[i] for i in opened.contributors), ""
@@ -299,7 +300,7 @@ def simulate(
 
 
 def epsilon_by_honest_shares(plan: JointPlan) -> tuple[tuple[int, float], ...]:
-    """What a sum would reveal if it were opened with fewer honest shares than it was planned for."""
+    """Return the ε of a sum with fewer honest shares than planned. Empty for Gaussian noise."""
     [share] = plan.shares
     if not isinstance(share, LaplaceShares):
         return ()
@@ -320,7 +321,7 @@ def _step(spoken: SimulatedRound, before: set[int], names: Sequence[str]) -> Rou
 
 
 def _why(outcomes: Sequence[object], losses: Mapping[int, int], names: Sequence[str]) -> str:
-    """What those who were not lost themselves were told."""
+    """Return why the run stopped for members that were not lost themselves."""
     told = [one for i, one in enumerate(outcomes) if isinstance(one, ProtocolStopped) and i not in losses]
     if not told:
         return "all members were lost"
@@ -357,7 +358,10 @@ def compare_trust_models(
     members: Sequence[int] = MEMBERS,
     tell: Callable[[int, int], None] = lambda _, __: None,
 ) -> MeasuredErrors:
-    """Root mean square errors of a share of yes answers, half of n people's."""
+    """Measure root mean square errors of the share of yes answers, which half of n people give.
+
+    `tell` is called with the numbers of finished and of all measurements. Raises `BadParameter`.
+    """
     e, runs = checked_epsilon(epsilon), whole(repetitions, "repetitions", at_least=2)
     if any(n < 10 for n in (*sizes, people)) or any(not 2 <= m <= people for m in members):
         raise BadParameter("sizes", "must be at least 10 people, and 2 to n members")
@@ -377,7 +381,7 @@ def compare_trust_models(
         if n * min(runs, FEWEST) <= REPORTS_AT_MOST:
             jobs.append(("size", "local", n, partial(local_model_error, e, n, repetitions=runs)))
     for m in members:
-        if m > 2:  # of two, whoever is feared is not a minority
+        if m > 2:  # of two members, a coalition of one is no minority
             jobs.append(("members", "shared", m, partial(shared, people, m, (m - 1) // 2)))
         jobs.append(("members", "alone", m, partial(shared, people, m, m - 1)))
     found: dict[str, dict[str, list[tuple[int, float]]]] = {"size": {}, "members": {}}
@@ -389,7 +393,7 @@ def compare_trust_models(
 
 
 def member_error(epsilon: Fraction, n: int, *, members: int, coalition: int, repetitions: int) -> float:
-    """Of a share of n people, who are divided among the members, by the best protocol of A and C."""
+    """Measure the error of a share of n people, divided among the members, by protocol C, or else A."""
     letter = "C" if 2 * coalition < members and members > 1 else "A"
     setting = Setting(members=members, coalition=coalition, losses=0, length=repetitions)
     share = LaplaceShares.for_epsilon(epsilon, l1=1, of=PROTOCOLS[letter].honest(setting))
@@ -401,7 +405,7 @@ def member_error(epsilon: Fraction, n: int, *, members: int, coalition: int, rep
 
 
 def local_model_error(epsilon: Fraction, n: int, *, repetitions: int) -> float:
-    """Of a share of n people, who randomize their own answers; three members count what they say."""
+    """Measure the error of a share of n people who randomize their own answers; three members count."""
     runs = max(min(repetitions, REPORTS_AT_MOST // n), 2)
     coins = RandomizedResponse.for_epsilon(epsilon)
     answers = np.arange(n) % 2
@@ -418,6 +422,3 @@ def local_model_error(epsilon: Fraction, n: int, *, repetitions: int) -> float:
 
 def _rms(errors: NDArray[np.float64]) -> float:
     return float(np.sqrt((errors**2).mean()))
-
-
-__all__ = ["Simulation", "RoundSummary", "compare_trust_models", "simulate"]

@@ -192,9 +192,9 @@ def test_a_plan_is_plain_values_and_cannot_spend_more_than_its_wish() -> None:
         replace(plan, parts=(Fraction(-1), Fraction(1, 4)))
     with pytest.raises(BadParameter, match="delta"):
         replace(plan, noise="gaussian", parts=(Fraction(1, 100),) * 2)
-    with pytest.raises(BadParameter, match="not the one that was wished"):
+    with pytest.raises(BadParameter, match="not the one that was asked"):
         replace(plan, requirements=replace(plan.requirements, protocol="B"))
-    with pytest.raises(BadParameter, match="not the one that was wished"):
+    with pytest.raises(BadParameter, match="not the one that was asked"):
         replace(plan, requirements=replace(plan.requirements, noise="gaussian", delta=Fraction(1, 10**6)))
 
 

@@ -37,8 +37,8 @@ def play(three: Flock, *, cut: tuple[int, ...]) -> list[Participant]:
         raws = [Raw(three, keys) for keys in three.keys]
         for raw in raws:
             raw.until(FrameKind.BEGIN)
-        for number in range(len(everybody[0].rounds)):
-            is_last = number == len(everybody[0].rounds) - 1
+        for number in range(len(everybody[0].config.rounds)):
+            is_last = number == len(everybody[0].config.rounds) - 1
             for raw, seat in sorted(zip(raws, everybody, strict=True), key=lambda x: x[1].me not in cut):
                 raw.post(seat.post().to_bytes())
                 if is_last and seat.me in cut:

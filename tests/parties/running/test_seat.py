@@ -70,7 +70,7 @@ class TestM1:
         five = flock(tmp_path, 5, protocol=letter, losses=1)
         everybody = seats(five)
         sit(everybody)
-        while everybody[0].rounds[everybody[0].round] not in ("present", "deal", "masked"):
+        while everybody[0].config.rounds[everybody[0].round] not in ("present", "deal", "masked"):
             play_round(everybody)
         parcels = {seat.me: seat.post() for seat in everybody}
         for seat in everybody:

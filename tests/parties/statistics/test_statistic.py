@@ -142,7 +142,7 @@ def test_an_answer_can_be_printed_and_written(tmp_path: Path) -> None:
         shares = laplace(made, 1, of=2)
         found = opened([made.exact(0, ())] * 3)
     answer = made.answer([found], [totals(shares, found)], confidence=LEVEL)
-    plain = json.loads(answer.to_bytes())
+    plain = json.loads(json.dumps(answer.to_json()))
     assert [column["name"] for column in plain["columns"]] == ["ward", "visits"]
     assert plain["columns"][1]["low"][0] < plain["columns"][1]["values"][0] < plain["columns"][1]["high"][0]
     assert plain["contributors"] == 3

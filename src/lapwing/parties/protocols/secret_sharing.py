@@ -1,23 +1,20 @@
-"""The coins of a protocol: everything that a member draws to hide its value on the way.
+"""Secret sharing over a prime field, and the random coins that protocols draw.
 
-Noise is not among them: a value is noised before a protocol gets it. Coins can be recorded, so that a
-member that crashed sends what it sent before; and enumerated, so that tests see the whole law of a view.
+Coins are the random numbers that hide a member's value on its way. Noise is not among them: a member adds
+noise to its value before a protocol gets the value. A member's journal records coins, so that a member that
+crashed sends the same bytes again. Tests enumerate coins, to compute the exact distribution of a view.
 
-Vectors of numbers modulo a prime: what shares, masks and sums are made of.
-
-Claim    every method gives the exact result, below the modulus, for all elements below the modulus.
+Claim    every method of `Field` returns the exact result, below the modulus, for all elements below it.
 Because  2^61 = 1 modulo FIELD. So a product of two elements, written in digits of 2^31, folds into a sum of
          four terms below 2^64: see `multiply`. Other primes are below 2^31, and their products fit.
 Test     parties/protocols/test_field.py, against Python's integers
 
-Secret sharing: a vector becomes pieces, of which too few tell nothing.
-
-Claim    additive: any pieces but one are independent and uniform, whatever the secret.
-         Shamir with threshold k: any k - 1 pieces are independent and uniform, whatever the secret;
-         any k pieces give it back; pieces of sums are sums of pieces.
-Because  additive: all but the last are drawn, and which one is called last does not matter.
-         Shamir: pieces are values at 1, 2, ... of a polynomial of degree k - 1 with the secret at 0; for
-         each secret just one such polynomial goes through any k - 1 given values (Lagrange).
+Claim    additive sharing: all pieces but one are independent and uniform, for every secret.
+         Shamir sharing with threshold k: any k - 1 pieces are independent and uniform, for every secret;
+         any k pieces determine the secret; pieces of sums are sums of pieces.
+Because  additive: all pieces but the last are drawn at random, and the choice of the last does not matter.
+         Shamir: pieces are values at 1, 2, ... of a polynomial of degree k - 1 with the secret at 0. For
+         each secret exactly one such polynomial goes through any k - 1 given values (Lagrange).
 Test     parties/protocols/test_sharing.py, by enumeration and against MPyC
 """
 
@@ -38,29 +35,31 @@ Elements = NDArray[np.uint64]
 
 
 class ProtocolCoins(ABC):
-    """Independent and uniform, whatever was drawn before."""
+    """Source of independent, uniform random numbers for one member in one protocol run."""
 
     @abstractmethod
     def elements(self, modulus: int, count: int) -> Elements:
-        """Uniform numbers below `modulus`."""
+        """Draw `count` uniform numbers below `modulus`."""
 
     @abstractmethod
     def secret(self) -> bytes:
-        """32 bytes that nobody else has: a key, a seed, a salt."""
+        """Draw 32 secret bytes: a key, a seed or a salt."""
 
 
 class FreshCoins(ProtocolCoins):
-    """From the operating system, by the project's one door."""
+    """Coins from the operating system, drawn through `lapwing.core.noise`."""
 
     def elements(self, modulus: int, count: int) -> Elements:
+        """Draw `count` uniform numbers below `modulus`."""
         return uniform_int(0, modulus, count).astype(np.uint64)
 
     def secret(self) -> bytes:
+        """Draw 32 secret bytes."""
         return random_bytes(32)
 
 
 FIELD = (1 << 61) - 1  # a prime: sums of all values fit between -FIELD/2 and FIELD/2
-WORD = 8  # bytes of one element on its way
+WORD = 8  # bytes of one element in a message
 _SMALL = 1 << 31
 _Ints = NDArray[np.int64]
 _LOW30, _LOW31, _LOW61 = (np.uint64((1 << bits) - 1) for bits in (30, 31, 61))
@@ -73,7 +72,7 @@ def _is_prime(n: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The numbers modulo a prime: `FIELD`, or a small one for tests that see everything."""
+    """The integers modulo a prime: `FIELD`, or a small prime for tests that enumerate all elements."""
 
     modulus: int
 
@@ -82,24 +81,24 @@ class Field:
             raise BadParameter("modulus", "must be 2^61 - 1, or a prime below 2^31")
 
     def add(self, a: Elements, b: Elements) -> Elements:
-        """a + b."""
+        """Return a + b."""
         return self._once(a + b)
 
     def subtract(self, a: Elements, b: Elements) -> Elements:
-        """a - b."""
+        """Return a - b."""
         return self._once(a + (np.uint64(self.modulus) - b))
 
     def negate(self, a: Elements) -> Elements:
-        """-a."""
+        """Return -a."""
         return self._once(np.uint64(self.modulus) - a)
 
     def _once(self, raw: Elements) -> Elements:
-        """Of numbers below twice the modulus. Without a branch: all elements cost the same."""
+        """Reduce numbers below twice the modulus, without a branch: all elements take the same time."""
         p = np.uint64(self.modulus)
         return raw - p * (raw >= p)
 
     def multiply(self, a: Elements, b: Elements | int) -> Elements:
-        """a * b; b may be one number for all."""
+        """Return a * b. b may be one number for all elements."""
         other = np.asarray(b % self.modulus if isinstance(b, int) else b, dtype=np.uint64)
         if self.modulus != FIELD:
             return np.asarray(a * other % np.uint64(self.modulus), dtype=np.uint64)
@@ -107,41 +106,41 @@ class Field:
         a1, a0 = a >> _31, a & _LOW31
         b1, b0 = other >> _31, other & _LOW31
         mid = a1 * b0 + a0 * b1  # < 2^62
-        # Below 2^61 + 2^32 + 2^61 + 2^62, so nothing wraps round.
+        # The sum is below 2^61 + 2^32 + 2^61 + 2^62, so it does not overflow.
         raw = ((a1 * b1) << _ONE) + (mid >> _30) + ((mid & _LOW30) << _31) + a0 * b0
         return self._once((raw & _LOW61) + (raw >> _61))
 
     def total(self, vectors: Iterable[Elements], length: int) -> Elements:
-        """The sum of any number of vectors."""
+        """Return the sum of any number of vectors."""
         sum_ = np.zeros(length, dtype=np.uint64)
         for vector in vectors:
             sum_ = self.add(sum_, vector)
         return sum_
 
     def combine(self, weights: Sequence[int], vectors: Sequence[Elements]) -> Elements:
-        """The sum of vectors, each times its weight."""
+        """Return the sum of the vectors, each multiplied by its weight."""
         products = (self.multiply(v, w) for w, v in zip(weights, vectors, strict=True))
         return self.total(products, len(vectors[0]))
 
     def inverse(self, number: int) -> int:
-        """1 / number, for one public number."""
+        """Return 1 / number, for one public number."""
         return pow(number, -1, self.modulus)
 
     def from_signed(self, values: _Ints) -> Elements:
-        """Any 64-bit integers, modulo the prime. What does not fit wraps round, and nobody is told."""
+        """Return 64-bit integers modulo the prime. Values beyond the modulus wrap round silently."""
         return np.asarray(values % np.int64(self.modulus)).astype(np.uint64)
 
     def to_signed(self, elements: Elements) -> _Ints:
-        """The integers between -modulus/2 and modulus/2."""
+        """Return the elements as integers between -modulus/2 and modulus/2."""
         plain = elements.astype(np.int64)
         return plain - np.int64(self.modulus) * (plain > self.modulus // 2)
 
     def to_bytes(self, elements: Elements) -> bytes:
-        """Eight bytes each, the least first."""
+        """Return eight bytes for each element, little-endian."""
         return elements.astype("<u8").tobytes()
 
     def from_bytes(self, data: bytes, length: int) -> Elements:
-        """What `to_bytes` gives for `length` elements, and nothing else."""
+        """Read exactly `length` elements, as `to_bytes` writes them. Raises `BadValue` for other bytes."""
         if len(data) != WORD * length:
             raise BadValue(f"must have {WORD * length:,} bytes")
         elements = np.frombuffer(data, dtype="<u8").astype(np.uint64)
@@ -151,7 +150,7 @@ class Field:
 
 
 def additive_pieces(field: Field, secret: Elements, pieces: int, coins: ProtocolCoins) -> list[Elements]:
-    """Vectors that add up to the secret."""
+    """Draw vectors that add up to the secret."""
     length = len(secret)
     drawn = coins.elements(field.modulus, (pieces - 1) * length).reshape(pieces - 1, length)
     return [field.subtract(secret, field.total(drawn, length)), *drawn]
@@ -160,7 +159,7 @@ def additive_pieces(field: Field, secret: Elements, pieces: int, coins: Protocol
 def shamir_pieces(
     field: Field, secret: Elements, *, threshold: int, members: int, coins: ProtocolCoins
 ) -> list[Elements]:
-    """One piece for each member: the values at 1 .. members of a polynomial of degree threshold - 1."""
+    """Draw one piece per member: the values at 1 .. members of a polynomial of degree threshold - 1."""
     if not 1 <= threshold <= members < field.modulus:
         raise BadParameter("threshold", "must be 1 to the number of members, which is below the modulus")
     length = len(secret)
@@ -176,7 +175,7 @@ def shamir_pieces(
 
 @lru_cache(maxsize=4096)
 def lagrange(field: Field, members: tuple[int, ...], at: int) -> tuple[int, ...]:
-    """The weights of the members' pieces in the value at `at` of the polynomial through them."""
+    """Return the weights of the members' pieces in the polynomial's value at `at`."""
     weights = []
     for i in members:
         above = below = 1
@@ -189,7 +188,7 @@ def lagrange(field: Field, members: tuple[int, ...], at: int) -> tuple[int, ...]
 
 
 def reconstruct(field: Field, pieces: Mapping[int, Elements], *, threshold: int) -> Elements:
-    """The secret, from the first `threshold` pieces by the number of their member."""
+    """Compute the secret from the pieces of the `threshold` members with the lowest numbers."""
     first = _first(pieces, threshold)
     return field.combine(lagrange(field, first, 0), [pieces[i] for i in first])
 
@@ -197,7 +196,11 @@ def reconstruct(field: Field, pieces: Mapping[int, Elements], *, threshold: int)
 def inconsistent_members(
     field: Field, pieces: Mapping[int, Elements], *, threshold: int
 ) -> tuple[int, ...]:
-    """Members whose pieces cannot all be right: nobody, the one that spoils it, or all who may have."""
+    """Return the members whose pieces may be wrong.
+
+    The result is empty if all pieces lie on one polynomial. It is one member if the others' pieces then do
+    (and are enough to tell). Else it is all members.
+    """
     if _agree(field, pieces, threshold):
         return ()
     for one in sorted(pieces):
@@ -208,6 +211,7 @@ def inconsistent_members(
 
 
 def _agree(field: Field, pieces: Mapping[int, Elements], threshold: int) -> bool:
+    """Return whether all pieces lie on the polynomial through the first `threshold` of them."""
     first = _first(pieces, threshold)
     base = [pieces[i] for i in first]
     return all(
@@ -218,7 +222,7 @@ def _agree(field: Field, pieces: Mapping[int, Elements], threshold: int) -> bool
 
 
 def _first(pieces: Mapping[int, Elements], threshold: int) -> tuple[int, ...]:
-    first: Sequence[int] = sorted(pieces)[:threshold]
-    if len(first) < threshold:
+    """Return the `threshold` lowest member numbers."""
+    if len(pieces) < threshold:
         raise BadParameter("pieces", f"must be at least {threshold}")
-    return tuple(first)
+    return tuple(sorted(pieces)[:threshold])

@@ -1,23 +1,23 @@
-"""What protocols have in common whose members deal pieces of their values, and open the sums of pieces.
+"""Protocols B and C: members send pieces of their values to one another, and open the sums of pieces.
 
-Protocol B: additive shares. Everybody who is present deals pieces of its value to all who are present.
+Protocol B, additive sharing. Every present member sends a piece of its value to all present members.
 
-Claim    the view of a coalition (t members, and the relay) can be made from its own values and the sum of
-         the values of the honest members who are present, at least members - t - losses of them; without
-         that sum, if the run stops before "open".
-Because  of every honest value one piece stays with each honest member, so what the coalition gets of it is
-         uniform. What an honest member opens is the sum of its pieces: uniform again, but for their total.
+Claim    the view of a coalition (t members, and the relay) can be simulated from its own values and the sum
+         of the values of the present honest members, at least members - t - losses of them; without that
+         sum, if the run stops before "open".
+Because  one piece of every honest value stays with each honest member, so the coalition's pieces of it are
+         uniform. An honest member opens the sum of its pieces: uniform again, except for the total.
 Test     parties/test_views.py::test_no_view_tells_more_than_epsilon; proof in docs/arguments/parties.md
 
-Who is lost before "deal" is left out; a loss after it stops the run.
+A member that is lost before "deal" is left out of the sum. A later loss stops the run.
 
-Protocol C: Shamir shares. Everybody deals points of a polynomial; any t + 1 members open the sum.
+Protocol C, Shamir sharing. Every member sends points of a polynomial; any t + 1 members open the sum.
 
-Claim    the view of a coalition (t members, and the relay) can be made from its own values and the sum of
-         the values of the honest members in the agreed set, at least members - t - losses of them; without
-         that sum, if nobody honest comes to "open".
-Because  t points of a polynomial of degree t are uniform, whatever its value at 0. An honest member opens
-         one point of the sum of the polynomials of one set, a set that more than half have agreed on. All
+Claim    the view of a coalition (t members, and the relay) can be simulated from its own values and the sum
+         of the values of the honest members in the agreed set, at least members - t - losses of them;
+         without that sum, if no honest member reaches "open".
+Because  t points of a polynomial of degree t are uniform, for every value at 0. An honest member opens one
+         point of the sum of the polynomials of one set, on which more than half of the members agreed. All
          those points follow from the coalition's own points and the sum at 0.
 Test     parties/test_views.py::test_no_view_tells_more_than_epsilon; proof in docs/arguments/parties.md
 
@@ -30,27 +30,11 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from lapwing.parties.protocols.protocol import (
-    Heard,
-    OpenedSum,
-    Post,
-    Protocol,
-    ProtocolStopped,
-    Publics,
-    RoundTraffic,
-    Setting,
-    coalition_refusal,
-    quorum_refusal,
-    read_elements,
-    require_all,
-    require_elements,
-    require_empty,
-    require_posts,
-)
+from lapwing.parties.protocols import protocol as rules
+from lapwing.parties.protocols.protocol import Heard, OpenedSum, Post, Protocol, Publics, Setting
 from lapwing.parties.protocols.secret_sharing import (
     WORD,
     Elements,
-    Field,
     additive_pieces,
     inconsistent_members,
     reconstruct,
@@ -59,23 +43,29 @@ from lapwing.parties.protocols.secret_sharing import (
 
 
 class ShareDealing(Protocol):
-    """Has the rounds "deal", "agree" and "open". Who opens posts the sum of all pieces that it holds."""
+    """Base of protocols with the rounds "deal", "agree" and "open"."""
 
     _own: Elements  # the piece that this member keeps of its own value
-    _held: Elements  # the sum of all pieces that it holds
+    _held: Elements  # the sum of all pieces that this member holds
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return coalition_refusal(setting) or quorum_refusal(setting, setting.quorum)
+        """Return why this protocol cannot serve the setting, or None."""
+        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, setting.quorum)
 
     @classmethod
-    def traffic(cls, setting: Setting) -> tuple[RoundTraffic, ...]:
+    def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
+        """Return the size of one member's post in every round."""
         size = WORD * setting.length
-        return RoundTraffic(0, size, setting.members - 1), RoundTraffic(0), RoundTraffic(size)
+        return (
+            rules.RoundTraffic(0, size, setting.members - 1),
+            rules.RoundTraffic(0),
+            rules.RoundTraffic(size),
+        )
 
     @abstractmethod
     def _deal(self) -> dict[int, Elements]:
-        """Pieces of this member's value by who gets them, itself among them."""
+        """Return the pieces of this member's value by recipient. This member is one of the recipients."""
 
     def _post(self, number: int) -> Post:
         match self.rounds[number]:
@@ -92,72 +82,60 @@ class ShareDealing(Protocol):
         if self.rounds[number] == "deal":
             length = self.setting.length
             others = (
-                read_elements(self.setting, post.private, length, sender=i)
+                rules.read_elements(self.setting, post.private, length, sender=i)
                 for i, post in posts.items()
                 if i != self.me
             )
             self._held = self.field.add(self._own, self.field.total(others, length))
 
 
-ADDITIVE_PRESENT, ADDITIVE_DEAL, ADDITIVE_AGREE, ADDITIVE_OPEN = range(4)
-
-
 class AdditiveSharing(ShareDealing):
-    """All who were present must stay to the end."""
+    """Protocol B. All members that are present in the first round must stay to the end."""
 
     name: ClassVar[str] = "additive shares"
     rounds: ClassVar[tuple[str, ...]] = ("present", "deal", "agree", "open")
 
     @classmethod
-    def traffic(cls, setting: Setting) -> tuple[RoundTraffic, ...]:
-        return RoundTraffic(0), *super().traffic(setting)
+    def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
+        """Return the size of one member's post in every round."""
+        return rules.RoundTraffic(0), *super().traffic(setting)
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last = rounds[-1]
-        match len(rounds) - 1:
-            case 0:  # PRESENT
-                require_empty(last)
-                require_posts(setting, last, least=setting.least, why="too few members are present")
-            case 1:  # DEAL
-                require_empty(last)
-                require_all(
-                    rounds[ADDITIVE_PRESENT], last, why="a member was lost before it had dealt its shares"
-                )
-            case 2:  # AGREE
-                require_empty(last)
-                require_all(rounds[ADDITIVE_PRESENT], last, why="a member was lost before it had agreed")
-            case _:  # OPEN
-                require_all(
-                    rounds[ADDITIVE_PRESENT], last, why="a member was lost before it had opened its part"
-                )
-                require_elements(setting, last, setting.length)
+        present, last, step = rounds[0], rounds[-1], cls.rounds[len(rounds) - 1]
+        if step == "open":
+            rules.require_all(present, last, why="a member was lost before it had opened its part")
+            rules.require_elements(setting, last, setting.length)
+            return
+        rules.require_empty(last)
+        if step == "present":
+            rules.require_posts(setting, last, least=setting.least, why="too few members are present")
+        elif step == "deal":
+            rules.require_all(present, last, why="a member was lost before it had dealt its shares")
+        else:
+            rules.require_all(present, last, why="a member was lost before it had agreed")
 
     def _deal(self) -> dict[int, Elements]:
-        there = sorted(self.heard[ADDITIVE_PRESENT])
-        pieces = additive_pieces(self.field, self.value, len(there), self.coins)
-        return dict(zip(there, pieces, strict=True))
+        present = sorted(self.heard[0])
+        pieces = additive_pieces(self.field, self.value, len(present), self.coins)
+        return dict(zip(present, pieces, strict=True))
 
     @classmethod
     def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
-        field = Field(setting.modulus)
-        partials = (field.from_bytes(public, setting.length) for public in rounds[ADDITIVE_OPEN].values())
-        return OpenedSum(
-            field.to_signed(field.total(partials, setting.length)), tuple(sorted(rounds[ADDITIVE_DEAL]))
-        )
-
-
-SHAMIR_DEAL, SHAMIR_AGREE, SHAMIR_OPEN = range(3)
+        """Return the sum that the public parts of all rounds open."""
+        _, dealt, _, opened = rounds
+        return rules.total_of(setting, opened, contributors=dealt)
 
 
 class ShamirSharing(ShareDealing):
-    """Survives the loss of members who have dealt."""
+    """Protocol C. It survives the loss of members that have sent their pieces."""
 
     name: ClassVar[str] = "Shamir shares"
     rounds: ClassVar[tuple[str, ...]] = ("deal", "agree", "open")
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
+        """Return why this protocol cannot serve the setting, or None."""
         if 2 * setting.coalition >= setting.members:
             return "the coalition must be less than half of the members"
         if setting.members >= setting.modulus:
@@ -166,26 +144,22 @@ class ShamirSharing(ShareDealing):
 
     @classmethod
     def threshold(cls, setting: Setting) -> int:
-        """So many points open the sum. Never more than the quorum."""
+        """Return how many points open the sum. This is never more than the quorum."""
         return setting.coalition + 1
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last = rounds[-1]
-        match len(rounds) - 1:
-            case 0:  # DEAL
-                require_empty(last)
-                require_posts(setting, last, least=setting.least, why="too few members dealt their shares")
-            case 1:  # AGREE
-                require_empty(last)
-                require_posts(
-                    setting, last, least=setting.quorum, why="too few members agreed on who is in the sum"
-                )
-            case _:  # OPEN
-                require_posts(
-                    setting, last, least=cls.threshold(setting), why="too few members opened their part"
-                )
-                require_elements(setting, last, setting.length)
+        last, step = rounds[-1], cls.rounds[len(rounds) - 1]
+        least, why = {
+            "deal": (setting.least, "too few members dealt their shares"),
+            "agree": (setting.quorum, "too few members agreed on who is in the sum"),
+            "open": (cls.threshold(setting), "too few members opened their part"),
+        }[step]
+        if step != "open":
+            rules.require_empty(last)
+        rules.require_posts(setting, last, least=least, why=why)
+        if step == "open":
+            rules.require_elements(setting, last, setting.length)
 
     def _deal(self) -> dict[int, Elements]:
         threshold, members = self.threshold(self.setting), self.setting.members
@@ -196,10 +170,11 @@ class ShamirSharing(ShareDealing):
 
     @classmethod
     def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
-        field = Field(setting.modulus)
-        points = {i: field.from_bytes(public, setting.length) for i, public in rounds[SHAMIR_OPEN].items()}
+        """Return the sum that the public parts of all rounds open. Raises `ProtocolStopped`."""
+        (dealt, _, opened), field = rounds, setting.field
+        points = {i: field.from_bytes(public, setting.length) for i, public in opened.items()}
         wrong = inconsistent_members(field, points, threshold=cls.threshold(setting))
         if wrong:
-            raise ProtocolStopped("opened points do not lie on one polynomial", wrong)
+            raise rules.ProtocolStopped("opened points do not lie on one polynomial", wrong)
         total = reconstruct(field, points, threshold=cls.threshold(setting))
-        return OpenedSum(field.to_signed(total), tuple(sorted(rounds[SHAMIR_DEAL])))
+        return OpenedSum(field.to_signed(total), tuple(sorted(dealt)))

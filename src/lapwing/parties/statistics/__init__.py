@@ -1,8 +1,6 @@
 """Statistics that members compute together: questions in SQL, regressions, quantiles, plain vectors.
 
-`statistic_of(spec, data)` makes one from what stands in a consortium's document and a member's own data.
-
-Statistics by the kind that a consortium's document names.
+`statistic_of(spec, data)` makes a statistic from a consortium's document and a member's own data.
 """
 
 from __future__ import annotations
@@ -33,14 +31,14 @@ _OF_DATASETS: Mapping[str, Callable[..., Statistic]] = {
 
 
 def statistic_of(spec: Mapping[str, Any], data: Dataset | ArrayLike | None) -> Statistic:
-    """The statistic of a spec, bound to one member's data.
+    """Return the statistic of a spec, bound to one member's data.
 
     {"kind": "question", "sql": "SELECT ..."}                                     data: a data set
     {"kind": "regression", "table": "visits", "y": "cost", "x": ["age"]}          data: a data set
     {"kind": "quantile", "table": "visits", "column": "stay", "fraction": "0.5"}  data: a data set
     {"kind": "vector", "length": 3, "l1": 1, "l2_squared": 1, "labels": null}     data: an array, or None
 
-    Raises `BadParameter`; nothing is read but public tables, and nothing is charged.
+    Only public tables are read, and nothing is charged. Raises `BadParameter` or `Refused`.
     """
     kind, fields = _checked(spec)
     if kind == "vector":
@@ -53,7 +51,7 @@ def statistic_of(spec: Mapping[str, Any], data: Dataset | ArrayLike | None) -> S
 
 
 def _checked(spec: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The kind and its fields: all of them, of the right types, and no others."""
+    """Return the kind and its fields: all of them, of the right types, and no others."""
     kind = spec.get("kind") if isinstance(spec, Mapping) else None
     if not isinstance(kind, str) or kind not in _FIELDS:
         raise BadParameter("statistic", f"must be one of {', '.join(_FIELDS)}")

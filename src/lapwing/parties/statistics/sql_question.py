@@ -1,6 +1,6 @@
-"""What statistics have in common whose numbers are the sums of a question of a member's data set.
+"""Statistics of a member's data set: the base class, and questions in SQL.
 
-A question in SQL: counts, sums, means, variances, histograms, proportions, contingency tables.
+An SQL question is a count, a sum, a mean, a variance, a histogram, a proportion or a contingency table.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import Any
 
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols.protocol import OpenedSum
-from lapwing.parties.statistics.statistic import (
-    CellBlock,
-    Ints,
-    JointAnswer,
-    Noise,
-    Statistic,
-    clamp_to_range,
-)
+from lapwing.parties.protocols.protocol import Ints, OpenedSum
+from lapwing.parties.statistics.statistic import CellBlock, JointAnswer, Noise, Statistic, clamp_to_range
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.joint_questions import JointQuestion
 
+_LONGEST_TITLE = 200
+
 
 class DatasetStatistic(Statistic):
-    """Its charge goes to the accounts of the question's data. Of several stages, `joint` is the first."""
+    """Base of statistics whose numbers are the sums of a question, and whose data's accounts are charged.
+
+    `joint` is the question of the first stage.
+    """
 
     def __init__(self, joint: JointQuestion) -> None:
         self._joint = joint
 
     @property
     def meaning(self) -> str:
+        """A digest of the parts of the policy that must be equal at all members."""
         return self._joint.meaning
 
     @property
     def blocks(self) -> tuple[CellBlock, ...]:
+        """The blocks of every stage."""
         return tuple(
             CellBlock(cells.label, cells.length, cells.l1, cells.l2_squared, cells.weight)
             for cells in self._joint.blocks
@@ -43,44 +43,36 @@ class DatasetStatistic(Statistic):
 
     @property
     def source(self) -> JointQuestion:
+        """The question whose accounts are charged."""
         return self._joint
 
     def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
+        """Return this member's numbers without noise."""
         return clamp_to_range(self._joint.exact())
 
 
 def require_summed_noises(noises: Sequence[Noise]) -> list[Any]:
-    """The noises of sums; a question is never asked in the local model."""
+    """Return the noises of sums. Raises `BadParameter` for noise of the local model."""
     found = [one for one in noises if not isinstance(one, RandomizedResponse)]
     if len(found) < len(noises):
         raise BadParameter("noises", "rows that randomize themselves cannot answer this")
     return found
 
 
-_LONGEST_TITLE = 200
-
-
 class SqlStatistic(DatasetStatistic):
-    """What one SELECT asks of all members' rows together."""
+    """The answer of one SELECT for all members' rows together."""
 
     def __init__(self, dataset: Dataset, sql: str) -> None:
-        """Bound against the member's policy. Raises `Refused`; nothing is read but public tables."""
+        """Bind the question to the member's policy. Raises `Refused`. Only public tables are read."""
         super().__init__(JointQuestion.of(dataset, sql))
-        self._sql = sql
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        return {"kind": "question", "sql": self._sql}
-
-    @property
-    def title(self) -> str:
-        text = " ".join(self._sql.split())
-        return text if len(text) <= _LONGEST_TITLE else f"{text[:_LONGEST_TITLE]} …"
+        self.spec = {"kind": "question", "sql": sql}
+        text = " ".join(sql.split())
+        self.title = text if len(text) <= _LONGEST_TITLE else f"{text[:_LONGEST_TITLE]} …"
 
     def answer(
         self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
-        rows = self._joint.estimate(
-            opened[0].values, require_summed_noises(noises[0]), confidence=confidence
-        )
+        """Return the rows of the answer with intervals."""
+        noise = require_summed_noises(noises[0])
+        rows = self._joint.estimate(opened[0].values, noise, confidence=confidence)
         return self._answered(rows, opened, confidence, self._joint.notes)

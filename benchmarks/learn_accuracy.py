@@ -124,7 +124,7 @@ def logistic(given: Declared, epsilon: float, split: Split) -> float:
     made: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": DELTA,
-        "purse": PublicData(),
+        "payer": PublicData(),
         "size": len(split[0]),
     }
     return scored(LogisticRegression(columns=given.columns, classes=given.classes, **made), split)
@@ -132,13 +132,13 @@ def logistic(given: Declared, epsilon: float, split: Split) -> float:
 
 def additive(given: Declared, epsilon: float, split: Split) -> float:
     """Additive trees."""
-    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "purse": PublicData()}
+    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "payer": PublicData()}
     return scored(AdditiveTrees(columns=given.columns, classes=given.classes, **made), split)
 
 
 def bayes(given: Declared, epsilon: float, split: Split) -> float:
     """Naive Bayes."""
-    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "purse": PublicData()}
+    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "payer": PublicData()}
     return scored(NaiveBayes(columns=given.columns, classes=given.classes, **made), split)
 
 

@@ -107,8 +107,8 @@ def noise_on_weights(split: Split, epsilon: Fraction, *, per_weight: bool = Fals
 class PrivateNetwork(BaseEstimator):  # type: ignore[misc]
     """DP-SGD in the manner of scikit-learn: what a search needs."""
 
-    def __init__(self, *, epsilon: Fraction, rate: float, purse: Payer) -> None:
-        self.epsilon, self.rate, self.payer = epsilon, rate, purse
+    def __init__(self, *, epsilon: Fraction, rate: float, payer: Payer) -> None:
+        self.epsilon, self.rate, self.payer = epsilon, rate, payer
 
     def _trainer(self) -> PrivateTrainer:
         return PrivateTrainer(
@@ -185,7 +185,7 @@ def searched(split: Split, epsilon: Fraction) -> float:
     way: SearchStrategy = RandomRuns(PoissonRuns(Fraction(5)), noise=20, delta=DELTA, padded=False)
     base = PrivateNetwork(epsilon=_base(epsilon), rate=1.0, payer=PublicData())
     candidates = [{"rate": rate} for rate in (0.01, 0.3, 1.0, 3.0)]
-    search = Search(base, candidates, way=way, score_by=CORRECT, payer=PublicData())
+    search = Search(base, candidates, strategy=way, score_by=CORRECT, payer=PublicData())
     paid = search.price(64).pure
     assert paid is not None
     assert paid <= epsilon, float(paid)

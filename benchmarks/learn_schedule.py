@@ -129,7 +129,7 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
                 chosen = stream.choose_blocks(of_attempt, loss=loss, pipeline="bench")
                 if not chosen:
                     break
-                purse = LedgerPayer(
+                payer = LedgerPayer(
                     gate,
                     targets=stream.targets(question, chosen, pipeline="bench"),
                     unit=policy_ledger.unit_of(stream.policy),
@@ -137,7 +137,7 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
                     request=f"{number} {version} {meaning}".encode(),
                 )
                 try:
-                    purse.pay(loss, work, mechanism="linear regression", parameters={"attempt": number})
+                    payer.pay(loss, work, mechanism="linear regression", parameters={"attempt": number})
                     break
                 except OverBudget:  # somebody was faster
                     refused += 1

@@ -59,8 +59,8 @@ def _rewards(outputs: Tensor, targets: Tensor) -> Tensor:
 class Unclipped(PrivateTrainer):
     """Priced for clip 1, and never clips."""
 
-    def _gradients(self, module: nn.Module) -> ClippedGradients:
-        return ClippedGradients(module, self._loss_fn, clip=10**6, page=self._page)
+    def _gradients(self) -> ClippedGradients:
+        return ClippedGradients(self.module, self._loss_fn, clip=10**6, page=self._page)
 
 
 class TwiceDivided(PrivateTrainer):

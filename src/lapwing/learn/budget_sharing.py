@@ -1,4 +1,6 @@
-"""Who may spend what of a stream's blocks, among several pipelines: the curator's file beside the policy.
+"""Rules by which several pipelines share the budgets of a stream's blocks.
+
+The curator writes the rule into a file beside the policy:
 
 ```toml
 # rides.stream.toml, beside rides.toml
@@ -7,15 +9,15 @@ rule = "equal shares"
 pipelines = ["durations", "tips"]
 ```
 
-first come    whoever asks first spends. So it is without a file.
-equal shares  each pipeline has an account of its own with the stream's blocks and 1/n of ε and δ, charged
-              beside the stream's. A share goes by the pipeline's name, whoever trains it. n is the number
-              of pipelines, or `shares` if that is written: with it the list can grow.
-unlock        of a block's budget, one part more of n may be spent with each append that brings files (or,
-              where the source is none of files, on each day of an append).
+- first come: The first pipeline to ask spends first. This is also the rule without a file.
+- equal shares: Each pipeline has an account of its own with the stream's blocks and 1/n of ε and δ. It
+  is charged together with the stream's account. A share belongs to the pipeline's name, whoever trains it.
+  n is the number of pipelines, or `shares` if that is given: with it the list can grow.
+- unlock: With each append that brings files (for other sources: on each day of an append), one more of n
+  parts of a block's budget may be spent.
 
-They are about pipelines. A plain question (`lapwing ask`) is charged to the stream's account alone, and to
-the quota of who asks.
+The rules are about pipelines. A plain question (`lapwing ask`) is charged to the stream's account and to
+the analyst's quota alone.
 
 Claim    no rule can make the stream lose more than its own account allows.
 Because  the stream's account is charged for everything under every rule; rules only refuse more.
@@ -46,8 +48,11 @@ MOST_PIPELINES, MOST_VERSIONS = 1000, 100_000
 
 @dataclass(frozen=True, slots=True)
 class SharingRule:
-    """A rule. `pipelines` share equally, in `shares` parts (0: as many as they are); `versions` is over how
-    many appends a block's budget unlocks."""
+    """A rule for sharing a stream's budgets.
+
+    `pipelines` share equally, in `shares` parts (0: as many parts as pipelines). `versions` is the number
+    of appends over which a block's budget unlocks.
+    """
 
     rule: str = FIRST_COME
     pipelines: tuple[str, ...] = ()
@@ -58,21 +63,29 @@ class SharingRule:
         if self.rule not in (FIRST_COME, EQUAL_SHARES, UNLOCK):
             raise BadParameter("rule", f'must be "{FIRST_COME}", "{EQUAL_SHARES}" or "{UNLOCK}"')
         if (self.rule == EQUAL_SHARES) is not bool(self.pipelines):
-            raise BadParameter("pipelines", f'are named where the rule is "{EQUAL_SHARES}"')
+            raise BadParameter("pipelines", f'must be named if the rule is "{EQUAL_SHARES}", and only then')
         if len(set(self.pipelines)) < len(self.pipelines) or len(self.pipelines) > MOST_PIPELINES:
             raise BadParameter("pipelines", f"must be at most {MOST_PIPELINES:,} different names")
         if (self.rule == UNLOCK) is not bool(self.versions) or not 0 <= self.versions <= MOST_VERSIONS:
-            raise BadParameter("versions", f'1 to {MOST_VERSIONS:,}, where the rule is "{UNLOCK}"')
+            raise BadParameter(
+                "versions",
+                f'must be 1 to {MOST_VERSIONS:,} if the rule is "{UNLOCK}", and is for that rule only',
+            )
         if (self.shares and self.rule != EQUAL_SHARES) or not 0 <= self.shares <= MOST_PIPELINES:
-            raise BadParameter("shares", f'1 to {MOST_PIPELINES:,}, where the rule is "{EQUAL_SHARES}"')
+            raise BadParameter(
+                "shares", f'must be 1 to {MOST_PIPELINES:,}, and is for the rule "{EQUAL_SHARES}" only'
+            )
 
     @property
     def parts(self) -> int:
-        """Into how many the budget is divided."""
+        """The number of parts into which the budget is divided."""
         return self.shares or len(self.pipelines)
 
     def unlocked(self, appends: int, born: int) -> Fraction:
-        """How much of a block's budget may be spent by now: of one that came in with append `born`."""
+        """Return the part of a block's budget that may be spent after `appends` appends.
+
+        `born` is the number of the append with which the block arrived.
+        """
         if self.rule != UNLOCK:
             return Fraction(1)
         return Fraction(min(max(appends - born + 1, 1), self.versions), self.versions)
@@ -85,12 +98,12 @@ class SharingRule:
 
 
 def sharing_file(policy: Policy) -> Path:
-    """Where the rule stands, if there is one."""
+    """Return the path of the file that holds the rule, if there is one."""
     return policy.path.with_name(f"{policy.path.stem}.stream.toml")
 
 
 def load_sharing_rule(policy: Policy) -> SharingRule:
-    """The curator's rule; without a file, first come."""
+    """Read the curator's rule. Without a file, the rule is first come."""
     path = sharing_file(policy)
     if not path.exists():
         return SharingRule()
@@ -134,15 +147,15 @@ def _pipelines(section: Section) -> tuple[str, ...] | None:
 
 
 def share_label(policy: Policy, pipeline: str) -> str:
-    """The account of one pipeline's share."""
+    """Return the label of the account of one pipeline's share."""
     return f"{policy_ledger.account_label(policy)}: share of {pipeline}"
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineShare:
-    """A pipeline's share: its account, the blocks that are open there, and how those begin that are not.
+    """A pipeline's share: its account, and the blocks that are open in it.
 
-    `taken` is what a block would begin with if it were opened now.
+    `taken` is the budget that a block would begin with as used, if it were opened now.
     """
 
     label: str
@@ -152,13 +165,16 @@ class PipelineShare:
     is_open: bool
 
     def target(self, labels: Sequence[str]) -> Target | None:
-        """Where those of the blocks pay that are open; None if there are none of them."""
+        """Return the ledger target of the given blocks that are open, or None."""
         there = tuple(label for label in labels if label in self.blocks)
         return Target(self.label, there) if there else None
 
 
 def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> PipelineShare | None:
-    """A pipeline's share as it is now; None: there is none by this rule. Nothing is written."""
+    """Return a pipeline's share as it is now; None if the rule has no shares. Nothing is written.
+
+    Raises BadParameter if the pipeline has no share, or if the file changes a share that was opened.
+    """
     if sharing.rule != EQUAL_SHARES:
         return None
     if pipeline not in sharing.pipelines:
@@ -185,9 +201,9 @@ def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: s
 
 
 def open_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> str | None:
-    """The account that a pipeline's charges go to as well, opened at its first use; None: there is none.
+    """Open a pipeline's share at its first use, and return the label of its account; None if there is none.
 
-    It has the blocks that the stream's account has now.
+    It gets the blocks that the stream's account has now.
     """
     share = find_share(ledger, policy, sharing, pipeline)
     if share is None:

@@ -1,12 +1,12 @@
-"""Bounds and categories that a policy lacks, found privately and paid like any other answer.
+"""Private search for bounds and categories that a policy does not declare.
 
-Claim    what is found is a released answer: using it costs nothing more.
+Claim    the result is a released answer: using it costs nothing more.
 Because  it is asked through the data set's own questions (a search for bounds; a count by key, whose keys
-         are selected privately), and a policy is changed by released values alone.
+         are selected privately), and the policy is changed by released values alone.
 Test     tests/learn/features/test_found.py
 
-A policy with found columns is not the one that was prepared, so that rows are then ranked on the way, from
-the source. Written into the policy file (`toml`) and prepared, they are as fast as any.
+A policy with a found column differs from the prepared one, so rows are then read and ranked from the
+source. To make this fast, write the found lines (`toml`) into the policy file and prepare it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lapwing.sql.preliminary_questions import policy_with_column, private_table
 
 @dataclass(frozen=True, slots=True)
 class FoundColumn:
-    """The policy with the column declared as found, the answer that says so, and lines for its file."""
+    """A policy that declares the found column, the answer it rests on, and the lines for its file."""
 
     policy: Policy
     answer: Answer
@@ -38,7 +38,7 @@ class FoundColumn:
 def find_bounds(
     dataset: Dataset, table: str, column: str, *, epsilon: AnyNumber, step: AnyNumber
 ) -> FoundColumn:
-    """Bounds of a number, as powers of two of its step."""
+    """Find bounds of a numeric column privately, as powers of two times its step."""
     size = positive(step, "step")
     low, high, answer = dataset.search_bounds(table, column, epsilon=epsilon, step=step)
     first, last = math.floor(Fraction(low) / size), math.ceil(Fraction(high) / size)
@@ -52,17 +52,22 @@ def find_bounds(
 def find_values(
     dataset: Dataset, table: str, column: str, *, epsilon: AnyNumber, delta: AnyNumber
 ) -> FoundColumn:
-    """The values of a text that enough people have. Whatever else stands there counts as missing."""
+    """Find the values of a text column that enough people have. All other values then count as missing."""
     own = private_table(dataset.policy, table)
     known = next((one for name, one in own.columns.items() if name.lower() == column.lower()), None)
     if known is not None and not isinstance(known.kind, Text):
-        raise BadParameter("column", "is declared with bounds or values: there is nothing to find")
-    sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608
-    with dataset.curator.with_policy(policy_with_column(dataset.policy, table, column, Text())) as curator:
-        answer = curator.session(dataset.analyst).ask(sql, epsilon=epsilon, delta=delta)
+        raise BadParameter("column", "is declared with bounds or values already")
+    asked = Dataset(policy_with_column(dataset.policy, table, column, Text()), analyst=dataset.analyst)
+    try:
+        asked._ledger = dataset.ledger
+        sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608
+        answer = asked.ask(sql, epsilon=epsilon, delta=delta)
+    finally:
+        asked._ledger = None  # the caller closes it
+        asked.close()
     values = tuple(sorted(str(value) for value in answer.columns[0].values))
     if not values:
-        raise BadParameter("epsilon", "was too small to find any value. Ask with more of it, or more δ")
+        raise BadParameter("epsilon", "was too small to find any value. Ask with a larger ε or δ")
     listed = ", ".join(quoted(value) for value in values)
     toml = f"[tables.{table}.columns.{column}]\nvalues = [{listed}]\n"
     return FoundColumn(policy_with_column(dataset.policy, table, column, Choice(values)), answer, toml)

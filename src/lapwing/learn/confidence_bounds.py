@@ -1,8 +1,8 @@
-"""How far a mean can be from what a sample says, with a chance of error that holds exactly.
+"""Bounds of a mean or a share from a sample, with a probability of error that holds exactly.
 
-A sample comes as two sums: of x, and of 1 - x, for values x in [0, 1]. A ceiling rises with the first sum
-and falls with the second; so whoever knows only that the first is at most a and the second at least b may
-put in a and b. Everything is decided by balls; where they cannot decide, the wider bound is given.
+A sample is given as two sums: of x, and of 1 - x, for values x in [0, 1]. A ceiling rises with the first
+sum and falls with the second. So if the first sum is known to be at most a and the second at least b, the
+ceiling at a and b holds. All decisions use balls; where they cannot decide, the wider bound is returned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIRST_TERMS, _MOST_TERMS, _SMALL = 256, 1 << 20, 1e-13
 
 
 def mean_ceiling(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) -> Fraction:
-    """U such that the mean of x is above U with a probability of at most `risk`.
+    """Return U such that the mean of x is above U with a probability of at most `risk`.
 
     Claim    for independent x_1, ..., x_n in [0, 1] with mean μ, P[μ > U(Σ x, Σ (1 - x))] <= risk.
     Because  P[Σ x <= n y] <= exp(-n KL(y, μ)) for y <= μ (Chernoff and Hoeffding), and U is the μ above the
@@ -50,14 +50,14 @@ def mean_ceiling(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) 
 
 
 def mean_floor(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) -> Fraction:
-    """The same from below: the ceiling of the mean of 1 - x."""
+    """Return the lower bound of a mean: 1 minus the ceiling of the mean of 1 - x."""
     return 1 - mean_ceiling(of_rest, of_x, risk)
 
 
 def share_floor(hits: int, misses: int, risk: Fraction) -> Fraction:
-    """The lower end of Clopper and Pearson's interval, or a little less.
+    """Return the lower end of Clopper and Pearson's interval, or a little less.
 
-    Claim    for n coins that fall to hits with chance p, P[p < share_floor(hits, n - hits)] <= risk.
+    Claim    for n coins that show hits with probability p, P[p < share_floor(hits, n - hits)] <= risk.
     Because  it is at most the p at which P[Binomial(n, p) >= hits] = risk: that probability is bounded from
              above. Its logarithm rises and is concave in that of the odds (E[X | X >= hits] - E[X], its
              slope, falls), so Newton's steps from below stay below; and each is checked.
@@ -85,10 +85,10 @@ def share_floor(hits: int, misses: int, risk: Fraction) -> Fraction:
 
 
 def _upper_tail(hits: int, misses: int, p: Fraction) -> tuple[arb, float]:
-    """ln P[X = hits], and at least P[X >= hits] / P[X = hits], for X of hits + misses coins with chance p.
+    """Return ln P[X = hits], and a bound of P[X >= hits] / P[X = hits], for X of hits + misses coins.
 
-    Each further term is the one before times a ratio, and the ratios fall: what is not added up is at most
-    a geometric series. A sum of float products of K ratios is off by less than 16 K in the last place.
+    Each further term is the one before times a ratio, and the ratios fall: the rest is at most a geometric
+    series. A sum of float products of K ratios is off by less than 16 K in the last place.
     """
     n = hits + misses
     ways = arb(n + 1).lgamma() - arb(hits + 1).lgamma() - arb(misses + 1).lgamma()
@@ -108,10 +108,21 @@ def _upper_tail(hits: int, misses: int, p: Fraction) -> tuple[arb, float]:
 
 
 def share_ceiling(hits: int, misses: int, risk: Fraction) -> Fraction:
-    """The upper end: the floor of the others' share."""
+    """Return the upper end of the interval: 1 minus the floor of the share of misses."""
     return 1 - share_floor(misses, hits, risk)
 
 
 def _times_log(weight: Fraction, share: Fraction) -> arb:
-    """weight · ln(share), and 0 where there is no weight."""
+    """Return weight · ln(share), and 0 where there is no weight."""
     return ball(weight) * ball(share).log() if weight else arb(0)
+
+
+def float_up(value: Fraction) -> float:
+    """Return the nearest float that is not below the value."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+
+
+def float_down(value: Fraction) -> float:
+    """Return the nearest float that is not above the value."""
+    return -float_up(-value)

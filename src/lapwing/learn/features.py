@@ -1,17 +1,15 @@
-"""One column as features: what it becomes is decided by its declared kind, never by values.
+"""Features: numbers made of the bounded rows of a table, with public bounds.
 
-Claim    each row becomes numbers by itself, and every feature lies between -1 and 1, whatever it holds.
-Because  a code is moved into its declared range before anything else, what is missing becomes a declared
-         value or 0, and all that follows is a public function of that one code.
+Claim    each row becomes numbers by itself, and every feature lies between -1 and 1, whatever the row
+         holds.
+Because  a code is first clamped to its declared range, a missing value becomes a declared value or 0, and
+         the rest is a public function of that one code.
 Test     tests/learn/features/test_feature.py
 
-All features of a training run: a public description, and what it makes of rows.
-
-Claim    everything in the description (names, bounds, classes, lengths) is known before a row is read.
-Because  it is made of a bound question's kinds and of what the caller declares.
+Claim    everything in the description of the features (names, bounds, classes, lengths) is known before a
+         row is read.
+Because  it follows from the column types of a bound query and from what the caller declares.
 Test     tests/learn/features/test_features.py
-
-Features: from bounded rows to tables and matrices whose bounds are public.
 """
 
 from __future__ import annotations
@@ -30,21 +28,22 @@ from numpy.typing import NDArray
 
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
-from lapwing.learn.column_search import FoundColumn, find_bounds, find_values
+from lapwing.learn.table_input import Floats, Wholes
 from lapwing.learn.trainers.columns import Category, Column, Real
 from lapwing.sql.expression import SECONDS, Choice, Kind, Moment, Numeric, Period, Truth
 from lapwing.sql.policy import EPOCH
 from lapwing.sql.row_questions import CodedColumn, PrivateRows, RowQuestion
 
-Floats = NDArray[np.float64]
-Wholes = NDArray[np.int64]
 _START = datetime(EPOCH.year, EPOCH.month, EPOCH.day, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A column. `missing` is the code that a missing value counts as; without one it is 0, and with an
-    `indicator` one more feature is 1 then. `as_code`: a declared value is its position, one number.
+    """One column as features. Its declared type decides what it becomes, never its values.
+
+    `missing` is the code that stands for a missing value; None means that missing values become 0. With
+    `indicator`, one more feature is 1 where the value is missing. With `as_code`, a declared value becomes
+    one number: its position.
     """
 
     name: str
@@ -60,12 +59,12 @@ class Feature:
 
     @property
     def is_one_hot(self) -> bool:
-        """Whether each declared value is a feature of its own, which is 1 where it is the value."""
+        """Whether each declared value becomes a feature of its own, 1 where the column has it."""
         return isinstance(self.kind, Choice) and not self.as_code
 
     @property
     def names(self) -> list[str]:
-        """What its features are called."""
+        """The names of the features."""
         if self.is_one_hot:
             assert isinstance(self.kind, Choice)
             named = [f"{self.name} = {value}" for value in self.kind.values]
@@ -74,7 +73,7 @@ class Feature:
         return [*named, *([f"{self.name} is missing"] if self.indicator else [])]
 
     def codes(self, column: CodedColumn) -> tuple[Wholes, NDArray[np.bool_]]:
-        """Codes within the declared range, and which of them are known or declared."""
+        """Clamp codes to the declared range, and tell which are known or replaced by `missing`."""
         first, last = self.ends
         if self.missing is None:
             return np.clip(column.codes, first, last), column.known
@@ -82,7 +81,7 @@ class Feature:
         return np.clip(filled, first, last), np.ones(len(filled), np.bool_)
 
     def matrix(self, column: CodedColumn) -> Floats:
-        """Its features, each between -1 and 1; together they have length at most 1."""
+        """Return the features, each between -1 and 1, with a length of at most 1 per row."""
         codes, known = self.codes(column)
         first, last = self.ends
         if self.is_one_hot:
@@ -97,29 +96,25 @@ class Feature:
 
     @property
     def declared(self) -> tuple[Column, ...]:
-        """What trainers are told about the columns of `table`."""
+        """The declared types of the columns of `table`, for trainers that scale by themselves."""
         first, last = self.ends
         if isinstance(self.kind, Choice | Truth) and not self.as_code:
             own: Column = Category(tuple(range(first, last + 1)))
         else:
-            low, high = (code * self._step for code in (first, max(last, first + 1)))
+            low, high = (code * kind_step(self.kind) for code in (first, max(last, first + 1)))
             own = Real(low, high)
         return (own, Category((1,))) if self.indicator else (own,)
 
     def table(self, column: CodedColumn) -> Floats:
-        """Numbers as they are, declared values by their position; NaN where nothing is known."""
+        """Return numbers on their own scale, and declared values by position; NaN if unknown."""
         codes, known = self.codes(column)
-        found = np.where(known, codes * float(self._step), np.nan)[:, None]
+        found = np.where(known, codes * float(kind_step(self.kind)), np.nan)[:, None]
         return np.hstack([found, ~known[:, None]]) if self.indicator else found
 
-    @property
-    def _step(self) -> Fraction:
-        return self.kind.step if isinstance(self.kind, Numeric) else Fraction(1)
-
     def coded(self, values: Any) -> CodedColumn:
-        """Plain values (as people read them) as codes. What is none of the declared values is missing.
+        """Convert plain Python values to codes. A value that is not declared counts as missing.
 
-        Raises `BadParameter` where a value is of another type than the column's: it is not missing.
+        Raises BadParameter if a value has another type than the column.
         """
         if any(not has_kind(self.kind, value) for value in values):
             raise BadParameter(
@@ -140,7 +135,7 @@ _MEANT: dict[type, str] = {
 
 
 def has_kind(kind: Kind, value: Any) -> bool:
-    """Whether a plain value is of the type of a kind; None fits everywhere."""
+    """Tell whether a plain value has the type of a column. None has every type."""
     if isinstance(value, np.generic):
         value = value.item()
     match kind:
@@ -158,7 +153,10 @@ def has_kind(kind: Kind, value: Any) -> bool:
 
 
 def code_range(name: str, kind: Kind) -> tuple[int, int]:
-    """The least and the greatest code of a kind that can be learned from."""
+    """Return the least and the greatest code of a column that can be learned from.
+
+    Raises BadParameter if the column has neither bounds nor declared values.
+    """
     match kind:
         case Numeric(_, int(first), int(last)) | Moment(_, first, last) | Period(_, first, last):
             return first, last
@@ -171,7 +169,7 @@ def code_range(name: str, kind: Kind) -> tuple[int, int]:
 
 
 def code_of(kind: Kind, value: Any) -> int | None:  # noqa: PLR0911 (a case for each kind)
-    """The code of a plain value, moved into the bounds; None if it is missing or none of the declared."""
+    """Return the code of a plain value, clamped to the bounds; None if it is missing or not declared."""
     if isinstance(value, np.generic):
         value = value.item()
     match kind:
@@ -212,9 +210,9 @@ _FARTHEST = 1 << 53
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """Columns to learn from, in order, and the one to be learned (none: `label` is "").
+    """The columns to learn from, in order, and the label to be learned.
 
-    There is at least one of either: a statistic is of its label alone.
+    `label` is "" if there is none. There is at least one column or a label: a statistic has only a label.
     With `bias`, the matrix has one more feature that is always 1.
     """
 
@@ -243,11 +241,12 @@ class Features:
         as_codes: Collection[str] = (),
         bias: bool = False,
     ) -> Features:
-        """Features of a question's columns.
+        """Describe the features of a query's columns.
 
-        `missing` says, by name, what a missing value counts as; None: 0, the middle. Other numbers get an
-        indicator beside them, unless `indicators` is False. (A declared value is missing where none of its
-        features is 1.) `as_codes` are columns of declared values in a natural order: one number each.
+        `missing` gives, by column, the value that stands for missing ones; None stands for 0, the middle
+        of the bounds. Every column that is not named there gets an indicator feature, unless `indicators`
+        is False or its declared values become features of their own (then all of them are 0). `as_codes`
+        names columns whose declared values have a natural order: each becomes one number.
         """
         kinds = dict(question.columns)
         declared = dict(missing or {})
@@ -274,43 +273,46 @@ class Features:
 
     @property
     def names(self) -> list[str]:
-        """What the features of the matrix are called."""
+        """The names of the features of the matrix."""
         named = [name for column in self.columns for name in column.names]
         return [*named, "1"] if self.bias else named
 
     @property
     def width(self) -> int:
-        """How many features the matrix has."""
+        """The number of features of the matrix."""
         return len(self.names)
 
     @property
     def norm(self) -> float:
-        """No row of the matrix is longer (rounded up): each column's features have length at most 1."""
+        """The greatest length of a row of the matrix, rounded up. A column adds at most 1 to its square."""
         return math.nextafter(math.sqrt(len(self.columns) + self.bias), math.inf)
 
     def matrix(self, rows: PrivateRows) -> Floats:
-        """The features of all rows. Private."""
+        """Return the features of all rows. The result is private."""
         parts = [column.matrix(rows.columns[column.name]) for column in self.columns]
         if self.bias:
             parts.append(np.ones((len(rows), 1)))
         return np.hstack(parts)
 
-    # The table: for trainers of ours, with what they are told about its columns
+    # The table: for Lapwing's trainers, with the declarations of its columns
 
     @property
     def declared(self) -> tuple[Column, ...]:
-        """The trainers' `columns`."""
+        """The declared types of the columns of `table`, as trainers expect them in `columns`."""
         return tuple(one for column in self.columns for one in column.declared)
 
     def table(self, rows: PrivateRows) -> Floats:
-        """What trainers learn from: numbers as they are, declared values by position. Private."""
+        """Return the table that trainers learn from. The result is private.
+
+        Numbers are on their own scale; declared values are given by position.
+        """
         return np.hstack([column.table(rows.columns[column.name]) for column in self.columns])
 
-    # What is to be learned
+    # The label
 
     @property
     def class_values(self) -> tuple[str | int | bool, ...]:
-        """The classes as people call them."""
+        """The declared values of the label."""
         match self.label_kind:
             case Choice(values):
                 return values
@@ -321,7 +323,7 @@ class Features:
 
     @property
     def has_classes(self) -> bool:
-        """Whether the label is one of declared values."""
+        """Whether the label is one of several declared values."""
         return isinstance(self.label_kind, Choice | Truth)
 
     @property
@@ -331,37 +333,43 @@ class Features:
 
     @property
     def target_bounds(self) -> tuple[float, float]:
-        """Between which a number to be learned lies."""
+        """The declared bounds of a numeric label."""
         if self.label_kind is None or self.has_classes:
             raise BadParameter("label", "is no number: it has no bounds")
         low, high = (
-            float(code * _step(self.label_kind)) for code in code_range(self.label, self.label_kind)
+            float(code * kind_step(self.label_kind)) for code in code_range(self.label, self.label_kind)
         )
         return low, high
 
     def learnable(self, rows: PrivateRows) -> NDArray[np.bool_]:
-        """The rows whose label is known: the others teach nothing. Private."""
+        """Return a mask of the rows whose label is known. The result is private."""
         return rows.columns[self._labelled].known
 
     def target(self, rows: PrivateRows) -> NDArray[Any]:
-        """Positions of classes, or numbers. Where it is unknown it is -1, or NaN. Private."""
+        """Return positions of classes, or numbers; -1 or NaN where the label is unknown.
+
+        The result is private.
+        """
         column = rows.columns[self._labelled]
         assert self.label_kind is not None
         codes = np.clip(column.codes, *code_range(self.label, self.label_kind))
         if self.has_classes:
             return np.where(column.known, codes, -1)
-        return np.where(column.known, codes * float(_step(self.label_kind)), np.nan)
+        return np.where(column.known, codes * float(kind_step(self.label_kind)), np.nan)
 
     @property
     def _labelled(self) -> str:
         if not self.label:
-            raise BadParameter("label", "is missing: nothing is to be learned")
+            raise BadParameter("label", "is missing: there is nothing to learn")
         return self.label
 
     # Plain values, and the description as text
 
     def coded(self, values: Mapping[str, Sequence[Any]]) -> PrivateRows:
-        """Rows from plain values by column, to predict for. Each row is a unit; the label may be there."""
+        """Convert plain values by column to rows, for predictions.
+
+        Each row is a unit; the label is optional.
+        """
         kinds = {column.name: column for column in self.columns}
         if self.label and self.label in values:
             assert self.label_kind is not None
@@ -381,7 +389,7 @@ class Features:
         return PrivateRows(numbers, np.zeros(count, np.int64), columns, numbers, numbers)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values. It is public."""
+        """Return the description as plain values. It is public."""
         return {
             "form": _FORM,
             "label": None if self.label_kind is None else [self.label, _kind_to(self.label_kind)],
@@ -400,7 +408,7 @@ class Features:
 
     @classmethod
     def from_json(cls, found: Any) -> Features:
-        """What `to_json` gave."""
+        """Read a description that `to_json` returned."""
         try:
             if found["form"] != _FORM:
                 raise BadParameter("features", "are of another form")
@@ -419,7 +427,8 @@ class Features:
         return json.dumps(self.to_json(), ensure_ascii=False)
 
 
-def _step(kind: Kind) -> Fraction:
+def kind_step(kind: Kind) -> Fraction:
+    """Return the step of a numeric column, and 1 for other columns."""
     return kind.step if isinstance(kind, Numeric) else Fraction(1)
 
 
@@ -428,7 +437,7 @@ def _code(name: str, kind: Kind, value: Any) -> int | None:
         return None
     code = code_of(kind, value)
     if code is None:
-        raise BadParameter("missing", f"{name[:60]!r} cannot have the value that is to stand for it")
+        raise BadParameter("missing", f"the replacement for {name[:60]!r} is no value of that column")
     return code
 
 
@@ -471,15 +480,12 @@ def _kind_of(found: Sequence[Any]) -> Kind:
 def _ends(found: Sequence[Any]) -> tuple[int, int]:
     first, last = _wholes(found)
     if first > last:
-        raise BadParameter("bounds", "must not begin above where they end")
+        raise BadParameter("bounds", "must begin with the smaller number")
     return first, last
 
 
 def _wholes(found: Sequence[Any]) -> list[int]:
-    """Whole numbers that arrays can hold."""
+    """Check that all values are whole numbers that arrays can hold."""
     if any(not isinstance(one, int) or isinstance(one, bool) or abs(one) > _FARTHEST for one in found):
         raise BadParameter("bounds", "must be whole numbers below 2^53")
     return list(found)
-
-
-__all__ = ["Feature", "Features", "FoundColumn", "find_bounds", "find_values"]

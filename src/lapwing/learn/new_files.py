@@ -1,9 +1,9 @@
-"""Taking a new file into the folder that a table's source names.
+"""Copying a new file into the folder that a table's source names.
 
-Claim    a file is in the source whole or not at all, the same file is taken once, and no file that was
-         taken in before is changed.
-Because  it is copied under a name that no pattern matches, put on disk, and then linked to a name that was
-         free; the name holds a digest of the content, and files of equal content are looked for first.
+Claim    a file is in the source completely or not at all, the same file is added once, and no file that was
+         added before is changed.
+Because  the file is copied under a name that no pattern matches, synced to disk, and then linked to a free
+         name. The name contains a digest of the content, and files with equal content are looked for first.
 Test     tests/learn/growing/test_taking.py
 """
 
@@ -31,9 +31,10 @@ PUT_IT_THERE = "Put the file where the policy's source finds it, and append with
 
 
 def require_unchanged_files(policy: Policy, version: int) -> None:
-    """Refuse where a file that the ledger knows is not what it was: old blocks are never changed.
+    """Raise BadParameter if a file that the ledger knows has changed: old blocks are never changed.
 
-    `version` is the ledger's, 0 before the first. (The first may have been cut off before its note.)
+    `version` is the ledger's version of the data, 0 before the first append. (A first append may have been
+    interrupted before its note was written.)
     """
     known = registration.last_registration(policy)
     if known is None:
@@ -47,7 +48,7 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
     now = prepared_copy.files_of(policy)
     for table in private_tables(policy):
         if table.source.form not in FILES:
-            continue  # rows come into a database by other ways, and nothing tells which are new
+            continue  # rows reach a database by other ways, and nothing says which are new
         before = known.files.get(table.name, ())
         if not set(before) <= set(now[table.name]):
             raise BadParameter(
@@ -58,7 +59,7 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
 
 
 def require_readable_files(policy: Policy) -> None:
-    """Refuse new files of the source that cannot be opened, by their names. No row is looked at."""
+    """Raise BadParameter with the name of a new source file that cannot be opened. No row is read."""
     known, now = registration.last_registration(policy), prepared_copy.files_of(policy)
     for table in private_tables(policy):
         if table.source.form not in FILES:
@@ -83,7 +84,7 @@ def _require_opens(engine: DuckDbEngine, table: Table, path: str) -> None:
 
 
 def table_for_file(policy: Policy, name: str | None) -> Table:
-    """The private table that new rows are for."""
+    """Return the private table that new rows belong to."""
     tables = {table.name: table for table in private_tables(policy)}
     if name is None and len(tables) == 1:
         return next(iter(tables.values()))
@@ -93,7 +94,7 @@ def table_for_file(policy: Policy, name: str | None) -> Table:
 
 
 def take_file(table: Table, file: Path) -> Path:
-    """Copy a file into a table's source. Gives its place there, also if it was taken before."""
+    """Copy a file into a table's source, and return its place there, also if it was added before."""
     folder, tail = _place(table)
     file = file.absolute()
     if file.is_dir():
@@ -114,13 +115,13 @@ def take_file(table: Table, file: Path) -> Path:
 
 
 def file_digest(path: Path) -> str:
-    """Of a file's content."""
+    """Return the SHA-256 digest of a file's content."""
     with open(path, "rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _place(table: Table) -> tuple[Path, str]:
-    """The folder that new files go to, and the pattern of their names."""
+    """Return the folder for new files, and the pattern of their names."""
     source = table.source
     if source.form not in FILES:
         raise BadParameter("file", f"the source is no folder of files. {PUT_IT_THERE}")
@@ -137,7 +138,7 @@ def _place(table: Table) -> tuple[Path, str]:
 
 
 def _name(tail: str, wanted: str, digest: str) -> str:
-    """A name that the pattern matches: the file's own with its digest, or the digest where * stands."""
+    """Make a name that the pattern matches, from the file's name and its digest."""
     suffix = next(suffix for suffix in sorted(FORMS, key=len, reverse=True) if wanted.endswith(suffix))
     own = f"{wanted.removesuffix(suffix)}-{digest}{suffix}"
     made = _ESCAPED.sub(r"\1", tail.replace("*", digest, 1).replace("*", ""))
@@ -152,7 +153,7 @@ def _form(name: str) -> str | None:
 
 
 def _require_schema(table: Table, file: Path) -> None:
-    """The columns that the policy uses are there, of the types that they have in the source."""
+    """Check that the columns that the policy uses exist, with the types that they have in the source."""
     location = glob.escape(str(file))
     try:
         both = dict.fromkeys((table.source.location, location), table.source)
@@ -183,9 +184,9 @@ def _require_schema(table: Table, file: Path) -> None:
 
 
 def _copied(file: Path, place: Path, digest: str) -> Path:
-    if place.exists():  # and has another content, or it had been found
+    if place.exists():  # with another content: an equal file would have been found
         raise BadParameter("file", f"there is another file {place}")
-    part = place.with_name(f".{place.name}.{os.getpid()}.part")  # which no pattern matches
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")  # no pattern matches this name
     try:
         with open(file, "rb") as source, open(part, "xb") as target:
             shutil.copyfileobj(source, target)
@@ -193,7 +194,7 @@ def _copied(file: Path, place: Path, digest: str) -> Path:
             os.fsync(target.fileno())
         if file_digest(part) != digest:
             raise BadParameter("file", "changed while it was read")
-        os.link(part, place)  # fails where something is: nothing is ever replaced
+        os.link(part, place)  # fails if the name exists: nothing is ever replaced
     finally:
         part.unlink(missing_ok=True)
     prepared_copy.sync_to_disk(place.parent)

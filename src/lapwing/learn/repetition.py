@@ -1,16 +1,14 @@
-"""The price of telling the best of a random number of runs: one charge, made before the first.
+"""The price of releasing the best of a random number of runs: one charge, made before the first run.
 
-Claim    the best of K runs is (ε, δ)-private with the ε of `loss`, however many runs there were, if nothing
-         but the best run's output is ever seen.
-Because  `runs` bounds its Rényi divergence, of which (ε, δ) follows. Where the number of runs is cut off at
-         `most`, both neighbours' laws move by at most P[K > most] = t in total variation, which adds
-         (1 + e^ε) t to δ.
+Claim    the best of K runs is (ε, δ)-private with the ε of `loss`, however many runs there were, if only
+         the best run's output is ever seen.
+Because  `runs` bounds its Rényi divergence, from which (ε, δ) follows. Where the number of runs is cut off
+         at `most`, both neighbours' laws move by at most P[K > most] = t in total variation, which adds (1
+         + e^ε) t to δ.
 Test     tests/learn/selection/test_repetition.py
 
-It is charged as (ε, δ): with probability δ anything, else pure ε. An account has 6 % of its δ for such
-charges, so δ here is chosen far below the account's.
-
-How many times to try: laws for which telling only the best of the tries costs little.
+It is charged as (ε, δ): with probability δ anything, otherwise pure ε. An account has 6 % of its δ for
+such charges, so δ here is chosen far below the account's.
 
 Claim    let A be the best, in a fixed order of outputs, of K runs of a mechanism Q that has no δ₀. `renyi`
          bounds the Rényi divergence of A for neighbours, `pure` its pure loss.
@@ -18,8 +16,6 @@ Because  P[A = y] is an average of f'(X) over X between Q(< y) and Q(<= y), time
          generating function; f' changes slowly for these laws. docs/arguments/selection.md has the proof
          (Papernot and Steinke 2022, after Liu and Talwar 2019).
 Test     tests/learn/selection/test_runs.py: against the exact law of the best of K
-
-δ at small ε, of losses that are made of Gaussian noise, or are fixed runs.
 
 Claim    `delta_at` is at least the true δ at ε, in either direction.
 Because  *Gaussian*: each noise is a rounded continuous one up to a factor e^paid (privacy.gaussian);
@@ -77,12 +73,12 @@ from lapwing.core.noise import random_bytes
 from lapwing.core.random_stream import RandomStream
 from lapwing.errors import BadParameter
 
-# A run's distribution is dear, so its ε is found at these δ only.
+# A run's distribution is slow to compute, so its ε is found at these δ only.
 _DELTAS = [Fraction(1, 2**k) for k in range(1, 9)]
 
 
 def delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
-    """δ at ε, rounded up."""
+    """Return δ at ε, rounded up."""
     if isinstance(loss, ParallelComposition):
         return max((delta_at(part, epsilon) for part in loss.parts), default=Fraction(0))
     if isinstance(loss, FixedRun) and not all(isinstance(step, GaussianNoise) for step, _ in loss.steps):
@@ -91,7 +87,10 @@ def delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
 
 
 def _between(run: FixedRun, epsilon: Fraction) -> Fraction:
-    """δ at ε by the line between two known points: δ is convex in e^ε, a greatest of P[S] - e^ε P'[S]."""
+    """Return δ at ε by the line between two known points.
+
+    δ is convex in e^ε: it is the greatest of P[S] - e^ε P'[S] over all events S.
+    """
     known = _points(run)
     with precision(BITS):
         at = ball(epsilon).exp()
@@ -106,13 +105,13 @@ def _between(run: FixedRun, epsilon: Fraction) -> Fraction:
 
 @lru_cache(maxsize=64)
 def _points(run: FixedRun) -> tuple[tuple[Fraction, Fraction], ...]:
-    """(ε, δ) in the order of rising ε and falling δ."""
+    """Return (ε, δ) in the order of rising ε and falling δ."""
     found = {FixedRun(run.steps, delta).pair[0]: delta for delta in _DELTAS}
     return tuple(sorted(found.items()))
 
 
 def gaussian_delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
-    """δ at ε of Gaussian noise, rounded up."""
+    """Return δ at ε of Gaussian noise, rounded up."""
     with precision(BITS):
         squared, paid = _added(loss)
         left = ball(epsilon) - paid
@@ -124,7 +123,7 @@ def gaussian_delta_at(loss: Loss, epsilon: Fraction) -> Fraction:
 
 
 def _added(loss: Loss) -> tuple[arb, arb]:
-    """(sensitivity / σ)², and what rounding to whole numbers pays."""
+    """Return (sensitivity / σ)², and the ε that rounding to whole numbers costs."""
     match loss:
         case GaussianNoise(sigma, l2_squared, dimension):
             law = rounded_gaussian(sigma, l2_squared, dimension)
@@ -146,33 +145,33 @@ def _added(loss: Loss) -> tuple[arb, arb]:
 
 LAW_BITS = 256
 MOST_MEAN = 1000
-_MOST_RUNS = (1 << 12) - 1  # more than anybody would train, and within what a table holds
+_MOST_RUNS = (1 << 12) - 1  # more than anybody would train, and few enough for a table
 _HELPERS = [Fraction(1 + 1.25**k / 20).limit_denominator(10**6) for k in range(100)]
 _RISEN = 8
 
 
 class RunCountLaw(ABC):
-    """A law of the number of runs."""
+    """A probability law of the number of runs K."""
 
     @abstractmethod
     def law(self) -> Iterator[arb]:
-        """P[K = 0], P[K = 1], ... at the current precision."""
+        """Yield P[K = 0], P[K = 1], ... at the current precision."""
 
     @property
     @abstractmethod
     def mean(self) -> float:
-        """About how many runs to expect."""
+        """The approximate mean number of runs."""
 
     @abstractmethod
     def renyi(self, base: Loss, order: Fraction) -> arb | None:
-        """An upper bound on the divergence of the best of K runs of `base`, which has no δ₀."""
+        """Return an upper bound on the divergence of the best of K runs of `base`, which has no δ₀."""
 
     @abstractmethod
     def pure(self, base: Loss) -> Fraction | None:
-        """Its pure loss, if it has one."""
+        """Return the pure loss of the best of K runs, or None."""
 
     def most(self, miss: Fraction) -> int:
-        """The least number that is exceeded with a probability of at most `miss`."""
+        """Return the least number that K exceeds with a probability of at most `miss`."""
         with precision(LAW_BITS):
             left, allowed = arb(1), ball(miss)
             for number, probability in enumerate(self.law()):
@@ -184,7 +183,7 @@ class RunCountLaw(ABC):
         raise BadParameter("runs", f"may be more than {_MOST_RUNS:,}: use Poisson runs or a smaller mean")
 
     def draw(self, *, most: int | None = None) -> int:
-        """One number of runs, exactly; `most` instead of what is above it. It is as private as a row.
+        """Draw one number of runs exactly; a number above `most` becomes `most`. It is as private as a row.
 
         With `most`, the work is the same for every number: one word, looked up in one table.
         """
@@ -197,14 +196,17 @@ class RunCountLaw(ABC):
 
 
 class _Bits(RandomStream):
-    """Random bits for the table, by the one door."""
+    """Random bits for the table, from `lapwing.core.noise`."""
 
     def take(self, size: int) -> bytes:
         return random_bytes(size)
 
 
 def _at_most(runs: RunCountLaw, number: int) -> Real:
-    """P[K <= number]. A sum of positive numbers: it loses less than a bit for each."""
+    """Return P[K <= number] as a function of the precision.
+
+    A sum of positive numbers loses less than a bit each.
+    """
 
     def at(bits: int) -> arb:
         with precision(bits + number.bit_length() + 32):
@@ -215,7 +217,7 @@ def _at_most(runs: RunCountLaw, number: int) -> Real:
 
 @lru_cache(maxsize=64)
 def _table(runs: RunCountLaw, most: int) -> Inversion:
-    """The law of min(K, most), tabulated at once."""
+    """Tabulate the law of min(K, most)."""
     with precision(LAW_BITS + 64):
         sums = list(accumulate(islice(runs.law(), most)))
 
@@ -229,9 +231,10 @@ def _table(runs: RunCountLaw, most: int) -> Inversion:
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomialRuns(RunCountLaw):
-    """Truncated at 1: P[K = k] ~ (1-γ)^k Π (l + η)/(l + 1), l = 0 .. k-1 (for η = 0: (1-γ)^k / k).
+    """The negative binomial law truncated at 1.
 
-    η = 1 is geometric. A smaller η costs less privacy at the same mean, and is less even.
+    P[K = k] ~ (1-γ)^k Π (l + η)/(l + 1), l = 0 .. k-1 (for η = 0: (1-γ)^k / k). η = 1 is geometric. A
+    smaller η costs less privacy at the same mean, and varies more.
     """
 
     eta: Fraction
@@ -246,7 +249,7 @@ class NegativeBinomialRuns(RunCountLaw):
 
     @classmethod
     def with_mean(cls, mean: Number, *, eta: Number) -> NegativeBinomialRuns:
-        """The law with about this mean, above 1."""
+        """Return the law with about this mean, which must be above 1."""
         wanted, shape = positive(mean, "mean"), exact(eta, "eta")
         if not 1 < wanted <= MOST_MEAN:
             raise BadParameter("mean", f"must be above 1 and at most {MOST_MEAN}")
@@ -261,6 +264,7 @@ class NegativeBinomialRuns(RunCountLaw):
 
     @property
     def mean(self) -> float:
+        """The mean number of runs."""
         return float(self._mean_up)
 
     @property
@@ -270,17 +274,18 @@ class NegativeBinomialRuns(RunCountLaw):
 
     @property
     def _power(self) -> arb:
-        """γ^η."""
+        """The number γ^η."""
         return ball(self.gamma) ** ball(self.eta)
 
     @property
     def _norm(self) -> arb:
-        """What P[K = 1] is, over 1 - γ: η / (γ^-η - 1), or its limit 1 / ln(1/γ) at 0."""
+        """The number P[K = 1] / (1 - γ): η / (γ^-η - 1), or its limit 1 / ln(1/γ) at 0."""
         if not self.eta:
             return -1 / ball(self.gamma).log()
         return ball(self.eta) / (1 / self._power - 1)
 
     def law(self) -> Iterator[arb]:
+        """Yield P[K = 0], P[K = 1], ... at the current precision."""
         yield arb(0)
         kept = ball(1 - self.gamma)
         term = self._norm * kept
@@ -289,6 +294,7 @@ class NegativeBinomialRuns(RunCountLaw):
             term *= kept * ball((k + self.eta) / (k + 1))
 
     def renyi(self, base: Loss, order: Fraction) -> arb | None:
+        """Return an upper bound on the divergence of the best of K runs of `base`."""
         of_base, factor = base.renyi(order), _growth(self, base)
         if of_base is None or factor is None:
             return None
@@ -299,12 +305,13 @@ class NegativeBinomialRuns(RunCountLaw):
             return value if pure is None else value.min(ball(pure))
 
     def pure(self, base: Loss) -> Fraction | None:
+        """Return (2 + η) times the pure loss of `base`, or None."""
         return None if base.pure is None else (2 + self.eta) * base.pure
 
 
 @lru_cache(maxsize=64)
 def _growth(runs: NegativeBinomialRuns, base: Loss) -> Fraction | None:
-    """A bound on ln of (γ + (1-γ)p') / (γ + (1-γ)p) over all events: by an order, the pair, or pure ε."""
+    """Bound ln of (γ + (1-γ)p') / (γ + (1-γ)p) over all events: by an order, the pair, or pure ε."""
     found: list[Fraction] = []
     with precision(LAW_BITS):
         rest = -ball(runs.gamma).log()
@@ -314,7 +321,7 @@ def _growth(runs: NegativeBinomialRuns, base: Loss) -> Fraction | None:
                 break
             found.append(upper((1 - 1 / ball(order)) * value + rest / ball(order)))
             if len(found) > _RISEN and min(found[-_RISEN:]) > min(found):
-                break  # it has risen for a while: high orders may be dear to evaluate
+                break  # it has risen for a while, and high orders are slow to evaluate
         if base.pair is not None:
             epsilon, delta = base.pair
             found.append(upper((ball(epsilon).exp() + ball((1 - runs.gamma) / runs.gamma * delta)).log()))
@@ -322,7 +329,7 @@ def _growth(runs: NegativeBinomialRuns, base: Loss) -> Fraction | None:
 
 
 def _mean(eta: float, gamma: float) -> float:
-    """E[K]."""
+    """Return E[K]."""
     if not eta:
         return (1 / gamma - 1) / -math.log(gamma)
     return eta * (1 - gamma) / (gamma * -math.expm1(eta * math.log(gamma)))
@@ -330,9 +337,9 @@ def _mean(eta: float, gamma: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PoissonRuns(RunCountLaw):
-    """Poisson: never far from its mean. With probability e^-mean there is no run, and nothing is found.
+    """The Poisson law: never far from its mean. With probability e^-mean there is no run, and no result.
 
-    Only for bases whose δ is known at small ε: Gaussian noise, and fixed runs.
+    Its base must have a known δ at small ε: Gaussian noise, and fixed runs.
     """
 
     rate: Fraction
@@ -344,9 +351,11 @@ class PoissonRuns(RunCountLaw):
 
     @property
     def mean(self) -> float:
+        """The mean number of runs."""
         return float(self.rate)
 
     def law(self) -> Iterator[arb]:
+        """Yield P[K = 0], P[K = 1], ... at the current precision."""
         rate = ball(self.rate)
         term = (-rate).exp()
         for k in count(1):
@@ -354,6 +363,7 @@ class PoissonRuns(RunCountLaw):
             term *= rate / k
 
     def renyi(self, base: Loss, order: Fraction) -> arb | None:
+        """Return an upper bound on the divergence of the best of K runs of `base`."""
         of_base = base.renyi(order)
         if of_base is None:
             return None
@@ -367,6 +377,7 @@ class PoissonRuns(RunCountLaw):
             return value
 
     def pure(self, base: Loss) -> Fraction | None:
+        """Return None: there is no pure loss."""
         return None
 
 
@@ -375,7 +386,7 @@ CUT_SHARE = Fraction(1, 16)  # of δ, for cutting off the number of runs
 
 @dataclass(frozen=True, slots=True)
 class _Best(Loss):
-    """The curve of the best of K runs, to look for the best order in."""
+    """The Rényi curve of the best of K runs, in which the best order is searched."""
 
     base: Loss
     runs: RunCountLaw
@@ -389,11 +400,11 @@ class _Best(Loss):
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """K runs of a base, of which the best output is told.
+    """K runs of a base mechanism, of which only the best output is released.
 
-    `padded`: do `most` runs whatever K is, and throw away those beyond it, so that the time tells nothing
-    of K. Without, whoever sees how long it takes must be trusted; a ledger keeps it, so a search that is
-    paid from one must be padded.
+    With `padded`, `most` runs are done whatever K is, and those beyond K are discarded, so that the time
+    reveals nothing about K. Without it, everybody who can measure the time must be trusted. A ledger
+    records times, so a search that is charged to one must be padded.
     """
 
     base: Loss
@@ -414,7 +425,7 @@ class Repetition:
         pure = self.runs.pure(self.base)
         cut = self.delta * CUT_SHARE if self.padded else Fraction(0)
         if self.padded and not self.delta:
-            raise BadParameter("delta", "must be above 0 where runs are cut off")
+            raise BadParameter("delta", "must be above 0 if the number of runs is cut off")
         found: list[Approximate] = []
         if self.delta:
             units = round_up(_epsilon(self.base, self.runs, self.delta - cut), EPSILON_UNIT)
@@ -428,7 +439,7 @@ class Repetition:
         object.__setattr__(self, "most", self.runs.most(cut / (1 + exp_up(loss.epsilon))) if cut else None)
 
     def draw(self) -> int:
-        """A number of runs. Private: nobody may see it."""
+        """Draw a number of runs. It is private."""
         return self.runs.draw(most=self.most)
 
 

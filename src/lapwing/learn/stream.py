@@ -1,23 +1,20 @@
-"""A stream: a policy with blocks, into which data keeps arriving, and from which pipelines learn.
+"""Streams: policies with blocks, to which data keeps arriving, and from which pipelines learn.
 
-Claim    every block's loss stays within the policy's (ε, δ), whatever is appended, trained and chosen;
-         hence the loss of every protected unit does. docs/arguments/growing.md.
-Because  appending changes no block that is there, and whoever reads a block is charged in it first, by the
-         ledger, whose caps never change.
+Claim    the loss of every block stays within the policy's (ε, δ), whatever is appended, trained and chosen.
+         Hence so does the loss of every privacy unit. docs/arguments/growing.md.
+Because  an append changes no existing block, and reading a block is charged to it first, by the ledger,
+         whose caps never change.
 Test     tests/learn/growing/test_stream.py
-
-Growing data: a stream takes in new data, opens blocks, and knows which of them can still pay.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from lapwing.core.losses import Loss
 from lapwing.engines.engine import ReportProgress
@@ -36,7 +33,6 @@ from lapwing.learn.stream_blocks import (
     StreamStatus,
     arrived_periods,
     blocks_able_to_pay,
-    blocks_text,
     budget_left_by_block,
     untouched_blocks,
 )
@@ -55,15 +51,41 @@ FIRST_LOOK = 50  # blocks at first
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """What an append did: the new version, where the file lies now, and which blocks came in with it."""
+    """The version of the data after an append, the place of the new file, and the blocks that arrived.
+
+    `file` is None if no file was given.
+    """
 
     version: int
     file: Path | None
     blocks: tuple[str, ...]
 
 
-class Stream:
-    """A growing data set, for one analyst."""
+class Stream(AbstractContextManager["Stream"]):
+    """A growing data set, opened by one analyst.
+
+    Data arrives by `append`. Pipelines learn from its blocks with `lapwing.learn.train`, and each block
+    pays from its own budget. Use it in a `with` statement, or call `close`.
+
+    Args:
+        dataset: The data set of a policy with a `[blocks]` section.
+        sharing: The rule by which pipelines share the blocks' budgets; None reads it from the stream file
+            beside the policy, and without such a file the first pipeline to ask is served first.
+
+    Raises:
+        BadParameter: If the policy has no blocks.
+
+    Example:
+        With the files that `lapwing train example` writes:
+
+        ```python
+        from lapwing.learn import Stream
+
+        with Stream.open("rides.toml") as stream:
+            stream.append(through="2026-01")
+            print(stream.status().usable)
+        ```
+    """
 
     def __init__(self, dataset: Dataset, sharing: SharingRule | None = None) -> None:
         if dataset.policy.blocks is None:
@@ -73,7 +95,20 @@ class Stream:
 
     @classmethod
     def open(cls, path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Stream:
-        """The stream of a policy file, for one analyst (else: the user of this computer)."""
+        """Open the stream of a policy file.
+
+        Args:
+            path: The policy file (TOML), which has a `[blocks]` section.
+            analyst: The analyst whose quota is charged; None stands for the user of this computer.
+            threads: The number of threads of the engine; None lets the engine decide.
+
+        Returns:
+            The stream, which must be closed.
+
+        Raises:
+            BadFile: If the policy file has mistakes.
+            BadParameter: If the policy has no blocks.
+        """
         dataset = open_dataset(path, analyst=analyst, threads=threads)
         try:
             return cls(dataset)
@@ -83,12 +118,12 @@ class Stream:
 
     @property
     def policy(self) -> Policy:
-        """Whose stream it is."""
+        """The policy of the stream."""
         return self.dataset.policy
 
     @property
     def ledger(self) -> Ledger:
-        """Who is charged."""
+        """The ledger that is charged."""
         return self.dataset.ledger
 
     @property
@@ -107,10 +142,23 @@ class Stream:
         today: date | None = None,
         progress: ReportProgress | None = None,
     ) -> AppendResult:
-        """Take a file in (or what was put into the source by other ways), and open blocks.
+        """Add a file, or register data that reached the source by other ways, and open new blocks.
 
-        `through` says up to which block of time there is data now, else the calendar does. After a crash,
-        the same again goes on: a file is taken once.
+        After a crash, call it again with the same arguments: a file is added once.
+
+        Args:
+            file: The new file; None if the data is in the source already.
+            table: The private table that the file belongs to; needed if there are several.
+            through: The newest block of time that has data now; None lets the calendar decide.
+            today: The date of the append; None stands for today.
+            progress: A callback that is told how much is done.
+
+        Returns:
+            The new version, the place of the file, and the blocks that arrived.
+
+        Raises:
+            BadParameter: If an old file has changed, if the file does not fit the source, or if `through`
+                goes back.
         """
         policy, day = self.policy, today or datetime.now(UTC).date()
         to = new_files.table_for_file(policy, table) if file is not None or table is not None else None
@@ -122,14 +170,14 @@ class Stream:
             new_files.require_unchanged_files(policy, 0 if known is None else known.version)
             place = new_files.take_file(to, Path(file)) if to is not None and file is not None else None
             new_files.require_readable_files(policy)
-            self.dataset.prepare(progress, today=day, again=True)  # also an empty append counts
+            self.dataset.prepare(progress, today=day, again=True)  # an empty append counts, too
             by_time = self._blocks.by == "row"
             labels = arrived_periods(self._blocks, reached, day) if by_time else self.blocks()
             new = stream_blocks.record_arrivals(policy, note, labels, through=reached, today=day)
             return AppendResult(self.dataset.version(), place, tuple(new))
 
     def _known(self) -> DataSet | None:
-        """The data set, if it was taken in. Looking makes no ledger."""
+        """Return the data set if the ledger knows it. Looking creates no ledger."""
         return (
             policy_ledger.find_data_set(self.ledger, self.policy)
             if policy_ledger.has_ledger(self.policy)
@@ -137,22 +185,35 @@ class Stream:
         )
 
     def _opened(self) -> list[str]:
-        """The blocks of units; periods of rows are all declared, and the ledger need not be asked."""
+        """Return all blocks of units in the ledger.
+
+        Periods of rows are all declared: the ledger is not asked.
+        """
         return self.dataset.all_blocks() if self._blocks.by == "unit" else block_labels(self._blocks)
 
     # Looking
 
     def blocks(self) -> list[str]:
-        """The blocks that have come in by now, oldest first. Whether they can pay is another question."""
+        """Return the blocks that have arrived, oldest first, whether or not they can pay."""
         if self._blocks.by == "unit":
             return [] if self._known() is None else stream_blocks.sort_by_age(self._blocks, self._opened())
         note = stream_blocks.read_arrival_note(self.policy)
         return [] if note is None else stream_blocks.sort_by_age(self._blocks, list(note.born))
 
     def status(self, *, pipeline: str | None = None) -> StreamStatus:
-        """What is left of every block; with a pipeline, for that one. Nothing is written."""
+        """Return the budget left of every block. Nothing is written.
+
+        Args:
+            pipeline: The pipeline whose share counts; None looks at the stream's own account.
+
+        Returns:
+            The public status of the stream.
+
+        Raises:
+            BadParameter: If the pipeline has no share of this stream.
+        """
         policy, known = self.policy, self._known()
-        several = guarantee_in_periods_text(*self._for_life()) if self._blocks.by == "row" else ""
+        several = guarantee_in_periods_text(*self.budget_for_life) if self._blocks.by == "row" else ""
         version = None if known is None else known.version
 
         def found(blocks: tuple[BlockStatus, ...]) -> StreamStatus:
@@ -175,8 +236,9 @@ class Stream:
             )
         )
 
-    def _for_life(self) -> tuple[Fraction, Fraction]:
-        """(ε, δ) of a block; of an account that was raised, the sum."""
+    @property
+    def budget_for_life(self) -> tuple[Fraction, Fraction]:
+        """The total (ε, δ) of a block, summed over its account and all raises of it."""
         if not policy_ledger.has_ledger(self.policy):
             return self.policy.epsilon, self.policy.delta
         root = self.ledger.account(policy_ledger.account_label(self.policy)).number
@@ -185,6 +247,7 @@ class Stream:
         return sum((one.epsilon for one in terms), none), sum((one.delta for one in terms), none)
 
     def _unlocked(self, labels: Sequence[str]) -> dict[str, Fraction]:
+        """Return the part of each block's budget that may be used now."""
         note = stream_blocks.read_arrival_note(self.policy) or ArrivalNote()
         now = note.appends
         return {label: self.sharing.unlocked(now, note.born.get(label, now)) for label in labels}
@@ -192,16 +255,28 @@ class Stream:
     # Choosing and charging
 
     def choose_blocks(self, n: int, *, loss: Loss, pipeline: str) -> list[str]:
-        """The newest blocks that have come in and can pay, newest first; fewer than n if there are fewer.
+        """Return the newest blocks that have arrived and can pay, newest first.
 
-        Choosing spends and writes nothing. If another spends first, the charge is refused: choose again.
+        Choosing spends and writes nothing. If somebody else spends first, the charge is refused: choose
+        again.
+
+        Args:
+            n: The number of blocks wanted. The result has fewer if fewer can pay.
+            loss: The privacy loss that each block must be able to pay.
+            pipeline: The name of the pipeline that asks.
+
+        Returns:
+            The labels of the blocks.
+
+        Raises:
+            BadParameter: If n is no whole number of at least 1, or the pipeline has no share.
         """
         if not isinstance(n, int) or isinstance(n, bool) or n < 1:
             raise BadParameter("n", "must be a whole number of at least 1")
         newest = self.blocks()[::-1]
         share, found = self._share(pipeline), list[str]()
         at, size = 0, max(2 * n, FIRST_LOOK)
-        while len(found) < n and at < len(newest):  # most often the newest can pay: few are looked at
+        while len(found) < n and at < len(newest):  # usually the newest can pay, so that few are looked up
             labels = newest[at : at + size]
             unlocked = self._unlocked(labels) if self.sharing.versions else None
             able = blocks_able_to_pay(self.ledger, self._targets(labels), loss, unlocked, share)
@@ -212,7 +287,7 @@ class Stream:
     def targets(
         self, question: row_questions.RowQuestion, blocks: Sequence[str], *, pipeline: str
     ) -> tuple[Target, ...]:
-        """Whom reading these blocks is charged to: as for any question, and the pipeline's share."""
+        """Return the ledger targets that pay for reading these blocks, the pipeline's share included."""
         found = row_questions.targets(self.dataset, question, blocks)
         reached = row_questions.blocks_to_charge(self.dataset, question, blocks)
         share = open_share(self.ledger, self.policy, self.sharing, pipeline)
@@ -226,16 +301,8 @@ class Stream:
         return find_share(self.ledger, self.policy, self.sharing, pipeline)
 
     def close(self) -> None:
-        """Let go of the data set and its ledger."""
+        """Close the data set and its ledger."""
         self.dataset.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
-
-
-__all__ = ["AppendResult", "BlockStatus", "SharingRule", "StreamStatus", "Stream", "blocks_text"]

@@ -1,22 +1,20 @@
-"""Which blocks have come in by now: a public note beside the policy, made by every append.
+"""The blocks of a stream: which of them have arrived, what budget is left, and which can pay.
 
-It follows what the curator says (`through`), or the calendar on the day of the append, and never the rows:
-blocks exist by declaration. It only decides what is offered to pipelines and how fast budgets unlock.
+A public note beside the policy records which blocks have arrived. Every append writes it, from the
+curator's `through` or from the calendar of that day, and never from rows: blocks exist by declaration. The
+note only decides which blocks are offered to pipelines and how fast budgets unlock.
 
-Claim    a note that is lost or an older one offers and unlocks less, never more.
-Because  a block of time has come in only if the note says so, what a block has unlocked is counted from the
-         note alone, and where there should be a note, an append without `through` is refused: the calendar
-         may know more months than have data. (Blocks of people are opened in the ledger as they come in.)
+Claim    a lost or outdated note offers and unlocks less, never more.
+Because  a block of time has arrived only if the note says so, and the unlocked part of a block is computed
+         from the note alone. If a note should exist but does not, an append without `through` is refused:
+         the calendar may name more months than have data. (Blocks of people are opened in the ledger as
+         they arrive.)
 Test     tests/learn/growing/test_arrived.py
 
-What a stream has: its blocks, what is left of each, and which are retired.
-
-Which blocks can pay for a loss now, by the accounts' own filters.
-
-Claim    a block that is named can pay in every account that would be charged, unless somebody spends there
-         in between: then the charge is refused, and nothing is lost.
-Because  what is taken and the cost are what the ledger's transaction compares; whoever chooses wrongly is
-         only refused, because choosing spends nothing.
+Claim    a block that is chosen can pay in every account that would be charged, unless somebody else spends
+         there first: then the charge is refused, and nothing is lost.
+Because  the budget used and the cost are the numbers that the ledger's transaction compares. A wrong choice
+         is only refused, because choosing spends nothing.
 Test     tests/learn/growing/test_stream.py::test_who_is_chosen_can_pay_and_who_is_not_cannot
 """
 
@@ -24,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
@@ -39,6 +37,7 @@ from lapwing.core.budget import DELTA, DELTA0, EPSILON, FIRST_ORDER, Terms
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.learn.budget_sharing import PipelineShare
+from lapwing.learn.confidence_bounds import float_down
 from lapwing.ledger import Ledger
 from lapwing.ledger.accounts import Account, Block
 from lapwing.ledger.budget_history import remaining_delta, remaining_exactly
@@ -55,10 +54,10 @@ ARRIVALS_FILE = "arrived.json"
 
 @dataclass(frozen=True, slots=True)
 class ArrivalNote:
-    """The newest block that has come in by the curator's word, and with which append each block came.
+    """The public note: the newest declared block, and the append with which each block arrived.
 
-    Appends are counted if they bring files; where the source is none of files, one on a day. `files` and
-    `day` are what the last one found.
+    Appends are counted if they bring new files; for sources other than files, once a day. `files` is a
+    digest of the source files at the last append, and `day` its date.
     """
 
     through: str = ""
@@ -69,7 +68,7 @@ class ArrivalNote:
 
 
 def read_arrival_note(policy: Policy) -> ArrivalNote | None:
-    """The last note, if there is one that can be read."""
+    """Read the last note; None if there is none, or if it cannot be read."""
     try:
         found = json.loads((stream_folder(policy) / ARRIVALS_FILE).read_text(encoding="utf-8"))
         born = {str(label): int(append) for label, append in found["born"].items()}
@@ -79,21 +78,24 @@ def read_arrival_note(policy: Policy) -> ArrivalNote | None:
             codes_of_block_labels(policy.blocks, [*born, *({through} - {"", *born})])
         return note
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # (BadParameter, of a label that is no block, is a ValueError)
+        return None  # BadParameter, for a label that is no block, is a ValueError
 
 
 def stream_folder(policy: Policy) -> Path:
-    """Where notes and the lock of appends lie."""
+    """Return the folder of the note and of the lock for appends."""
     return prepared_folder(policy) / "stream"
 
 
 def sort_by_age(blocks: BlockRule, labels: Sequence[str]) -> list[str]:
-    """Blocks by age, the oldest first."""
+    """Sort blocks by age, the oldest first."""
     return [label for _, label in sorted(zip(codes_of_block_labels(blocks, labels), labels, strict=True))]
 
 
 def arrived_periods(blocks: BlockRule, through: str, today: date) -> list[str]:
-    """The blocks of time that come in with an append of this day, oldest first."""
+    """Return the blocks of time that have arrived by this day, oldest first.
+
+    `through` names the newest one; "" means that the calendar decides.
+    """
     last = blocks.last
     if through:
         [last] = codes_of_block_labels(blocks, [through])
@@ -105,13 +107,18 @@ def arrived_periods(blocks: BlockRule, through: str, today: date) -> list[str]:
 def checked_through(
     blocks: BlockRule, through: str | None, note: ArrivalNote | None, *, is_known: bool
 ) -> str:
-    """Where the data reaches to now. It never goes back. `is_known`: the ledger knows the data already."""
+    """Return the newest block that has data, as far as somebody has said so; "" if nobody has.
+
+    It never goes back. `is_known` is True if the ledger knows the data set already.
+
+    Raises BadParameter if `through` goes back, does not fit, or is needed because the note is missing.
+    """
     if through is None:
         if note is None and is_known and blocks.by == "row":
             raise BadParameter(
                 "through",
-                "must be said: there is no note (any more) of which blocks have come in, and the calendar "
-                "may know more. Name the newest block that has data, such as --through 2026-03",
+                "must be given: the note of the blocks that have arrived is missing, and the calendar "
+                "may name blocks without data. Name the newest block with data, such as --through 2026-03",
             )
         return "" if note is None else note.through
     if blocks.by != "row":
@@ -132,7 +139,7 @@ def record_arrivals(
     through: str,
     today: date | None = None,
 ) -> list[str]:
-    """Note that these blocks have come in, those that are new with this append. Gives the new ones."""
+    """Write a new note in which these blocks have arrived, and return those that are new."""
     before = note or ArrivalNote()
     after = replace(
         before, through=through, files=_files(policy), day=str(today or datetime.now(UTC).date())
@@ -151,23 +158,24 @@ def record_arrivals(
 
 
 def _files(policy: Policy) -> str:
-    """Of the source's files, as they are now."""
+    """Return a digest of the source files as they are now."""
     return hashlib.sha256(repr(sorted(files_of(policy).items())).encode()).hexdigest()
 
 
+ALL_UNLOCKED = Fraction(1)
 RETIRED_BELOW = Fraction(1, 1000)  # of the block's ε
 
 
 def blocks_text(count: int) -> str:
-    """So many blocks, in words."""
+    """Return a number of blocks in words."""
     return f"{count:,} block{'' if count == 1 else 's'}"
 
 
 @dataclass(frozen=True, slots=True)
 class BlockStatus:
-    """A block: the pure ε and the δ that a next release could cost there, in all accounts that pay.
+    """The pure ε and the δ that a next release could cost in a block, in all accounts that pay.
 
-    `unlocked` is the share of its budget that may be used by now. A retired block's budget is gone.
+    `unlocked` is the share of its budget that may be used now.
     """
 
     label: str
@@ -180,7 +188,7 @@ class BlockStatus:
 
     @property
     def is_retired(self) -> bool:
-        """Whether (nearly) nothing is left: it is skipped for ever."""
+        """Whether (nearly) no budget is left, so that the block is never used again."""
         return self.left < self.epsilon * RETIRED_BELOW
 
 
@@ -193,20 +201,20 @@ class StreamStatus:
     version: int | None  # None: nothing was taken in yet
     sharing: str
     blocks: tuple[BlockStatus, ...]
-    several: str = ""  # what it means for somebody who is several units, in words
+    several: str = ""  # in words: the loss of a person who is several units
 
     @property
     def retired(self) -> tuple[BlockStatus, ...]:
-        """Those whose budget is gone."""
+        """The blocks whose budget is used up."""
         return tuple(block for block in self.blocks if block.is_retired)
 
     @property
     def usable(self) -> tuple[BlockStatus, ...]:
-        """Those that have come in and have budget."""
+        """The blocks that have arrived and have budget left."""
         return tuple(block for block in self.blocks if block.has_arrived and not block.is_retired)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values. What is left is rounded down."""
+        """Return the status as plain values. The budget left is rounded down."""
         return {
             "stream": self.name,
             "protects": self.unit,
@@ -229,20 +237,14 @@ class StreamStatus:
 
 
 def untouched_blocks(epsilon: Fraction, delta: Fraction, labels: Sequence[str]) -> tuple[BlockStatus, ...]:
-    """Declared blocks before anything was taken in or spent."""
+    """Return the status of declared blocks before anything was appended or spent."""
     terms = Terms.of(epsilon, delta)
     now = (
         terms.epsilon,
         terms.largest_pure(terms.nothing_spent),
         remaining_delta(terms, terms.nothing_spent),
     )
-    return tuple(BlockStatus(label, *now, False, Fraction(1), True) for label in labels)
-
-
-def float_down(value: Fraction) -> float:
-    """The nearest float that is not above."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+    return tuple(BlockStatus(label, *now, False, ALL_UNLOCKED, True) for label in labels)
 
 
 def budget_left_by_block(
@@ -254,21 +256,14 @@ def budget_left_by_block(
     unlocked: Mapping[str, Fraction],
     share: PipelineShare | None = None,
 ) -> tuple[BlockStatus, ...]:
-    """What is left of blocks: in each the least of all accounts. In a share, nothing is opened."""
-    least: dict[str, tuple[Fraction, Fraction, Fraction, bool]] = {}
-
-    def note(label: str, now: tuple[Fraction, Fraction, Fraction, bool]) -> None:
-        before = least.get(label, now)
-        least[label] = (
-            min(before[0], now[0]), min(before[1], now[1]), min(before[2], now[2]), before[3] and now[3],
-        )  # fmt: skip
-
+    """Return the budget left of each block: the least of all accounts that pay. Nothing is opened."""
+    accounts: defaultdict[str, list[tuple[Fraction, Fraction, Fraction, bool]]] = defaultdict(list)
     if share is not None:
         terms, taken = share.terms, share.taken
         anew = terms.epsilon, terms.largest_pure(taken), remaining_delta(terms, taken), not any(taken)
         for label in labels:
             if label not in share.blocks:
-                note(label, anew)
+                accounts[label].append(anew)
         here = share.target(labels)
         targets = targets if here is None else (*targets, here)
     for target in targets:
@@ -282,15 +277,15 @@ def budget_left_by_block(
             epsilon = left[account.terms][taken] if block.is_open else Fraction(0)
             now = account.terms.epsilon, epsilon, remaining_delta(account.terms, taken), not any(taken)
             for label in [block.label] if target.blocks else labels:
-                note(label, now)
-    nothing = (Fraction(0), Fraction(0), Fraction(0), False)
-    return tuple(
-        BlockStatus(label, *found[:3], label in arrived, unlocked.get(label, Fraction(1)), found[3])
-        for label, found in ((label, least.get(label, nothing)) for label in labels)
-    )
-
-
-ALL_UNLOCKED = Fraction(1)
+                accounts[label].append(now)
+    none = [(Fraction(0), Fraction(0), Fraction(0), False)]
+    status = []
+    for label in labels:
+        each = zip(*(accounts[label] or none), strict=True)
+        epsilon, left, delta, is_untouched = (min(one) for one in each)
+        part = unlocked.get(label, ALL_UNLOCKED)
+        status.append(BlockStatus(label, epsilon, left, delta, label in arrived, part, is_untouched))
+    return tuple(status)
 
 
 def blocks_able_to_pay(
@@ -300,10 +295,10 @@ def blocks_able_to_pay(
     unlocked: Mapping[str, Fraction] | None = None,
     share: PipelineShare | None = None,
 ) -> set[str]:
-    """The blocks of the targets that can pay. If an account without named blocks cannot, none can.
+    """Return the blocks of the targets that can pay, or none if an account without blocks cannot.
 
-    `unlocked` is the part of a block's budget that may be used by now, by name; else all of it. `share` is
-    the pipeline's, where there is one. Nothing is opened in it.
+    `unlocked` is the part of each block's budget that may be used now; None means all of it. `share` is
+    the pipeline's share of the stream, if it has one. Nothing is opened.
     """
     labels = {label for target in targets for label in target.blocks}
     able: set[str] | None = None
@@ -327,7 +322,7 @@ def blocks_able_to_pay(
 def _fits(
     found: Sequence[tuple[Account, Block]], loss: Loss, unlocked: Mapping[str, Fraction] | None
 ) -> list[bool]:
-    """The filter (`Terms.after` is its twin), for many blocks at once."""
+    """Apply the accounts' filter (like `Terms.after`) to many blocks at once."""
     if not found:
         return []
     priced = {account.number: account.costs(loss) for account in {a.number: a for a, _ in found}.values()}
@@ -346,7 +341,10 @@ def _fits(
 
 
 def _scaled(caps: NDArray[np.int64], shares: Sequence[Fraction]) -> NDArray[np.int64]:
-    """Caps times the shares, rounded down. A cap below 0 is a filter that never holds, and stays so."""
+    """Multiply caps by shares, rounded down.
+
+    A cap below 0 is a filter that never holds, and stays as it is.
+    """
     rows = [
         [int(cap * share) if cap > 0 else cap for cap in row] if share != ALL_UNLOCKED else row
         for row, share in zip(caps.tolist(), shares, strict=True)

@@ -1,10 +1,11 @@
-"""Cells of tables, columns and lists as they were given: no cell changes how another is read.
+"""Reading tables, columns and lists cell by cell: no cell changes how another cell is read.
 
-Claim    what becomes of a cell depends on that cell, and on types that were there before it.
-Because  arrays stay as they are; all else is read cell by cell. (`np.asarray` of a list, or of a table with
-         several columns, picks one type by looking at all cells: a single text makes texts of everybody's
-         numbers, a single missing value makes floats of them.) A cell that cannot be read is missing.
-Test     tests/learn/test_cells.py
+Claim    the value of a cell depends on that cell, and on types that were fixed before it was read.
+Because  arrays are used as they are, and everything else is read cell by cell. (`np.asarray` of a list, or
+         of a table with several columns, picks one type for all cells: a single text turns everybody's
+         numbers into texts, and a single missing value turns them into floats.) A cell that cannot be read
+         is missing.
+Test     tests/learn/test_table_input.py
 """
 
 from __future__ import annotations
@@ -18,28 +19,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.noise import permutation
 from lapwing.errors import BadValue
 
+Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
-NUMBERS = "biuf"  # kinds of numpy's types
+NUMBERS = "biuf"  # type kinds of numpy
 UNKNOWN = -1
 
 
 def plain_array(values: Any) -> NDArray[Any] | None:
-    """An array, or a column of plain numbers, as it is. None of anything else."""
+    """Return an array, or a column of plain numbers, without changes; None for any other input."""
     own = getattr(values, "dtype", None)
     plain = isinstance(own, np.dtype) and own.kind in NUMBERS
     return np.asarray(values) if plain or isinstance(values, np.ndarray) else None
 
 
 def read_column(values: Any, wanted: str) -> NDArray[Any]:
-    """Cells in one dimension: an array, a list, a column, or a table of one column."""
+    """Return the cells of an array, a list, a column, or a table with one column, in one dimension.
+
+    Raises BadValue with the text `wanted` for any other input.
+    """
     found = plain_array(values)
     if found is None and _columns(values) is not None:
         found = read_table(values, wanted)
     if found is None:
         cells = _listed(values)
-        # One list in a cell is a missing value. A list of nothing but lists has another form.
+        # A list in a single cell is a missing value. If all cells are lists, the input has two dimensions.
         if cells and all(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
             raise BadValue(wanted)
         found = _other(values, wanted) if cells is None else _objects(cells, len(cells))
@@ -51,7 +57,10 @@ def read_column(values: Any, wanted: str) -> NDArray[Any]:
 
 
 def read_table(values: Any, wanted: str) -> NDArray[Any]:
-    """Cells in rows and columns: an array, a table, or a list of rows."""
+    """Return the cells of an array, a table, or a list of rows, in two dimensions.
+
+    Raises BadValue with the text `wanted` for any other input.
+    """
     found, columns = plain_array(values), _columns(values)
     if found is None and columns is not None:
         return _beside([read_column(column, wanted) for column in columns], len(values))
@@ -64,7 +73,10 @@ def read_table(values: Any, wanted: str) -> NDArray[Any]:
 
 
 def read_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
-    """As floats, each by itself. What is no number is NaN: an error would tell that it is there."""
+    """Convert each cell to a float by itself.
+
+    A cell that is no number becomes NaN. An error would reveal that such a cell exists.
+    """
     with np.errstate(all="ignore"):
         if cells.dtype.kind in NUMBERS:
             return cells.astype(np.float64)
@@ -72,14 +84,14 @@ def read_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def read_codes(cells: NDArray[Any], place: Mapping[Hashable, int]) -> Wholes:
-    """The place of each cell, by itself; `UNKNOWN` if it has none."""
+    """Return the code of each cell, or `UNKNOWN` if the mapping has none for it."""
     return np.array([_place(cell, place) for cell in cells.tolist()], dtype=np.int64)
 
 
 def checked_units(units: Any, rows: int) -> Wholes | None:
-    """Whose row each is. None: each row is another's. Only the form is looked at.
+    """Return the unit of each row, or None if each row is a unit of its own. Only the form is checked.
 
-    Lists are refused: a cell without a unit would be one of nobody's, or of a unit that it is not.
+    Lists are refused: a cell without a unit would count as nobody's row, or as another unit's.
     """
     if units is None:
         return None
@@ -89,25 +101,37 @@ def checked_units(units: Any, rows: int) -> Wholes | None:
     return given
 
 
+def one_row_each(units: Wholes | None, rows: int) -> Wholes:
+    """Return the indexes of one row per unit, each row of a unit being equally likely.
+
+    In a random order of all rows, the first row of a unit is uniform among its rows, whatever rows the
+    other units have. If `units` is None, each row is a unit of its own.
+    """
+    if units is None:
+        return np.arange(rows, dtype=np.int64)
+    order = permutation(rows)
+    return order[np.unique(units[order], return_index=True)[1]]
+
+
 def _number(cell: Any) -> float:
     try:
-        # An array of one number, and a complex one, would be read with a warning, which tells of them.
+        # Arrays of one number and complex numbers would cause a warning, which reveals them.
         return math.nan if isinstance(cell, np.ndarray | np.complexfloating) else float(cell)
     except OverflowError:
         return -math.inf if isinstance(cell, int | Fraction) and cell < 0 else math.inf
-    except Exception:  # whatever a cell's own code raises
+    except Exception:  # a cell's own code may raise anything
         return math.nan
 
 
 def _place(cell: Any, place: Mapping[Hashable, int]) -> int:
     try:
         return place.get(cell, UNKNOWN)
-    except Exception:  # a list, or whatever a cell's own code raises
+    except Exception:  # a list cannot be hashed, and a cell's own code may raise anything
         return UNKNOWN
 
 
 def _columns(values: Any) -> list[Any] | None:
-    """The columns of a table of pandas, polars or pyarrow."""
+    """Return the columns of a table of pandas, polars or pyarrow; None for any other input."""
     if hasattr(values, "iloc") and hasattr(values, "columns"):
         return [values.iloc[:, at] for at in range(values.shape[1])]
     if hasattr(values, "get_columns"):
@@ -118,7 +142,7 @@ def _columns(values: Any) -> list[Any] | None:
 
 
 def _listed(values: Any) -> list[Any] | None:
-    """The cells of a column, or the rows of a list."""
+    """Return the cells of a column, or the rows of a list; None for any other input."""
     for name in ("to_pylist", "to_list", "tolist"):  # of pyarrow, of pandas and polars, of arrays
         if hasattr(values, name):
             found = getattr(values, name)()
@@ -129,7 +153,7 @@ def _listed(values: Any) -> list[Any] | None:
 
 
 def _other(values: Any, wanted: str) -> NDArray[Any]:
-    """What says itself how to become an array has one type already."""
+    """Convert an object that defines `__array__`: it has one type already."""
     if not hasattr(values, "__array__"):
         raise BadValue(wanted)
     return np.asarray(values)
@@ -150,7 +174,7 @@ def _stacked(rows: list[Any], wanted: str) -> NDArray[Any]:
 
 
 def _beside(columns: list[NDArray[Any]], rows: int) -> NDArray[Any]:
-    """Columns in one array, of their type if it is one and the same."""
+    """Combine columns into one array, with their type if they all have the same one."""
     types = {column.dtype for column in columns}
     table = np.empty((rows, len(columns)), dtype=types.pop() if len(types) == 1 else object)
     for at, column in enumerate(columns):

@@ -1,11 +1,13 @@
-"""Which units train and which test: decided once, by a keyed hash of the unit, for ever.
+"""The split of units into those that train and those that test: a keyed hash of the unit, fixed for ever.
 
 Claim    a unit is in the same half in every attempt, whatever else is in the data and however its id was
-         typed; and halves are disjoint sets of units.
-Because  the half is a function of the key, the share and the id's one form (`lapwing.ledger.unit_ids`) alone.
+         written; and the halves are disjoint sets of units.
+Because  the half is a function of the key, the share and the id's normal form (`lapwing.ledger.unit_ids`)
+         alone.
 Test     tests/learn/validators/test_halves.py
 
-Keep the key and the share as long as the data: another one would test with units that have trained.
+Keep the key and the share as long as the data: another key or share would test with units that have
+trained.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ _LEAST_KEY, _MOST_KEY = 16, 64
 
 
 def in_test_half(ids: Iterable[Id] | NDArray[Any], *, key: bytes, share: Number) -> NDArray[np.bool_]:
-    """True for each id that tests: about this share of all units. The others train.
+    """Return True for each id that tests: about this share of all units. The others train.
 
-    Rows without a unit should have been dropped before; all of them together count as one.
+    Drop rows without a unit before: all of them together count as one unit.
     """
     part = exact(share, "share")
     if not 0 < part < 1:
@@ -46,7 +48,7 @@ def in_test_half(ids: Iterable[Id] | NDArray[Any], *, key: bytes, share: Number)
 
 
 def _hashed(ids: Iterable[Id] | NDArray[Any], key: bytes) -> NDArray[np.uint64]:
-    """64 bits for each id. Whole numbers, also as text, by a block cipher at once; others by BLAKE2b."""
+    """Return 64 bits for each id. Whole numbers, also as text, use a block cipher; others use BLAKE2b."""
     if isinstance(ids, np.ndarray):
         if ids.ndim != 1:
             raise BadValue("unit ids must be in one dimension")

@@ -1,10 +1,10 @@
-"""What all validators have in common: a public price, a noisy release, and a verdict made of it alone.
+"""Validation: a model or statistic leaves only if released numbers show that it is good enough.
 
-From rows to units: each unit gets one whole number, whatever rows it has.
+A validator has a public price, a noisy release, and a verdict that is computed from the release alone.
 
 Claim    removing a unit takes away its own whole number and changes no other unit's.
-Because  a unit's number is made of its own rows alone, clipped one by one, and every row becomes a number:
-         nothing is refused for its value.
+Because  a unit's number depends on its own rows alone, clamped one by one, and every row becomes a number:
+         no row is refused for its value.
 Test     tests/learn/validators/test_rows.py
 """
 
@@ -26,13 +26,10 @@ from numpy.typing import ArrayLike, NDArray
 from lapwing.core.exact import Number, exact, positive, set_fields, whole
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, Relation, checked_epsilon
-from lapwing.core.noise import permutation
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.payer import EACH_ROW
-from lapwing.learn.table_input import NUMBERS, checked_units, read_column, read_numbers
+from lapwing.learn.table_input import NUMBERS, Floats, Wholes, checked_units, read_column, read_numbers
 
-Floats = NDArray[np.float64]
-Wholes = NDArray[np.int64]
 Values = ArrayLike | Sequence[Any]
 MOST_STEPS = 1 << 30  # so that sums of 2^32 rows fit 8 bytes
 _LARGEST_REAL = 10**300
@@ -40,7 +37,7 @@ _UNSURE = 2.0**-48
 
 
 class Rounding(Enum):
-    """To which side a number may be off."""
+    """The direction in which a number may be rounded."""
 
     UP = "up"
     DOWN = "down"
@@ -49,9 +46,9 @@ class Rounding(Enum):
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ClassLosses:
-    """What each model of a class loses on each row: one array per model, all over the same rows.
+    """The losses of every model of a class: one array per model, all over the same rows.
 
-    `units` says whose rows they are, as in `ValidationRows`.
+    `units` is the unit of each row, as in `ValidationRows`.
     """
 
     losses: Sequence[Values]
@@ -60,10 +57,10 @@ class ClassLosses:
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ValidationRows:
-    """One value per row: a loss, whether a prediction was right, a number or a bin.
+    """One value per row: a loss, whether a prediction was right, a number, or a bin.
 
-    What cannot be read counts as missing. `units` are whole numbers that say whose row it is; None (or
-    EACH_ROW) says that every row is a unit of its own.
+    A value that cannot be read counts as missing. `units` are whole numbers, the unit of each row; None or
+    EACH_ROW says that every row is a unit of its own.
     """
 
     values: Values
@@ -72,7 +69,10 @@ class ValidationRows:
 
 
 def step_count(width: Number, step: Number, name: str) -> int:
-    """How many steps make the width. It must be a whole number, so that nothing is rounded at the end."""
+    """Return how many steps fill the width.
+
+    It must be a whole number, so that nothing is rounded at the end.
+    """
     wide, fine = positive(width, name), positive(step, "step")
     if fine.numerator * _LARGEST_REAL < fine.denominator or wide > _LARGEST_REAL:
         raise BadParameter("step", "and bounds must lie between 1e-300 and 1e300")
@@ -83,7 +83,7 @@ def step_count(width: Number, step: Number, name: str) -> int:
 
 
 def value_rows(values: Values, kinds: str, wanted: str) -> NDArray[Any]:
-    """One cell per row. The type of an array is checked, never what is in it; lists have none."""
+    """Return one cell per row. The type of an array is checked, never its values; lists have no type."""
     cells = read_column(values, wanted)
     if cells.size and cells.dtype.kind not in kinds + "O":
         raise BadValue(wanted)
@@ -91,20 +91,20 @@ def value_rows(values: Values, kinds: str, wanted: str) -> NDArray[Any]:
 
 
 def real_rows(values: Values) -> Floats:
-    """One number per row, NaN for what is none."""
+    """Return one number per row, and NaN for a cell that is no number."""
     return read_numbers(value_rows(values, NUMBERS, "there must be one number per row"))
 
 
 def unit_numbers(units: Any, count: int) -> Wholes:
-    """Whose row each is, as whole numbers from 0."""
-    whose = checked_units(None if units is EACH_ROW else units, count)
-    if whose is None:
+    """Return the unit of each row, as whole numbers from 0."""
+    unit_of_row = checked_units(None if units is EACH_ROW else units, count)
+    if unit_of_row is None:
         return np.arange(count, dtype=np.int64)
-    return np.unique(whose, return_inverse=True)[1].astype(np.int64)
+    return np.unique(unit_of_row, return_inverse=True)[1].astype(np.int64)
 
 
 def unit_means(wholes: Wholes, units: Wholes, rounding: Rounding) -> Wholes:
-    """The mean of each unit's rows, as a whole number."""
+    """Return the mean of each unit's rows, as a whole number."""
     if not len(wholes):
         return wholes
     order = np.argsort(units, kind="stable")
@@ -121,17 +121,11 @@ def unit_means(wholes: Wholes, units: Wholes, rounding: Rounding) -> Wholes:
     return means
 
 
-def one_row_each(units: Wholes) -> Wholes:
-    """The index of one row of each unit, all of its rows being equally likely."""
-    order = permutation(len(units))
-    return order[np.unique(units[order], return_index=True)[1]]
-
-
 def in_steps(losses: Floats, step: Fraction, most: int, rounding: Rounding) -> Wholes:
-    """Losses as whole numbers of steps in 0 .. most, rounded to one side exactly.
+    """Convert losses to whole numbers of steps in 0 .. most, rounded to one side exactly.
 
-    A loss that is missing counts as the worst that it could be: `most` if rounded up, else 0. Where a float
-    quotient cannot decide (a loss near a multiple of the step), the exact one does.
+    A missing loss counts as the worst case: `most` if rounded up, otherwise 0. Where the float quotient
+    cannot decide (the loss is near a multiple of the step), the exact quotient does.
     """
     up = rounding is Rounding.UP
     known = np.maximum(np.where(np.isnan(losses), np.inf if up else 0.0, losses), 0.0)
@@ -149,7 +143,7 @@ def in_steps(losses: Floats, step: Fraction, most: int, rounding: Rounding) -> W
 
 
 def checked_bounds(low: Number, high: Number, step: Number) -> tuple[Fraction, Fraction, Fraction]:
-    """Bounds that are multiples of the step, so that a grid begins and ends at them."""
+    """Return bounds that are multiples of the step, so that a grid begins and ends at them."""
     bottom, top, fine = exact(low, "low"), exact(high, "high"), positive(step, "step")
     if bottom >= top:
         raise BadParameter("low", "must be below high")
@@ -162,7 +156,7 @@ def checked_bounds(low: Number, high: Number, step: Number) -> tuple[Fraction, F
 
 
 class ValidationVerdict(Enum):
-    """ACCEPT: shown to be good. REJECT: shown that nothing in the class is. RETRY: neither was shown."""
+    """A verdict: ACCEPT (shown to be good), REJECT (no model of the class is), RETRY (nothing shown)."""
 
     ACCEPT = "accept"
     RETRY = "retry"
@@ -171,11 +165,11 @@ class ValidationVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValidationResult:
-    """A verdict, and what was shown.
+    """A verdict, and the bound that it rests on.
 
-    `bound` holds with a probability of at least 1 - η/(i(i+1)) at the i-th attempt. With a REJECT it is a
-    lower bound, of every model of the class; else an upper one of the loss or the error, and a lower one of
-    the accuracy. None where nothing was shown.
+    `bound` holds with a probability of at least 1 - η/(i(i+1)) at attempt i. With REJECT it is a lower
+    bound for every model of the class. Otherwise it is an upper bound of the loss or the error, or a lower
+    bound of the accuracy. None means that nothing was shown.
     """
 
     verdict: ValidationVerdict
@@ -186,34 +180,34 @@ class ValidationResult:
 
 @dataclass(frozen=True, slots=True)
 class ValidationRelease:
-    """Noisy whole numbers, and by which validator they were made. It may be shown to anybody."""
+    """Noisy whole numbers, with the name of the validator that made them. They are public."""
 
     numbers: tuple[int, ...]
     made_by: str
 
     def to_bytes(self) -> bytes:
-        """One form, to be stored under the charge."""
+        """Return the canonical bytes that are stored under the charge."""
         return json.dumps([self.made_by, list(self.numbers)], separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """What `to_bytes` gave."""
+        """Read a release that `to_bytes` returned."""
         made_by, numbers = json.loads(content)
         return cls(tuple(whole(number, "number", at_least=-(1 << 63)) for number in numbers), made_by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Validator(ABC):
-    """Shows that something is good, or says that it could not.
+    """A test that shows that something is good, or says that it could not.
 
     Claim    whatever is validated: with a probability of at most η, any of the attempts 1, 2, ... of one
-             pipeline ends in a wrong ACCEPT; and the same of a wrong REJECT.
+             pipeline ends in a wrong ACCEPT; and the same for a wrong REJECT.
     Because  attempt i errs with a probability of at most η/(i(i+1)), and these add up to less than η.
              docs/arguments/validators.md says what must be independent for it.
     Test     tests/learn/validators/test_attempts.py
 
-    Neighbours add or remove one unit. `loss` is the price of one `release`, to be charged first; `judge`
-    only looks at what was released.
+    Neighbours add or remove one unit. `loss` is the price of one `release`, and must be charged first.
+    `judge` looks at released numbers only.
     """
 
     relation: ClassVar[Relation] = Relation.ADD_REMOVE
@@ -228,7 +222,7 @@ class Validator(ABC):
     @property
     @abstractmethod
     def _l1(self) -> int:
-        """How far one unit moves what is released."""
+        """The greatest L1 distance by which one unit moves the release."""
 
     @property
     def _noise(self) -> Laplace:
@@ -236,31 +230,34 @@ class Validator(ABC):
 
     @property
     def loss(self) -> Loss:
-        """The price of one validation. Public."""
+        """The price of one validation. It is public."""
         return self._noise.loss
 
     @property
     def parameters(self) -> dict[str, str | int]:
-        """All that was declared, for the receipt."""
+        """The declared numbers, for the receipt."""
         return self._shown()
 
     def _shown(self) -> dict[str, str | int]:
-        """Numbers that were declared."""
+        """Return the declared numbers."""
         declared = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: one if isinstance(one, int) else str(one) for name, one in declared.items()}
 
     @property
     def mechanism(self) -> str:
-        """A name for the receipt."""
+        """The name of the validator, for the receipt."""
         return type(self).__name__
 
     @abstractmethod
     def release(self, rows: ValidationRows) -> ValidationRelease:
-        """The noisy numbers that a verdict needs. Charge the loss first; a second call is a second use."""
+        """Return the noisy numbers that a verdict needs.
+
+        Charge the loss first; a second call costs it again.
+        """
 
     @abstractmethod
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
-        """The verdict of the i-th attempt of a pipeline, i = 1, 2, ... Costs nothing."""
+        """Return the verdict of attempt i = 1, 2, ... of a pipeline. It costs nothing."""
 
     @property
     def _name(self) -> str:
@@ -270,7 +267,11 @@ class Validator(ABC):
         return ValidationRelease(numbers, self._name)
 
     def _numbers(self, released: ValidationRelease, count: int) -> tuple[int, ...]:
-        """What this validator released. Another price, target or η would make the bounds untrue."""
+        """Return the numbers of a release of this validator.
+
+        Raises BadParameter for a release of another validator: its price, target or η would make the
+        bounds untrue.
+        """
         if released.made_by != self._name:
             raise BadParameter("released", "was made by another validator, or with other parameters")
         if len(released.numbers) != count:
@@ -279,13 +280,13 @@ class Validator(ABC):
 
 
 def eta_share(eta: Fraction, attempt: int) -> Fraction:
-    """The share η/(i(i+1)) of the i-th attempt: together less than η, however many attempts there are."""
+    """Return η/(i(i+1)), the share of attempt i. All shares together are less than η."""
     i = whole(attempt, "attempt", at_least=1)
     return eta / (i * (i + 1))
 
 
 def checked_eta(value: Number) -> Fraction:
-    """A probability of error strictly between 0 and 1."""
+    """Return a probability of error that lies strictly between 0 and 1."""
     eta = exact(value, "eta")
     if not 0 < eta < 1:
         raise BadParameter("eta", "must lie strictly between 0 and 1")
@@ -294,16 +295,5 @@ def checked_eta(value: Number) -> Fraction:
 
 @lru_cache(maxsize=1024)
 def noise_quantile(mechanism: Laplace, miss: Fraction) -> int:
-    """The least w with P[noise > w] <= miss: the exact quantile. By symmetry the same below."""
+    """Return the least w with P[noise > w] <= miss, exactly. By symmetry it holds below, too."""
     return mechanism.spread(1 - 2 * miss)
-
-
-def float_up(value: Fraction) -> float:
-    """The nearest float that is not below it."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
-
-
-def float_down(value: Fraction) -> float:
-    """The nearest float that is not above it."""
-    return -float_up(-value)

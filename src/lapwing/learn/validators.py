@@ -1,13 +1,7 @@
-"""Is the accuracy of a model at least a target?
+"""Validators of accuracy, of losses, and of the error of a released statistic.
 
-Is the loss of a model at most a target?
-
-Is a released mean or histogram as near to the truth about everybody as wanted?
-
-There is no test half here: what is released is the statistic itself, and its error is bounded from the same
+Statistics have no test half: the statistic itself is released, and its error is bounded from the same
 numbers.
-
-Validators: a model leaves only when it is shown to be good, in spite of sampling and of noise.
 """
 
 from __future__ import annotations
@@ -23,9 +17,15 @@ from lapwing.core.laplace import Laplace, SummedLaplace
 from lapwing.core.losses import Loss, SequentialComposition, checked_epsilon
 from lapwing.core.values import Grid
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.confidence_bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
-from lapwing.learn.table_input import read_codes
-from lapwing.learn.unit_split import in_test_half
+from lapwing.learn.confidence_bounds import (
+    float_down,
+    float_up,
+    mean_ceiling,
+    mean_floor,
+    share_ceiling,
+    share_floor,
+)
+from lapwing.learn.table_input import one_row_each, read_codes
 from lapwing.learn.validation import (
     ClassLosses,
     Rounding,
@@ -36,11 +36,8 @@ from lapwing.learn.validation import (
     Validator,
     checked_bounds,
     eta_share,
-    float_down,
-    float_up,
     in_steps,
     noise_quantile,
-    one_row_each,
     real_rows,
     step_count,
     unit_means,
@@ -51,16 +48,18 @@ from lapwing.learn.validation import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccuracyValidator(Validator):
-    """How often the model is right about a row that is drawn from a unit.
+    """A test of whether the accuracy, on one row drawn per unit, is at least a target.
 
-    Claim    ACCEPT where that is below the target has a probability of at most η/(i(i+1)) at attempt i.
-             Loss: epsilon.
-    Because  one row of each unit is drawn, so that units are coins; right and wrong ones are counted with
-             noise, and a unit is in one of the counts. A third of η each covers the noise of either count,
-             and Clopper and Pearson's bound, which falls with the wrong ones and rises with the right ones.
+    Claim    ACCEPT although the accuracy is below the target has a probability of at most η/(i(i+1)) at
+             attempt i. Loss: epsilon.
+    Because  one row of each unit is drawn, so that units are independent coins. Correct and wrong
+             predictions are counted with noise, and a unit is in one of the counts. A third of η each
+             covers the noise of either count, and Clopper and Pearson's bound, which falls with the wrong
+             and rises with the correct ones.
     Test     tests/learn/validators/test_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
 
-    `Rows.values` says whether each prediction was right. What says neither counts as wrong.
+    `ValidationRows.values` says whether each prediction was right. A value that is neither True nor False
+    counts as wrong.
     """
 
     def __post_init__(self) -> None:
@@ -73,16 +72,18 @@ class AccuracyValidator(Validator):
         return 1
 
     def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Count the correct and the wrong predictions, with noise."""
         wanted = "values must say of each row whether it was right: True or False"
         told = value_rows(rows.values, "b", wanted)
         is_right = told if told.dtype == np.bool_ else read_codes(told, {True: 1}) == 1
         if rows.of_class is not None:
             raise BadValue("there is no test of a class by accuracy: use a LossValidator")
-        drawn = is_right[one_row_each(unit_numbers(rows.units, len(is_right)))]
+        drawn = is_right[one_row_each(unit_numbers(rows.units, len(is_right)), len(is_right))]
         right = int(np.count_nonzero(drawn))
         return self._made(*self._noise.sample([right, len(drawn) - right]).tolist())
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the lower bound of the accuracy reaches the target."""
         eta = eta_share(self.eta, attempt)
         right, wrong = self._numbers(released, 2)
         reach = noise_quantile(self._noise, eta / 3)
@@ -102,10 +103,10 @@ class AccuracyValidator(Validator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestInClass:
-    """Pay `epsilon` more to learn whether a class of so many `models` has none that meets the target.
+    """An additional test that no model of a finite class meets the target. It costs `epsilon` more.
 
-    The class is fixed before its rows are read, and finite: the least sum must be the least one itself,
-    since an approximate minimum can move by more than one unit's loss.
+    The class is fixed before its rows are read. The least sum over the class must be exact, since an
+    approximate minimum can move by more than one unit's loss.
     """
 
     models: int
@@ -119,17 +120,20 @@ class BestInClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossValidator(Validator):
-    """The mean loss, clipped to [0, bound], of a unit: the mean over its rows, then over units.
+    """A test of whether the mean loss is at most a target.
 
-    Claim    ACCEPT where that is above the target, and REJECT where a model of the class is at or below it,
-             have each a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon, and that of `best`.
-    Because  with k of most = bound / step steps for each unit, rounded up, (Σ k, Σ (most - k)) is released
-             with noise: a unit adds k and most - k, so exactly `most` in L1. A third of η each covers the
-             noise of the first sum, that of the second, and the sampling of units.
+    A loss is clamped to [0, bound]. The mean is taken over a unit's rows, then over units.
+
+    Claim    ACCEPT although the mean is above the target, and REJECT although a model of the class is at or
+             below it, each have a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon, and that
+             of `best`.
+    Because  each unit has k of most = bound / step steps, rounded up, and (Σ k, Σ (most - k)) is released
+             with noise: a unit adds k and most - k, exactly `most` in L1. A third of η each covers the
+             noise of the first sum, the noise of the second, and the sampling of units.
     Test     tests/learn/validators/test_loss.py::test_a_bad_model_is_accepted_with_at_most_eta
 
-    The model must not depend on the rows' units (`split_of`), which are drawn independently from those that
-    the verdict is about. A missing loss counts as `bound`.
+    The model must not depend on the rows' units (see `in_test_half`), which are drawn independently from
+    those that the verdict is about. A missing loss counts as `bound`.
     """
 
     bound: Fraction
@@ -154,6 +158,7 @@ class LossValidator(Validator):
 
     @property
     def loss(self) -> Loss:
+        """The price of one validation, the test of the class included."""
         own = self._noise.loss
         return own if self.best is None else SequentialComposition((own, self._noise_of(self.best).loss))
 
@@ -165,6 +170,7 @@ class LossValidator(Validator):
         return shown
 
     def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return noisy sums of the steps lost and spared, by the model and by the best of the class."""
         self._check_class(rows.of_class)
         losses = real_rows(rows.values)
         units = unit_numbers(rows.units, len(losses))
@@ -183,9 +189,9 @@ class LossValidator(Validator):
             raise BadValue("losses of the class are needed for as many models as `best` declares")
 
     def _least(self, of_class: ClassLosses) -> tuple[int, int]:
-        """The least sum of steps over the class, and what the sum could have been beyond it.
+        """Return the least sum of steps over the class, and how much the sum could have been beyond it.
 
-        Rounded down: a class must not look worse than it is.
+        Both are rounded down: a class must not look worse than it is.
         """
         each = [real_rows(losses) for losses in of_class.losses]
         if len({len(losses) for losses in each}) != 1:
@@ -199,6 +205,7 @@ class LossValidator(Validator):
         return least, self._l1 * len(np.unique(units)) - least
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the upper bound of the loss meets the target; reject if the class cannot."""
         eta = eta_share(self.eta, attempt)
         lost, spared, *of_class = self._numbers(released, 2 if self.best is None else 4)
         reach = noise_quantile(self._noise, eta / 3)
@@ -224,7 +231,7 @@ class LossValidator(Validator):
         return ValidationResult(ValidationVerdict.RETRY, estimate, float_up(ceiling), words)
 
     def _class_floor(self, least: int, spared: int, best: BestInClass, eta: Fraction) -> Fraction:
-        """With a probability of 1 - eta, all models of the class lose at least so much."""
+        """Return a loss that all models of the class exceed with a probability of at least 1 - eta."""
         reach = noise_quantile(self._noise_of(best), eta / 3)
         low, high = Fraction(least - reach, self._l1), Fraction(spared + reach, self._l1)
         return self.bound * mean_floor(low, high, eta / 3)
@@ -235,16 +242,16 @@ class LossValidator(Validator):
         return float(self.bound * min(max(Fraction(lost, lost + spared), Fraction(0)), Fraction(1)))
 
 
-# Half a step by rounding rows, half by rounding a unit's mean, and what floats lose below 2^30 steps.
+# Half a step by rounding rows, half by rounding a unit's mean, and the error of floats below 2^30 steps.
 _ROUNDED = 1 + Fraction(1, 1 << 20)
 _MOST_BINS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatisticValidator(Validator):
-    """The absolute error of a released statistic: sampling, noise and rounding together.
+    """A test of the absolute error of a released statistic: sampling, noise and rounding together.
 
-    Never REJECT: more units always help. What must be released is `Judged.estimate` or `shares`.
+    The verdict is never REJECT: more units always help. Release `ValidationResult.estimate` or `shares`.
     """
 
     def _verdict(self, estimate: float | None, error: Fraction) -> ValidationResult:
@@ -262,15 +269,15 @@ class StatisticValidator(Validator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeanValidator(StatisticValidator):
-    """The mean of a unit's values in [low, high], then over units.
+    """A test of the mean of a unit's values in [low, high], and then of the mean over units.
 
-    Claim    ACCEPT where `Judged.estimate` is further than the target from the mean of all units has a
-             probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
-    Because  the sums of k and of most - k steps are released, as by a LossValidator; both ends of the mean
+    Claim    ACCEPT although `ValidationResult.estimate` is further than the target from the mean of all
+             units has a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
+    Because  the sums of k and of most - k steps are released, as by a LossValidator. Both ends of the mean
              are bounded, with a sixth of η for each tail of each noise, and of sampling.
     Test     tests/learn/validators/test_statistic.py::test_a_mean_is_further_off_with_at_most_eta
 
-    Rows without a value are left out, and units without any.
+    Rows without a value are left out, and so are units without any.
     """
 
     low: Fraction
@@ -288,6 +295,7 @@ class MeanValidator(StatisticValidator):
         return step_count(self.high - self.low, self.step, "high - low")
 
     def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return noisy sums of the steps above the low and below the high bound."""
         self._refuse_class(rows)
         values = real_rows(rows.values)
         units = unit_numbers(rows.units, len(values))
@@ -298,6 +306,7 @@ class MeanValidator(StatisticValidator):
         return self._made(*self._noise.sample([above, self._l1 * len(steps) - above]).tolist())
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the error of the mean is at most the target."""
         eta = eta_share(self.eta, attempt)
         above, below = self._numbers(released, 2)
         if above + below <= 0:
@@ -319,15 +328,17 @@ class MeanValidator(StatisticValidator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistogramValidator(StatisticValidator):
-    """The share of units in each of the declared bins, by a row that is drawn from each unit.
+    """A test of the share of units in each of the declared bins, by one row that is drawn from each unit.
 
-    Claim    ACCEPT where any of the `shares` is further than the target from that of all units has a
+    Claim    ACCEPT although any of the `shares` is further than the target from that of all units has a
              probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
-    Because  a unit is in one bin. Of each bin, the noise of its count, that of all others together (by its
-             exact law), and Clopper and Pearson's bounds get a third of η/bins each, half for each tail.
+    Because  a unit is in one bin. For each bin, the noise of its count, the noise of all others together
+             (by its exact law), and Clopper and Pearson's bounds get a third of η/bins each, half for each
+             tail.
     Test     tests/learn/validators/test_statistic.py::test_a_share_is_further_off_with_at_most_eta
 
-    `Rows.values` are the bins, 0 .. bins - 1. Rows in other bins are left out, and units without any.
+    `ValidationRows.values` are the bins, 0 .. bins - 1. Rows in other bins are left out, and so are units
+    without any.
     """
 
     bins: int
@@ -345,23 +356,29 @@ class HistogramValidator(StatisticValidator):
         return 1
 
     def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return the noisy number of units in each bin."""
         self._refuse_class(rows)
         places = value_rows(rows.values, "iu", "values must be bins, as whole numbers, one per row")
         if places.dtype == object:
             places = read_codes(places, {bin_: bin_ for bin_ in range(self.bins)})
         units = unit_numbers(rows.units, len(places))
         inside = (places >= 0) & (places < self.bins)
-        drawn = places[inside][one_row_each(units[inside])].astype(np.int64)
+        kept = one_row_each(units[inside], int(inside.sum()))
+        drawn = places[inside][kept].astype(np.int64)
         counts = np.bincount(drawn, minlength=self.bins)
         return self._made(*self._noise.sample(counts).tolist())
 
     def shares(self, released: ValidationRelease) -> tuple[float, ...] | None:
-        """The histogram, as shares of units. They need not add up to 1. None if noise left no units."""
+        """Return the share of units in each bin; None if the noise left no units.
+
+        They need not add up to 1.
+        """
         counts = self._numbers(released, self.bins)
         total = sum(counts)
         return tuple(min(max(count / total, 0.0), 1.0) for count in counts) if total > 0 else None
 
     def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the error of every share is at most the target."""
         eta = eta_share(self.eta, attempt)
         counts, shares = self._numbers(released, self.bins), self.shares(released)
         if shares is None:
@@ -377,7 +394,7 @@ class HistogramValidator(StatisticValidator):
             up, down = (count + own, others - rest), (others + rest, count - own)
             sides.append((mean_ceiling(*up, tail) - shown, *up, shown))
             sides.append((mean_ceiling(*down, tail) - (1 - shown), *down, 1 - shown))
-        # Clopper and Pearson's ends are nearer, but take longer: only of what could be the greatest error.
+        # Clopper and Pearson's ends are tighter but slower: only for candidates of the greatest error.
         error = Fraction(0)
         for rough, hits, misses, shown in sorted(sides, reverse=True):
             if rough <= error:
@@ -388,23 +405,8 @@ class HistogramValidator(StatisticValidator):
 
 @lru_cache(maxsize=1024)
 def _reach_of_sum(scale: Fraction, noises: int, miss: Fraction) -> int:
-    """A w with P[sum of noises > w] <= miss, the least one or nearly so. By symmetry the same below."""
+    """Return a w with P[sum of noises > w] <= miss, the least one or nearly so.
+
+    By symmetry it holds below.
+    """
     return SummedLaplace(scale, 1, noises).spread(1 - 2 * miss)
-
-
-__all__ = [
-    "AccuracyValidator",
-    "BestInClass",
-    "HistogramValidator",
-    "ValidationResult",
-    "LossValidator",
-    "MeanValidator",
-    "ClassLosses",
-    "ValidationRelease",
-    "ValidationRows",
-    "StatisticValidator",
-    "Validator",
-    "ValidationVerdict",
-    "eta_share",
-    "in_test_half",
-]

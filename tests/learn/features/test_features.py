@@ -60,7 +60,7 @@ def test_classes_and_numbers_to_be_learned(question: RowQuestion) -> None:
         _ = costs.classes
     with pytest.raises(BadParameter, match="no bounds"):
         _ = wards.target_bounds
-    with pytest.raises(BadParameter, match="nothing is to be learned"):
+    with pytest.raises(BadParameter, match="there is nothing to learn"):
         Features.of(question, label=None).target(rows)
 
 
@@ -87,7 +87,7 @@ def test_columns_that_are_not_there_are_refused(question: RowQuestion) -> None:
     for wrong in wrongs:
         with pytest.raises(BadParameter, match="no column 'x'"):
             Features.of(question, **wrong)
-    with pytest.raises(BadParameter, match="stand for it"):
+    with pytest.raises(BadParameter, match="is no value of that column"):
         Features.of(question, label=None, missing={"ward": "Z"})
 
 

@@ -60,7 +60,7 @@ def test_a_lost_note_offers_nothing_until_the_curator_says_what_has_come_in(
     assert stream.blocks() == []
     assert stream.status().usable == ()
     assert stream.choose_blocks(1, loss=TENTH, pipeline="one") == []
-    with pytest.raises(BadParameter, match="through: must be said"):
+    with pytest.raises(BadParameter, match="through: must be given"):
         stream.append()
     stream.append(through="2025-01")
     assert stream.blocks() == ["2025-01"]

@@ -137,7 +137,7 @@ def price_ahead() -> None:
     distance = Feature("distance", Numeric(Fraction(1, 10), 0, 200))
     features = Features((distance,), "late", Truth())
     for epsilon in (Fraction(1, 4), Fraction(1, 2), Fraction(1)):
-        made = pipeline.trainer.made(
+        made = pipeline.trainer.create(
             features, epsilon=epsilon, delta=pipeline.delta, size=pipeline.size(1), payer=PublicData()
         )
         made.price(len(features.declared))

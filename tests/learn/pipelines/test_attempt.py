@@ -13,7 +13,7 @@ import pytest
 
 from lapwing.core.losses import ParallelComposition, Pure
 from lapwing.errors import BadParameter, WorkEnded
-from lapwing.learn.payer import AttemptPayer
+from lapwing.learn.payer import PrepaidPayer
 from lapwing.learn.pipelines import attempt
 from lapwing.learn.pipelines.attempt import AttemptRunner, attempt_key
 from lapwing.learn.pipelines.components import Learner, TrainerSettings, fit_on_rows
@@ -83,7 +83,7 @@ def test_who_trains_does_not_test(
         return judged(self, model, features, half)
 
     judged = type(pipeline.validator).values
-    monkeypatch.setattr(attempt, "fitted", trained)
+    monkeypatch.setattr(attempt, "fit_on_rows", trained)
     monkeypatch.setattr(type(pipeline.validator), "values", tested)
     attempts(stream, pipeline).make(ONE)
     trains, tests = (set(np.asarray(half.ids)[half.people].tolist()) for half in halves)
@@ -137,7 +137,7 @@ def test_an_attempt_that_fails_stays_charged_and_counts(
         raise ValueError("something private")
 
     made = attempts(stream, pipeline)
-    monkeypatch.setattr(attempt, "fitted", breaks)
+    monkeypatch.setattr(attempt, "fit_on_rows", breaks)
     with pytest.raises(WorkEnded) as caught:
         made.make(ONE)
     assert "private" not in str(caught.value)
@@ -157,12 +157,12 @@ def test_later_runs_have_a_smaller_share_of_eta(stream: Stream, pipeline: Pipeli
 
 
 def test_work_inside_an_attempt_has_its_price_and_is_done_once() -> None:
-    purse = AttemptPayer(Pure(Fraction(1)))
+    payer = PrepaidPayer(Pure(Fraction(1)))
     with pytest.raises(BadParameter, match="charged"):
-        purse.pay(Pure(Fraction(2)), lambda: b"", mechanism="", parameters={})
-    assert purse.pay(Pure(Fraction(1)), lambda: b"model", mechanism="", parameters={}).result == b"model"
+        payer.pay(Pure(Fraction(2)), lambda: b"", mechanism="", parameters={})
+    assert payer.pay(Pure(Fraction(1)), lambda: b"model", mechanism="", parameters={}).result == b"model"
     with pytest.raises(BadParameter, match="used before"):
-        purse.pay(Pure(Fraction(1)), lambda: b"", mechanism="", parameters={})
+        payer.pay(Pure(Fraction(1)), lambda: b"", mechanism="", parameters={})
 
 
 @pytest.mark.parametrize(

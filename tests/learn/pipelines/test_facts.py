@@ -261,7 +261,7 @@ def test_the_last_attempt_is_priced_before_the_first(
             raise BadParameter("units_per_block", "are too many")
         return attempt_work(pipeline, features, tried, run=run, key=key)
 
-    monkeypatch.setattr(training, "work_of", priced)
+    monkeypatch.setattr(training, "attempt_work", priced)
     before = left(one)
     with pytest.raises(BadParameter, match="are too many"):
         train(one, replace(pipeline, schedule=replace(pipeline.schedule, most_blocks=9)), place / "runs")
@@ -312,10 +312,10 @@ def test_what_is_locked_is_told_apart_from_what_is_spent(
     slow = Stream(one.dataset, SharingRule("unlock", versions=20))
     locked = train(slow, pipeline, place / "runs")
     assert locked.end is RunState.OVER_BUDGET
-    assert "unlocked yet. More of it is with each append" in locked.words
+    assert "unlocked yet. Each append unlocks more" in locked.words
     greedy = replace(pipeline, schedule=replace(pipeline.schedule, least=Fraction(9), most=Fraction(9)))
     spent = train(slow, greedy, place / "runs")
-    assert "too little is left on 2026-02" in spent.words
+    assert "too little budget is left on 2026-02" in spent.words
 
 
 def test_a_card_tells_both_numbers_for_people_in_several_periods(

@@ -62,7 +62,7 @@ def test_the_example_says_what_it_says(folder: Path) -> None:
         ("eta", "0", "strictly between 0 and 1"),
         ("levels", "1", "must lie between"),
         ("levels", None, "is missing"),
-        ("epsilon", "[1.0, 0.5]", "must not begin above"),
+        ("epsilon", "[1.0, 0.5]", "must begin with the smaller"),
         ("epsilon", "1.0", "two numbers in brackets"),
         ("blocks", "[0, 3]", "whole numbers from 1"),
         ("blocks", "[1.5, 3]", "whole numbers from 1"),

@@ -31,7 +31,7 @@ def rows_of(features: Features, count: int, seed: int) -> PrivateRows:
 
 
 def trained(kind: str, features: Features, rows: PrivateRows) -> Any:
-    made = TrainerSettings(kind).made(
+    made = TrainerSettings(kind).create(
         features, epsilon=Fraction(5), delta=Fraction(1, 10**6), size=1000, payer=PublicData()
     )
     return made.fit(features.table(rows), features.target(rows))

@@ -16,7 +16,7 @@ import pytest
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.learn.payer import AttemptPayer, PublicData
+from lapwing.learn.payer import PrepaidPayer, PublicData
 from lapwing.learn.pipelines.components import TrainerSettings
 from lapwing.learn.pipelines.model_card import card_text, model_card
 from lapwing.learn.pipelines.network import ACTIVATIONS, Network, NetworkForward, NetworkSettings
@@ -42,7 +42,7 @@ def network(*, classes: tuple[int, ...] | None = None, **other: Any) -> Network:
         "classes": classes,
         "target": Real(0, 60) if classes is None else None,
         "size": 3000,
-        "purse": PublicData(),
+        "payer": PublicData(),
         **other,
     }
     return Network(NetworkSettings.of(SETTINGS), **given)
@@ -70,11 +70,11 @@ def test_what_is_charged_are_all_steps_before_the_first() -> None:
     assert isinstance(price, FixedRun)
     assert price.steps[0][1] == 10
     assert price.pair[0] <= 2
-    purse = AttemptPayer(price)
-    network(payer=purse).fit(*rides(50))
-    assert set(json.loads(purse.result)) == {"numbers"}
+    payer = PrepaidPayer(price)
+    network(payer=payer).fit(*rides(50))
+    assert set(json.loads(payer.result)) == {"numbers"}
     with pytest.raises(BadParameter, match="charged"):
-        network(payer=AttemptPayer(Pure(Fraction(2)))).fit(*rides(50))
+        network(payer=PrepaidPayer(Pure(Fraction(2)))).fit(*rides(50))
 
 
 def test_nobody_to_learn_from_is_no_reason_to_fail() -> None:
@@ -136,15 +136,15 @@ def test_before_it_has_learned_it_says_nothing() -> None:
 
 
 def test_without_torch_the_extra_is_named_and_prediction_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    purse = AttemptPayer(network().price(2))
-    trained = network(payer=purse).fit(*rides(50))
+    payer = PrepaidPayer(network().price(2))
+    trained = network(payer=payer).fit(*rides(50))
     for name in [one for one in sys.modules if one.startswith("lapwing.learn.sgd")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"lapwing\[learn\]"):
         network().price(2)
     rows = np.array([[2.0, "a"], [18.0, "b"]], dtype=object)
-    assert (network().load(purse.result).predict(rows) == trained.predict(rows)).all()
+    assert (network().load(payer.result).predict(rows) == trained.predict(rows)).all()
 
 
 @pytest.fixture

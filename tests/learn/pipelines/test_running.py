@@ -190,7 +190,7 @@ def test_an_attempt_that_fails_ends_the_command_and_the_next_goes_on(
         raise ValueError("something private")
 
     with monkeypatch.context() as broken:
-        broken.setattr(work, "fitted", breaks)
+        broken.setattr(work, "fit_on_rows", breaks)
         failed = train(stream, pipeline, folder / "runs")
     assert (failed.end, len(failed.attempts)) == (RunState.FAILED, 1)
     assert "private" not in failed.words

@@ -122,7 +122,7 @@ def test_a_mean_is_released_when_its_error_is_shown(stream: Stream, mean: Pipeli
     text = files["card_text"].read_text()
     assert f"mean of duration: {found['mean']:.6g} ±" in text
     assert "mean duration of a unit" in text
-    with pytest.raises(BadParameter, match="there is none"):
+    with pytest.raises(BadParameter, match="there is no model file"):
         model_file_text(outcome)
 
 
@@ -204,7 +204,7 @@ def test_a_statistic_is_of_one_column(stream: Stream, mean: Pipeline, folder: Pa
 
 def test_a_model_needs_more_than_its_label(stream: Stream, folder: Path) -> None:
     bare = replace(load_pipeline(folder / "durations.toml"), sql="SELECT duration FROM rides")
-    with pytest.raises(BadParameter, match="more than the label"):
+    with pytest.raises(BadParameter, match="at least one column besides the label"):
         train(stream, bare, folder / "runs")
 
 

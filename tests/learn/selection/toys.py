@@ -20,8 +20,8 @@ class Constant(BaseEstimator):  # type: ignore[misc]
 
     seen: ClassVar[list[NDArray[Any]]] = []
 
-    def __init__(self, *, purse: Payer, answer: int = 0, greed: int = 1, fails: bool = False) -> None:
-        self.payer, self.answer, self.greed, self.fails = purse, answer, greed, fails
+    def __init__(self, *, payer: Payer, answer: int = 0, greed: int = 1, fails: bool = False) -> None:
+        self.payer, self.answer, self.greed, self.fails = payer, answer, greed, fails
 
     def price(self, n_features: int) -> Loss:
         return TRAIN_LOSS

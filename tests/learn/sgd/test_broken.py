@@ -63,7 +63,7 @@ def proven_epsilon(release: Release, *, length: float = 1.0, is_clipped: bool = 
     for canary in (False, True):
         x, y = rows(canary, length)
         people = UnitIndex(len(x), None)
-        gradients = trainer._gradients(trainer.module)
+        gradients = trainer._gradients()
         sums = trainer._sum(gradients, x, y, people)
         if not is_clipped and canary:
             sums = sums + torch.tensor([length, 0.0])
@@ -117,11 +117,9 @@ def test_a3_dividing_by_the_private_size_tells_it() -> None:
     x[-1] = 0.0
     shares = []
     for size in (400, 399):
-        sums = trainer._sum(
-            trainer._gradients(trainer.module), x[:size], torch.ones(size), UnitIndex(size, None)
-        )
+        sums = trainer._sum(trainer._gradients(), x[:size], torch.ones(size), UnitIndex(size, None))
         shares.append(sums[1] / size)
     moved_by_one = abs(shares[0] - shares[1]) * 400
-    public = trainer._sum(trainer._gradients(trainer.module), x, torch.ones(400), UnitIndex(400, None))[1]
+    public = trainer._sum(trainer._gradients(), x, torch.ones(400), UnitIndex(400, None))[1]
     assert float(public) == pytest.approx(399)
     assert moved_by_one > 0.9  # as if it had a gradient of full length

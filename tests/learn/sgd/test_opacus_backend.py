@@ -134,7 +134,7 @@ def test_a_wrong_rule_of_opacus_is_found_and_moves_no_more_than_is_priced(
     wrong = rule_of(lambda rows: 1000 * rows.roll(1, dims=1))
     monkeypatch.setitem(GradSampleModule.GRAD_SAMPLERS, nn.Linear, wrong)
     gradients = through_opacus(nn.Linear(6, 3), clip=1, page=16)
-    with pytest.raises(BadParameter, match="weight: what Opacus finds by row does not add up"):
+    with pytest.raises(BadParameter, match="weight: the rows' gradients by Opacus do not add up"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
     x, y = torch.randn(20, 6), torch.randint(0, 3, (20,))
     assert check(Sums(gradients, grid_of(gradients, 1, 20), x, y), 20, [0, 7, 19]) > 0.9
@@ -209,11 +209,11 @@ def test_what_opacus_cannot_do_is_refused_at_once(make: Callable[[], nn.Module],
 @pytest.mark.parametrize(
     ("make", "form", "says"),
     [
-        (MODULES["reflecting conv"][0], (2, 5, 5), "0.weight: what Opacus finds by row does not add up"),
+        (MODULES["reflecting conv"][0], (2, 5, 5), "0.weight: the rows' gradients by Opacus do not add up"),
         (Flattened, (2, 6), "layer.weight: Opacus does not find one gradient for each row"),
-        (InHalf, (12,), "layer.weight: what Opacus finds by row does not add up"),
+        (InHalf, (12,), "layer.weight: the rows' gradients by Opacus do not add up"),
         (Dropping, (12,), "cannot be taken unit by unit"),
-        (lambda: Dropping().eval(), (12,), "scale: what Opacus finds by row does not add up"),
+        (lambda: Dropping().eval(), (12,), "scale: the rows' gradients by Opacus do not add up"),
     ],
 )
 def test_what_opacus_gets_wrong_is_found_on_made_up_rows(
@@ -227,12 +227,10 @@ def test_what_opacus_gets_wrong_is_found_on_made_up_rows(
 class Recording(Payer):
     """Remembers the parameters that the receipt would name."""
 
+    relation = Relation.ADD_REMOVE
+
     def __init__(self) -> None:
         self.named: list[Mapping[str, str | int]] = []
-
-    @property
-    def relation(self) -> Relation:
-        return Relation.ADD_REMOVE
 
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
@@ -241,14 +239,14 @@ class Recording(Payer):
         return PaidResult(run(), None)
 
 
-def trainer_of(purse: Payer, **other: Any) -> PrivateTrainer:
+def trainer_of(payer: Payer, **other: Any) -> PrivateTrainer:
     torch.manual_seed(17)
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": Fraction(1, 10**5), "clip": 1, "rate": "0.2", "expected_batch": 10,
         "steps": 4, "learning_rate": 0.5, "page": 16, "backend": "opacus", **other,
     }  # fmt: skip
     return PrivateTrainer(
-        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, payer=purse, **chosen
+        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, payer=payer, **chosen
     )
 
 
@@ -259,11 +257,11 @@ X, Y = torch.randn(50, 4, generator=_COINS), torch.randint(0, 3, (50,), generato
 def test_the_receipt_names_the_backend(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "visits.ledger")
     ledger.open_account("visits", epsilon=2, delta="1e-3", unit=Unit.PERSON, relation=Relation.ADD_REMOVE)
-    purse = LedgerPayer(
+    payer = LedgerPayer(
         Gate(ledger, principal="builder"), targets=(Target("visits"),), unit=Unit.PERSON,
         relation=Relation.ADD_REMOVE, request=b"a model",
     )  # fmt: skip
-    trainer = trainer_of(purse)
+    trainer = trainer_of(payer)
     before = module_to_bytes(trainer.module)
     receipt = trainer.fit(X, Y, EACH_ROW).receipt
     assert receipt is not None
@@ -272,12 +270,12 @@ def test_the_receipt_names_the_backend(tmp_path: Path) -> None:
 
 
 def test_the_price_is_that_of_our_own_way_and_says_who_found_gradients() -> None:
-    purse = Recording()
-    theirs, ours = trainer_of(purse), trainer_of(purse, backend="own")
+    payer = Recording()
+    theirs, ours = trainer_of(payer), trainer_of(payer, backend="own")
     assert theirs.schedule == ours.schedule
     theirs.fit(X, Y, EACH_ROW)
     ours.fit(X, Y, EACH_ROW)
-    assert [named["backend"] for named in purse.named] == ["opacus", "own"]
+    assert [named["backend"] for named in payer.named] == ["opacus", "own"]
 
 
 def test_a_run_goes_on_with_the_backend_that_it_began_with(tmp_path: Path) -> None:
@@ -290,17 +288,17 @@ def test_a_run_goes_on_with_the_backend_that_it_began_with(tmp_path: Path) -> No
 
 
 def test_a_backend_of_another_name_is_refused() -> None:
-    purse = PublicData()
+    payer = PublicData()
     with pytest.raises(BadParameter, match="backend: must be own or opacus"):
-        trainer_of(purse, backend="jax")
+        trainer_of(payer, backend="jax")
 
 
 def test_without_opacus_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus", None)
-    purse = PublicData()
+    payer = PublicData()
     with pytest.raises(MissingExtra, match=r"pip install 'lapwing\[opacus\]'"):
-        trainer_of(purse)
-    trainer_of(purse, backend="own").fit(X, Y)
+        trainer_of(payer)
+    trainer_of(payer, backend="own").fit(X, Y)
 
 
 def test_the_guide_is_true() -> None:

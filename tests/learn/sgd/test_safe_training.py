@@ -54,7 +54,7 @@ def test_dropout_throws_secret_coins_whatever_seed_is_set(monkeypatch: pytest.Mo
         expected = torch.rand(3)
         torch.manual_seed(0)
         with monkeypatch.context() as patched:
-            patched.setattr("lapwing.learn.sgd.private_trainer.load_bytes", lambda *_: None)
+            patched.setattr("lapwing.learn.sgd.private_trainer.load_module_bytes", lambda *_: None)
             trainer.fit(X, Y)
         assert torch.equal(torch.rand(3), expected)
     assert not torch.equal(seen.sums[0], seen.sums[1])
@@ -107,7 +107,7 @@ def test_very_many_units_are_summed_with_care(
     trainer = trainer_of(PublicData(), module, rate=1, page=64, expected_batch=10)
     x, y = torch.randn(70, 4), torch.randint(0, 3, (70,))
     some = [k for k in range(70) if k != away]
-    gradients = trainer._gradients(module)
+    gradients = trainer._gradients()
     gradients.kinds = kinds
     many, fewer = (
         trainer._sum(gradients, x[rows], y[rows], UnitIndex(len(rows), None)).clone()

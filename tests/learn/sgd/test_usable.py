@@ -111,7 +111,7 @@ class Full(Together):
         raise torch.OutOfMemoryError(f"secret {float(x.max())}")
 
 
-@pytest.mark.parametrize(("make", "says"), [(Together, "on each of them"), (Full, "smaller page")])
+@pytest.mark.parametrize(("make", "says"), [(Together, "on each row"), (Full, "smaller page")])
 def test_what_nobody_causes_alone_ends_the_work_without_a_word(
     make: Callable[[], nn.Module], says: str
 ) -> None:

@@ -20,7 +20,7 @@ from lapwing.learn.trainers import (
 )
 from lapwing.learn.trainers.whole_vectors import class_probabilities
 
-PAID: dict[str, Any] = {"epsilon": 5, "delta": "1e-5", "purse": PublicData()}
+PAID: dict[str, Any] = {"epsilon": 5, "delta": "1e-5", "payer": PublicData()}
 NUMBERS: dict[str, Any] = {"columns": Real(-1, 1), **PAID}
 CODED: dict[str, Any] = {"columns": Binned([-0.5, 0, 0.5]), **PAID}
 TRAINERS: list[tuple[Any, tuple[str, ...]]] = [

@@ -32,7 +32,7 @@ from lapwing.learn.trainers import (
 from lapwing.learn.trainers.pricing import PricedReleases
 
 Seen = list[tuple[PricedReleases, int, NDArray[np.int64]]]
-PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-5, "purse": PublicData()}
+PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-5, "payer": PublicData()}
 REAL = (Real(-1, 1), Real(0, 10), Category([0, 1, 2]), Binned([0.5, 1]))
 CODED = (Binned([-0.5, 0, 0.5]), Binned([2, 5]), Category([0, 1, 2]), Binned([0.5, 1]))
 TRAINERS: dict[str, Any] = {
@@ -82,7 +82,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Seen:
 
     monkeypatch.setattr(PricedReleases, "release", release)
     centres = kmeans.initial_centres(3, 8)
-    monkeypatch.setattr(kmeans, "beginning", lambda *_: centres)
+    monkeypatch.setattr(kmeans, "initial_centres", lambda *_: centres)
     return sums
 
 
@@ -184,7 +184,7 @@ def test_a_bound_that_is_too_small_would_be_seen(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_row_is_seen_before_it_is_paid() -> None:
-    """Every use of a row is inside the work: a purse that never runs it sees no cell read."""
+    """Every use of a row is inside the work: a payer that never runs it sees no cell read."""
     seen: list[str] = []
 
     class Cell:
@@ -197,7 +197,7 @@ def test_no_row_is_seen_before_it_is_paid() -> None:
             raise InterruptedError
 
     table = np.array([[Cell()] * 4] * 3, dtype=object)
-    model = LogisticRegression(columns=Real(0, 1), classes=(0, 1), size=3, **{**PAID, "purse": Broke()})
+    model = LogisticRegression(columns=Real(0, 1), classes=(0, 1), size=3, **{**PAID, "payer": Broke()})
     with pytest.raises(InterruptedError):
         model.fit(table, [0, 1, 0])
     assert not seen

@@ -13,13 +13,9 @@ from dp_accounting.rdp import RdpAccountant
 from lapwing.core.conversions import gaussian_epsilon
 from lapwing.core.fixed_run import FixedRun
 from lapwing.errors import BadParameter
-from lapwing.learn.trainers.pricing import (
-    ReleaseGroup,
-    checked_rate,
-    checked_size,
-    noise_ratio,
-    price_releases,
-)
+from lapwing.learn.payer import PublicData
+from lapwing.learn.trainers import LogisticRegression, Real
+from lapwing.learn.trainers.pricing import ReleaseGroup, checked_rate, noise_ratio, price_releases
 
 DELTA = Fraction(1, 10**5)
 
@@ -97,4 +93,6 @@ def test_bad_rates_are_refused(rate: Any) -> None:
 @pytest.mark.parametrize("size", [0, -1, 2.5])
 def test_bad_sizes_are_refused(size: Any) -> None:
     with pytest.raises(BadParameter):
-        checked_size(size)
+        LogisticRegression(
+            epsilon=1, delta="1e-5", columns=Real(0, 1), classes=(0, 1), size=size, payer=PublicData()
+        ).price(1)

@@ -31,14 +31,14 @@ UNITS = np.arange(60) // 3
 def bayes(tmp_path: Path, unit: Unit = Unit.PERSON) -> tuple[Any, Ledger]:
     ledger = Ledger.create(tmp_path / "visits.ledger")
     ledger.open_account("visits", epsilon=100, delta="1e-3", unit=unit, relation=Relation.ADD_REMOVE)
-    purse = LedgerPayer(
+    payer = LedgerPayer(
         Gate(ledger, principal="builder"),
         targets=(Target("visits"),),
         unit=unit,
         relation=Relation.ADD_REMOVE,
         request=b"a model of visits",
     )
-    made = NaiveBayes(columns=Category([0, 1]), classes=(0, 1), epsilon=1, delta="1e-5", payer=purse)
+    made = NaiveBayes(columns=Category([0, 1]), classes=(0, 1), epsilon=1, delta="1e-5", payer=payer)
     return made, ledger
 
 
@@ -94,7 +94,7 @@ def test_units_are_routed(tmp_path: Path) -> None:
 
 def test_units_go_to_each_step_of_a_pipeline(tmp_path: Path) -> None:
     trainer, ledger = bayes(tmp_path)
-    common: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "purse": trainer.payer}
+    common: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "payer": trainer.payer}
     first = PCA(columns=Real(0, 1), n_components=1, **common)
     second = LogisticRegression(columns=Real(-2, 2), classes=(0, 1), size=60, **common)
     both = make_pipeline(first, second)
@@ -128,7 +128,7 @@ def test_errors_come_whole_out_of_a_worker(error: LapwingError) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_in_worker_processes_there_is_no_purse_and_the_error_says_so(tmp_path: Path) -> None:
+def test_in_worker_processes_there_is_no_payer_and_the_error_says_so(tmp_path: Path) -> None:
     trainer, ledger = bayes(tmp_path)
     with pytest.raises(BadParameter, match="n_jobs=1"):
         cross_val_score(trainer, TABLE, Y, cv=3, params={"units": EACH_ROW}, n_jobs=2, error_score="raise")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapwing.learn.table_input import one_row_each
 from lapwing.learn.trainers.linear_models import gradient_sum, with_constant
 from lapwing.learn.trainers.whole_vectors import (
     FAR,
@@ -17,7 +18,6 @@ from lapwing.learn.trainers.whole_vectors import (
     class_probabilities,
     exact_cross_sum,
     exact_products,
-    one_row_of_each,
     score_errors,
     shorten,
     whole_squared_lengths,
@@ -88,20 +88,20 @@ def test_products_with_no_weight_are_none() -> None:
 
 
 def test_without_units_every_row_counts() -> None:
-    assert one_row_of_each(None, 4).tolist() == [0, 1, 2, 3]
+    assert one_row_each(None, 4).tolist() == [0, 1, 2, 3]
 
 
 def test_one_row_of_each_unit_counts() -> None:
     units = np.array([5, 5, 9, 5, 9, 1])
     for _ in range(20):
-        chosen = one_row_of_each(units, 6)
+        chosen = one_row_each(units, 6)
         assert sorted(units[chosen]) == [1, 5, 9]
 
 
 def test_all_rows_of_a_unit_are_equally_likely() -> None:
     """4,000 draws of three rows: each within 6 deviations (false alarms: about 6e-9)."""
     units = np.array([7, 7, 7, 8])
-    seen = Counter(int(one_row_of_each(units, 4)[0]) for _ in range(4000))
+    seen = Counter(int(one_row_each(units, 4)[0]) for _ in range(4000))
     assert all(abs(seen[row] - 4000 / 3) < 6 * (4000 * 2 / 9) ** 0.5 for row in range(3))
 
 

@@ -10,6 +10,7 @@ import pytest
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue
+from lapwing.learn.confidence_bounds import float_down, float_up
 from lapwing.learn.payer import PublicData
 from lapwing.learn.validation import (
     ValidationRelease,
@@ -17,8 +18,6 @@ from lapwing.learn.validation import (
     ValidationVerdict,
     Validator,
     eta_share,
-    float_down,
-    float_up,
     noise_quantile,
 )
 from lapwing.learn.validators import (

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue
 from lapwing.learn.payer import EACH_ROW
+from lapwing.learn.table_input import one_row_each
 from lapwing.learn.validation import (
     ClassLosses,
     Rounding,
     ValidationRows,
     checked_bounds,
     in_steps,
-    one_row_each,
     real_rows,
     step_count,
     unit_means,
@@ -97,14 +97,14 @@ def test_one_row_of_each_unit_is_drawn_and_all_are_equally_likely(monkeypatch: p
     monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(7))
     copies = 20_000
     units = np.tile([3, 0, 3, 1, 3], copies) + 4 * np.repeat(np.arange(copies), 5)
-    drawn = one_row_each(units)
+    drawn = one_row_each(units, len(units))
     assert np.array_equal(units[drawn], np.unique(units))
     of_three = drawn[units[drawn] % 4 == 3] % 5
     follows(of_three // 2, [Decimal(1) / 3] * 3, first=0)
 
 
 def test_nothing_is_drawn_of_nobody() -> None:
-    assert one_row_each(unit_numbers(None, 0)).tolist() == []
+    assert one_row_each(unit_numbers(None, 0), 0).tolist() == []
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
-"""One attempt: one charge, for which a model is trained on some units and validated on others.
+"""Attempts of a pipeline: one charge, for training on some units and validating on others.
 
-Claim    an attempt costs each unit of its blocks at most the worse of the two: training and validation.
-Because  a keyed hash of the unit alone decides in which half it is, for ever. What a training unit meets is
-         the trainer, and validation is made of the model and of others; a testing unit meets validation
-         alone. docs/arguments/attempts.md.
+Claim    an attempt costs each unit of its blocks at most the worse of two losses: training and validation.
+Because  a keyed hash of the unit alone decides its half, for ever. A training unit is read by the trainer,
+         and validation uses the model and other units; a testing unit is read by validation alone.
+         docs/arguments/attempts.md.
 Test     tests/learn/pipelines/test_attempt.py
 
-A model that is not accepted is not kept: what is stored under the charge are the verdict and, if it is
-accepted, the model with what its numbers mean.
+A model that is not accepted is not kept. The verdict is stored under the charge and, if the model is
+accepted, the model with the description of its features.
 
-Claim    an attempt that was charged is never taken for one of another pipeline, policy, stream or block.
-Because  all of these stand in its receipt, and are compared whenever it is looked at again.
+Claim    a charged attempt is never taken for one of another pipeline, policy, stream or block.
+Because  all of these are in its receipt, and are compared whenever the attempt is read again.
 Test     tests/learn/pipelines/test_facts.py
-
-What is done in an attempt once it is paid: a model and its validation, or a statistic.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from typing import Any
 from lapwing.core.losses import Loss, ParallelComposition, Relation, SequentialComposition
 from lapwing.errors import BadParameter, InProgress
 from lapwing.learn.features import Features
-from lapwing.learn.payer import AttemptPayer, LedgerPayer
+from lapwing.learn.payer import LedgerPayer, PrepaidPayer
 from lapwing.learn.pipelines.components import Learner, fit_on_rows
 from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, attempt_blocks
 from lapwing.learn.stream import Stream
@@ -47,22 +45,22 @@ from lapwing.ledger.request_status import RequestState, RequestStatus
 from lapwing.sql import policy_ledger, row_questions
 from lapwing.sql.row_questions import PrivateRows, RowQuestion
 
-ATTEMPT_FORM = "lapwing attempt 2"  # of what is stored, and of the receipt
+ATTEMPT_FORM = "lapwing attempt 2"  # of the stored record, and of the receipt
 
 
 class AttemptWork(ABC):
-    """One attempt's work. Its price is public, and known before."""
+    """The work of one attempt. Its price is public, and known before."""
 
     validator: Validator
 
     @property
     @abstractmethod
     def loss(self) -> Loss:
-        """What it costs each unit."""
+        """The loss of each unit."""
 
     @property
     def parameters(self) -> dict[str, str | int]:
-        """What was declared, for the receipt."""
+        """The declared parameters, for the receipt."""
         own = self.validator.parameters
         return {
             "validator": self.validator.mechanism,
@@ -71,11 +69,14 @@ class AttemptWork(ABC):
 
     @abstractmethod
     def done(self, read: PrivateRows) -> bytes:
-        """Do it. Private until it is stored."""
+        """Do the work on these rows, and return the record to be stored.
+
+        It is private until it is stored.
+        """
 
 
 class ModelWork(AttemptWork):
-    """Train on one half, validate on the other; and calibrate on that, if it was accepted."""
+    """The work of training on one half, and validating and calibrating on the other."""
 
     def __init__(
         self, pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, eta: Fraction, key: bytes
@@ -84,26 +85,28 @@ class ModelWork(AttemptWork):
         self._pipeline, self._features, self._tried, self._key = pipeline, features, tried, key
         self._calibration = None if part is None else part.of(features)
         spared = tried.epsilon if part is None else tried.epsilon - part.epsilon
-        self.validator = own.made(epsilon=spared, eta=eta, net=own.net(features))
-        self._training = self._trainer(AttemptPayer(self.validator.loss)).price(len(features.declared))
+        self.validator = own.create(epsilon=spared, eta=eta, net=own.net(features))
+        self._training = self._trainer(PrepaidPayer(self.validator.loss)).price(len(features.declared))
 
-    def _trainer(self, purse: AttemptPayer) -> Learner:
-        return self._pipeline.trainer.made(
+    def _trainer(self, payer: PrepaidPayer) -> Learner:
+        return self._pipeline.trainer.create(
             self._features,
             epsilon=self._tried.epsilon,
             delta=self._pipeline.delta,
             size=self._pipeline.size(self._tried.blocks),
-            payer=purse,
+            payer=payer,
         )
 
     @property
     def loss(self) -> Loss:
+        """The worse of two losses: that of a training and that of a testing unit."""
         own = self.validator.loss
         testing = own if self._calibration is None else SequentialComposition((own, self._calibration.loss))
         return ParallelComposition((self._training, testing))
 
     @property
     def parameters(self) -> dict[str, str | int]:
+        """The declared parameters, those of calibration included."""
         part = self._pipeline.calibration
         if part is None:
             return super().parameters
@@ -114,52 +117,51 @@ class ModelWork(AttemptWork):
         return {**super().parameters, **paid}
 
     def done(self, read: PrivateRows) -> bytes:
+        """Train, validate and calibrate."""
         share = self._pipeline.test_share
         known = read.where(self._features.learnable(read))
         tests = known.tests(lambda ids: in_test_half(ids, key=self._key, share=share))
-        purse = AttemptPayer(self._training)
-        model = fit_on_rows(self._trainer(purse), self._features, known.where(~tests))
+        payer = PrepaidPayer(self._training)
+        model = fit_on_rows(self._trainer(payer), self._features, known.where(~tests))
         testing = known.where(tests)
         released = self.validator.release(self._pipeline.validator.values(model, self._features, testing))
         judged = self.validator.judge(released, attempt=self._tried.attempt)
         if judged.verdict is not ValidationVerdict.ACCEPT:
             return stored_attempt(released, judged)
-        # Only now: what is known of test units about a model that is not kept would help to choose another.
+        # Only now: numbers of test units about a rejected model would help to choose another one.
         counts = None if self._calibration is None else self._calibration.release(model, testing)
-        return stored_attempt(released, judged, purse.result, counts, self._features)
+        return stored_attempt(released, judged, payer.result, counts, self._features)
 
 
 class StatisticWork(AttemptWork):
-    """All units at once: there is no model, and no half."""
+    """The work of a statistic: all units at once, with no model and no halves."""
 
     def __init__(
         self, pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, eta: Fraction
     ) -> None:
         self._statistic, self._attempt = pipeline.trainer.statistic(features), tried.attempt
         target = pipeline.validator.target
-        self._validator = self._statistic.validator(target=target, eta=eta, epsilon=tried.epsilon)
-        self.validator = self._validator
+        self.validator = self._statistic.validator(target=target, eta=eta, epsilon=tried.epsilon)
 
     @property
     def loss(self) -> Loss:
+        """The loss of each unit."""
         return self.validator.loss
 
     def done(self, read: PrivateRows) -> bytes:
+        """Compute the statistic, and judge its error."""
         released = self.validator.release(self._statistic.values(read))
         judged = self.validator.judge(released, attempt=self._attempt)
-        told = self._statistic.told(self._validator, released, judged)
-        model = (
-            json.dumps(told, sort_keys=True).encode()
-            if judged.verdict is ValidationVerdict.ACCEPT
-            else None
-        )
-        return stored_attempt(released, judged, model)
+        if judged.verdict is not ValidationVerdict.ACCEPT:
+            return stored_attempt(released, judged)
+        told = self._statistic.told(self.validator, released, judged)
+        return stored_attempt(released, judged, json.dumps(told, sort_keys=True).encode())
 
 
 def attempt_work(
     pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, run: int, key: bytes
 ) -> AttemptWork:
-    """The work of an attempt. The r-th run of a pipeline has η / (r (r + 1)): all of them have η."""
+    """Return the work of an attempt. Run r of a pipeline has η / (r (r + 1)), so that all runs have η."""
     eta = eta_share(pipeline.validator.eta, run)
     if pipeline.trainer.is_statistic:
         return StatisticWork(pipeline, features, tried, eta=eta)
@@ -173,7 +175,10 @@ def stored_attempt(
     calibration: bytes | None = None,
     features: Features | None = None,
 ) -> bytes:
-    """What the ledger keeps under the charge. A model only if it was accepted, with what it is made of."""
+    """Return the record that the ledger keeps under the charge.
+
+    A model is in it only if it was accepted.
+    """
     said = {
         "form": ATTEMPT_FORM,
         "released": released.to_bytes().decode(),
@@ -190,7 +195,7 @@ def stored_attempt(
 
 MECHANISM = "pipeline attempt"
 _BACK = "Change it back, or begin a new run (--new-run)"
-# Facts in a receipt, and what to say where they are not those of today.
+# Facts in a receipt, and the error message if they differ from those of today.
 _ELSE = {
     "form": ("run", "{run} was made by another version of Lapwing, and cannot be read. Begin a new run"),
     "file": (
@@ -200,12 +205,16 @@ _ELSE = {
     "rows": ("policy", f"(or a public table) was changed since run {{run}} began: rows differ. {_BACK}"),
     "features": ("policy", f"was changed since run {{run}} began: features mean other things. {_BACK}"),
 }
-_OTHER_BLOCKS = "blocks", "that have come in are not those that run {run} was charged to. Begin a new run"
+_OTHER_BLOCKS = "blocks", "that have arrived are not those that run {run} was charged to. Begin a new run"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """What came of an attempt. `judged` is None where it was charged and crashed: it shows nothing."""
+    """The result of an attempt.
+
+    `judged` is None if the attempt was charged and then crashed: it shows nothing. `model` is an accepted
+    model or statistic, otherwise None. `features` describes the inputs of an accepted model.
+    """
 
     number: int
     blocks: tuple[str, ...]
@@ -216,23 +225,26 @@ class AttemptResult:
     receipt: Receipt
     is_replay: bool
     calibration: bytes | None = None
-    features: Mapping[str, Any] | None = None  # of an accepted model: what its numbers mean
+    features: Mapping[str, Any] | None = None  # of an accepted model: the description of its inputs
 
     @property
     def verdict(self) -> ValidationVerdict:
-        """What a crash counts as is RETRY."""
+        """The verdict; a crash counts as RETRY."""
         return ValidationVerdict.RETRY if self.judged is None else self.judged.verdict
 
 
 def attempt_key(data: str, name: str, run: int, attempt: int) -> str:
-    """Under which an attempt on a data set is charged once."""
+    """Return the key under which an attempt on a data set is charged once."""
     return f"pipeline {name}: run {run}, attempt {attempt}, on {_digest(data)[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptRunner:
-    """The attempts of one run. `order` are the blocks that the features reach, as they came in; `start` of
-    them were there when the run began."""
+    """The attempts of one run.
+
+    `order` are the blocks that the features reach, in the order of arrival. `start` of them had arrived
+    when the run began. `meaning` is a digest of the query.
+    """
 
     gate: Gate
     stream: Stream
@@ -245,11 +257,14 @@ class AttemptRunner:
     order: Sequence[str]
 
     def blocks(self, tried: PlannedAttempt) -> list[str] | None:
-        """The blocks of an attempt; None where too few have come in."""
+        """Return the blocks of an attempt; None if too few have arrived."""
         return attempt_blocks(self.order, self.start, tried.blocks)
 
     def earlier(self, tried: PlannedAttempt) -> AttemptResult | None:
-        """What is known of an attempt that was charged before. It costs nothing."""
+        """Return the result of an attempt that was charged before; None if it was not. It costs nothing.
+
+        Raises InProgress if another process is working on it.
+        """
         found = self.gate.find(
             attempt_key(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt)
         )
@@ -260,7 +275,7 @@ class AttemptRunner:
         return self._known(found, tried, is_replay=True)
 
     def _known(self, found: RequestStatus, tried: PlannedAttempt, *, is_replay: bool) -> AttemptResult:
-        """An attempt as the ledger has it. Raises `BadParameter` if it was about something else."""
+        """Read an attempt from the ledger. Raise BadParameter if it was about something else."""
         said, now = found.receipt.record["parameters"], self.facts(tried, self.blocks(tried) or ())
         for name, value in now.items():
             if said.get(name) != value:
@@ -269,7 +284,7 @@ class AttemptRunner:
         return attempt_from_ledger(found, self.blocks(tried) or (), is_replay=is_replay)
 
     def facts(self, tried: PlannedAttempt, blocks: Sequence[str]) -> dict[str, str | int]:
-        """What an attempt is about, for its receipt: each of these decides what comes of it."""
+        """Return the facts of an attempt for its receipt: each of them influences the result."""
         return {
             "form": ATTEMPT_FORM,
             "data": self.stream.policy.name,
@@ -288,16 +303,16 @@ class AttemptRunner:
         }
 
     def make(self, tried: PlannedAttempt) -> AttemptResult:
-        """Charge, train, validate, store. Raises `OverBudget`, or `WorkEnded` if it failed."""
+        """Charge, train, validate and store.
+
+        Raises OverBudget if the blocks cannot pay, and WorkEnded if the work failed after the charge.
+        """
         dataset, pipeline, blocks = self.stream.dataset, self.pipeline, self.blocks(tried)
         if blocks is None:
-            raise BadParameter("blocks", f"{tried.blocks} have not come in yet")
-        version, work, facts = (
-            row_questions.checked_version(dataset, self.question),
-            self._work(tried),
-            self.facts(tried, blocks),
-        )
-        purse = LedgerPayer(
+            raise BadParameter("blocks", f"{tried.blocks} have not arrived yet")
+        version, work = row_questions.checked_version(dataset, self.question), self._work(tried)
+        facts = self.facts(tried, blocks)
+        payer = LedgerPayer(
             self.gate,
             targets=self.stream.targets(self.question, blocks, pipeline=pipeline.name),
             unit=policy_ledger.unit_of(dataset.policy),
@@ -305,7 +320,7 @@ class AttemptRunner:
             request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
             key=attempt_key(dataset.policy.name, pipeline.name, self.run, tried.attempt),
         )
-        paid = purse.pay(
+        paid = payer.pay(
             work.loss,
             lambda: work.done(row_questions.read_rows(dataset, self.question, blocks, version=version)),
             mechanism=MECHANISM,
@@ -316,7 +331,7 @@ class AttemptRunner:
         return self._known(found, tried, is_replay=paid.is_replay)
 
     def price(self, tried: PlannedAttempt) -> Loss:
-        """What an attempt would cost each unit. Looking is free."""
+        """Return the loss of an attempt for each unit. Looking is free."""
         return self._work(tried).loss
 
     def _work(self, tried: PlannedAttempt) -> AttemptWork:
@@ -325,7 +340,7 @@ class AttemptRunner:
 
 
 def attempt_from_ledger(found: RequestStatus, blocks: Sequence[str], *, is_replay: bool) -> AttemptResult:
-    """An attempt as the ledger has it."""
+    """Return the result of an attempt as the ledger has stored it."""
     said = found.receipt.record["parameters"]
     judged, model, calibration, features = None, None, None, None
     if found.state is RequestState.ANSWERED:

@@ -1,18 +1,15 @@
-"""The trainer and the validator of a pipeline, as its file names them, made anew for each attempt.
+"""The trainer, the validator and the statistic of a pipeline, as its file declares them.
 
-What a model loses on a row, and a net of lines that says what no line can gain.
-
-Claim    whatever a line with weights within ±1 loses on a row, some line of the net loses at most that, as
-         `of_class` counts it.
+Claim    for every line with weights within ±1, some line of the net loses at most as much on each row, as
+         `LineNet.of_class` counts it.
 Because  the nearest line of the net has every weight within half a mesh, so its prediction is within
          `reach` on every row; errors are counted as if they were shorter by that.
 Test     tests/learn/pipelines/test_losses.py
 
-A statistic as a pipeline: a mean or a histogram leaves when its error is shown to be small.
-
-Claim    an attempt costs each unit of its blocks the attempt's ε, without any δ; and what is released, with
-         the error that was shown for it, is made of the noisy numbers alone.
-Because  a unit adds one vector within the validator's L1 bound, whatever rows it has; there is no test
+Claim    an attempt at a statistic (a mean or a histogram) costs each unit of its blocks the attempt's ε,
+         without any δ. What is released, with the error shown for it, is computed from the noisy numbers
+         alone.
+Because  a unit adds one vector within the validator's L1 bound, whatever rows it has. There is no test
          half, as the error is bounded from the same numbers. docs/arguments/attempts.md.
 Test     tests/learn/pipelines/test_statistics.py
 """
@@ -33,10 +30,11 @@ from numpy.typing import NDArray
 from lapwing.core.exact import positive, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.learn.features import Features, code_range
+from lapwing.learn.features import Features, code_range, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
 from lapwing.learn.pipelines.network import Network
+from lapwing.learn.table_input import Floats
 from lapwing.learn.trainers import (
     AdditiveTrees,
     Binned,
@@ -50,10 +48,10 @@ from lapwing.learn.validation import (
     ClassLosses,
     ValidationRelease,
     ValidationResult,
+    ValidationRows,
     Validator,
     checked_eta,
 )
-from lapwing.learn.validation import ValidationRows as Judging
 from lapwing.learn.validators import (
     AccuracyValidator,
     BestInClass,
@@ -65,7 +63,6 @@ from lapwing.learn.validators import (
 from lapwing.sql.expression import Numeric
 from lapwing.sql.row_questions import PrivateRows
 
-Floats = NDArray[np.float64]
 NUMBER_LOSSES = ("absolute error", "squared error")
 CLASS_LOSSES = ("zero-one loss", "log loss")
 MOST_LINES = 2000
@@ -73,7 +70,7 @@ _SMALLEST = 1e-300
 
 
 def row_losses(kind: str, model: Any, features: Features, rows: PrivateRows) -> Floats:
-    """One loss for each row. Private."""
+    """Return one loss for each row. They are private."""
     table, truth = features.table(rows), features.target(rows)
     if not len(rows):
         return np.zeros(0)
@@ -82,12 +79,12 @@ def row_losses(kind: str, model: Any, features: Features, rows: PrivateRows) -> 
     if kind == "zero-one loss":
         return (~rows_correct(model, features, rows)).astype(np.float64)
     likely = np.asarray(model.predict_proba(table))[np.arange(len(rows)), truth]
-    # One by one: a vectorised logarithm may round by an element's place, and so by who else is there.
+    # One by one: a vectorised logarithm may round by an element's place, which depends on other rows.
     return np.array([-math.log(share) for share in np.maximum(likely, _SMALLEST).tolist()])
 
 
 def rows_correct(model: Any, features: Features, rows: PrivateRows) -> NDArray[np.bool_]:
-    """Whether each prediction is the true class. Private."""
+    """Tell whether each prediction is the true class. The result is private."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     predicted: Any = model.predict(features.table(rows))
@@ -99,7 +96,10 @@ def _of_errors(kind: str, errors: Floats) -> Floats:
 
 
 def _line(matrix: Floats, weights: Floats) -> Floats:
-    """What a line says, -1 to 1. Column by column: a matrix's product may round by who else is there."""
+    """Return the predictions of a line, -1 to 1.
+
+    It goes column by column: a matrix product may round differently if other rows are present.
+    """
     total = np.zeros(len(matrix))
     for column, weight in zip(matrix.T, weights, strict=True):
         total = total + column * weight
@@ -108,9 +108,9 @@ def _line(matrix: Floats, weights: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class LineNet:
-    """Lines over the features of a matrix, each weight one of `levels` between -1 and 1, bias included.
+    """Lines over the features: each weight, the bias included, is one of `levels` between -1 and 1.
 
-    Features lie in [-1, 1]; so do predictions, where -1 and 1 are the bounds of what is predicted.
+    Features lie in [-1, 1], and so do predictions, where -1 and 1 are the bounds of the label.
     """
 
     features: Features
@@ -130,18 +130,21 @@ class LineNet:
 
     @property
     def models(self) -> int:
-        """How many lines there are."""
+        """The number of lines."""
         return int(self.levels ** (self.features.width + 1))
 
     @property
     def reach(self) -> Fraction:
-        """How far a line's prediction can be from that of the nearest line of the net."""
+        """The greatest distance between a line's prediction and that of the nearest line of the net."""
         low, high = map(Fraction, self.features.target_bounds)
         mesh = Fraction(2, self.levels - 1)
         return mesh / 2 * (self.features.width + 1) * (high - low) / 2
 
     def of_class(self, kind: str, rows: PrivateRows) -> ClassLosses:
-        """What each line of the net loses on each row, less what the mesh can hide. Private."""
+        """Return the loss of each line of the net on each row, less what the mesh can hide.
+
+        It is private.
+        """
         low, high = self.features.target_bounds
         matrix = np.hstack([self.features.matrix(rows), np.ones((len(rows), 1))])
         truth = self.features.target(rows)
@@ -171,7 +174,10 @@ MOST_HISTOGRAM_BINS = 1 << 10
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatistic:
-    """A statistic of the label. `bins`: into how many equal parts a number's range is cut."""
+    """A statistic of the label.
+
+    `bins` is the number of equal intervals of a numeric label; None for others.
+    """
 
     kind: str
     features: Features
@@ -199,32 +205,32 @@ class PipelineStatistic:
 
     @property
     def _step(self) -> Fraction:
-        kind = self.features.label_kind
-        return kind.step if isinstance(kind, Numeric) else Fraction(1)
+        assert self.features.label_kind is not None
+        return kind_step(self.features.label_kind)
 
     def validator(self, *, target: Fraction, eta: Fraction, epsilon: Fraction) -> StatisticValidator:
-        """Of its error."""
+        """Return the validator of its error."""
         if self.kind == HISTOGRAM:
             bins = self.bins or self.ends[1] + 1
             return HistogramValidator(target=target, eta=eta, epsilon=epsilon, bins=bins)
         low, high = (code * self._step for code in self.ends)
         return MeanValidator(target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step)
 
-    def values(self, rows: PrivateRows) -> Judging:
-        """What the validator adds up, for each row. Private."""
+    def values(self, rows: PrivateRows) -> ValidationRows:
+        """Return what the validator adds up, for each row. It is private."""
         column = rows.columns[self.features.label]
         first, last = self.ends
         if self.kind == MEAN:
-            return Judging(self.features.target(rows), units=rows.units)
+            return ValidationRows(self.features.target(rows), units=rows.units)
         places = np.clip(column.codes, first, last) - first
         if self.bins is not None:
             places = np.minimum(places * self.bins // (last - first), self.bins - 1)
-        return Judging(np.where(column.known, places, -1), units=rows.units)
+        return ValidationRows(np.where(column.known, places, -1), units=rows.units)
 
     def told(
-        self, validator: StatisticValidator, released: ValidationRelease, judged: ValidationResult
+        self, validator: Validator, released: ValidationRelease, judged: ValidationResult
     ) -> dict[str, Any]:
-        """What was released, for people. Public."""
+        """Return what was released, as plain values. It is public."""
         if isinstance(validator, HistogramValidator):
             shares = validator.shares(released) or ()
             shown = [{**one, "share": share} for one, share in zip(self._parts(), shares, strict=True)]
@@ -240,7 +246,7 @@ class PipelineStatistic:
 
 
 def statistic_lines(told: dict[str, Any], error: float | None) -> list[str]:
-    """The same as lines of a card. `error`: what each number is at most off by."""
+    """Return the released statistic as lines of a card. `error` bounds the error of each number."""
     off = "" if error is None else f" ± {error:.6g}"
     if told["kind"] == MEAN:
         return [f"mean of {told['of']}: {told['mean']:.6g}{off}"]
@@ -267,29 +273,32 @@ LEAST_BINS, MOST_COLUMN_BINS = 2, 1000
 MOST_ITERATIONS = {
     "steps": 100_000,
     "passes": 1_000,
-}  # of other trainers than networks: more would take days
+}  # of trainers other than networks: more would take days
 BINS = 16
-MOST_UNITS = 1 << 22  # the price of a network's steps reaches no further
-ERROR = "error"  # of a statistic, beside the losses of models
+MOST_UNITS = 1 << 22  # the price of a network's steps holds up to this many units
+ERROR = "error"  # the error of a statistic, beside the losses of models
 Setting = int | float | str | tuple[int, ...]
 
 
 class Learner(Protocol):
-    """What a pipeline needs of a trainer. Classifiers have `predict_proba` besides."""
+    """The interface of a trainer in a pipeline. Classifiers also have `predict_proba`."""
 
     def price(self, n_features: int) -> Loss:
-        """What `fit` would cost."""
+        """Return the loss of `fit`."""
 
     def fit(self, X: Any, y: Any, units: Any = None) -> Any:  # noqa: N803
         """Pay, and train."""
 
     def predict(self, X: Any) -> Any:  # noqa: N803
-        """Numbers, or positions of classes."""
+        """Return numbers, or positions of classes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainerSettings:
-    """A kind of trainer and its settings. `bins`: into how many equal parts numbers are cut."""
+    """A kind of trainer and its settings.
+
+    `bins` is the number of equal intervals into which numbers are cut.
+    """
 
     kind: str
     settings: Mapping[str, Setting] = field(default_factory=lambda: MappingProxyType({}))
@@ -315,7 +324,7 @@ class TrainerSettings:
 
     @property
     def is_statistic(self) -> bool:
-        """Whether it learns no model, but releases a number or a few."""
+        """Whether a statistic is released instead of a model."""
         return self.kind in STATISTIC_KINDS
 
     @property
@@ -324,15 +333,18 @@ class TrainerSettings:
         return {name: list(one) if isinstance(one, tuple) else one for name, one in self.settings.items()}
 
     def statistic(self, features: Features) -> PipelineStatistic:
-        """The statistic that it is."""
+        """Return the statistic of the label."""
         bins = self.settings.get("bins")
         return PipelineStatistic(self.kind, features, None if bins is None else int(str(bins)))
 
-    def made(
-        self, features: Features, *, epsilon: Fraction, delta: Fraction, size: int | None, purse: Payer
+    def create(
+        self, features: Features, *, epsilon: Fraction, delta: Fraction, size: int | None, payer: Payer
     ) -> Learner:
-        """A trainer of these features. `size`: about how many units train, as declared."""
-        common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "purse": purse}
+        """Create a trainer of these features.
+
+        `size` is the declared approximate number of training units.
+        """
+        common: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "payer": payer}
         settings: dict[str, Any] = {name: one for name, one in self.settings.items() if name != "bins"}
         if self.needs_size and size is None:
             raise BadParameter("units_per_block", f"is needed by {self.kind}")
@@ -358,12 +370,12 @@ class TrainerSettings:
         return make(**common, columns=columns, classes=features.classes, **settings)
 
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
-        """A trainer that has learned what was stored."""
-        trainer = self.made(features, epsilon=epsilon, delta=delta, size=1, payer=StoredPayer(model))
+        """Create a trainer that holds a stored model."""
+        trainer = self.create(features, epsilon=epsilon, delta=delta, size=1, payer=StoredPayer(model))
         if isinstance(trainer, Network):
             return trainer.load(model)
         empty = features.coded({column.name: [] for column in features.columns})
-        return _fitted(trainer, features, empty, is_labelled=False)
+        return fit_on_rows(trainer, features, empty, is_labelled=False)
 
 
 def _require_whole(settings: Mapping[str, Setting], name: str, least: int, most: int) -> None:
@@ -379,12 +391,10 @@ def _cut(column: Column, bins: int) -> Column:
     return Binned([float(low + width * k / bins) for k in range(1, bins)])
 
 
-def fit_on_rows(trainer: Learner, features: Features, rows: PrivateRows) -> Learner:
-    """The trainer, trained on rows whose label is known. Private."""
-    return _fitted(trainer, features, rows, is_labelled=True)
-
-
-def _fitted(trainer: Learner, features: Features, rows: PrivateRows, *, is_labelled: bool) -> Learner:
+def fit_on_rows(
+    trainer: Learner, features: Features, rows: PrivateRows, *, is_labelled: bool = True
+) -> Learner:
+    """Train on rows. The result is private. Without `is_labelled`, only the form of the rows is used."""
     target: Any = features.target(rows) if is_labelled else []
     trained: Learner = trainer.fit(features.table(rows), target, units=rows.units)
     return trained
@@ -392,9 +402,11 @@ def _fitted(trainer: Learner, features: Features, rows: PrivateRows, *, is_label
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidatorSettings:
-    """What must be shown. `loss`: of which kind; "" where it is accuracy, `ERROR` of a statistic.
+    """The target that must be shown.
 
-    `levels`: of the net of lines by which a hopeless target is rejected; 0 for none.
+    `loss` is the kind of loss; "" stands for accuracy, and `ERROR` for the error of a statistic. `levels`
+    is the number of levels of each weight in the net of lines that can reject a hopeless target; 0 means
+    no net.
     """
 
     target: Fraction
@@ -413,11 +425,11 @@ class ValidatorSettings:
             raise BadParameter("loss", f"must be one of {', '.join((*NUMBER_LOSSES, *CLASS_LOSSES))}")
         if self.loss and self.bound is None:
             raise BadParameter("bound", "is needed: losses are clipped to it")
-        self.made(epsilon=Fraction(1), eta=self.eta, net=None)  # says what is wrong
+        self.create(epsilon=Fraction(1), eta=self.eta, net=None)  # raises if something is wrong
 
     @property
     def is_accuracy(self) -> bool:
-        """Whether classes are counted, rather than losses."""
+        """Whether correct classes are counted, rather than losses."""
         return not self.loss
 
     @property
@@ -427,11 +439,11 @@ class ValidatorSettings:
 
     @property
     def what(self) -> str:
-        """What is shown to be small, or (accuracy) large."""
+        """The name of the number that is shown to be small, or (accuracy) large."""
         return self.loss or "accuracy"
 
     def check(self, features: Features, trainer: TrainerSettings) -> None:
-        """Whether this can judge what such a trainer predicts."""
+        """Raise BadParameter if this cannot judge the predictions of such a trainer."""
         if trainer.is_statistic:
             trainer.statistic(features).validator(target=self.target, eta=self.eta, epsilon=Fraction(1))
             return
@@ -446,11 +458,11 @@ class ValidatorSettings:
             self.net(features)
 
     def net(self, features: Features) -> LineNet | None:
-        """The net of lines, if there is one."""
+        """Return the net of lines; None if there is none."""
         return LineNet(features, self.levels) if self.levels else None
 
-    def made(self, *, epsilon: Fraction, eta: Fraction, net: LineNet | None) -> Validator:
-        """A validator that costs ε: where there is a net, half of it for each."""
+    def create(self, *, epsilon: Fraction, eta: Fraction, net: LineNet | None) -> Validator:
+        """Create a validator that costs ε. With a net, each of the two tests costs half of it."""
         if self.is_accuracy:
             return AccuracyValidator(target=self.target, eta=eta, epsilon=epsilon)
         assert self.bound is not None
@@ -464,12 +476,12 @@ class ValidatorSettings:
             best=best,
         )
 
-    def values(self, model: Learner, features: Features, rows: PrivateRows) -> Judging:
-        """What the validator looks at: of rows that did not train. Private."""
+    def values(self, model: Learner, features: Features, rows: PrivateRows) -> ValidationRows:
+        """Return the values that the validator reads, from rows that did not train. They are private."""
         if self.is_accuracy:
-            return Judging(rows_correct(model, features, rows), units=rows.units)
+            return ValidationRows(rows_correct(model, features, rows), units=rows.units)
         net = self.net(features)
-        return Judging(
+        return ValidationRows(
             row_losses(self.loss, model, features, rows),
             units=rows.units,
             of_class=None if net is None else net.of_class(self.loss, rows),

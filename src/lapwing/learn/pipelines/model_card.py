@@ -1,6 +1,6 @@
-"""The model card: what was learned from whom, at which price, what was shown, and what was not.
+"""The model card: what was learned from which data, at which price, what was shown, and what was not.
 
-Everything in it is public: it is made of the pipeline's file, of released numbers and of receipts.
+Everything in it is public: it is computed from the pipeline file, from released numbers and from receipts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,22 @@ _SHOWN = 12
 
 
 def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
-    """The card as plain values."""
+    """Return the card of a run as plain values, for JSON.
+
+    Args:
+        outcome: The run, as `train` returned it.
+        policy: The policy of the stream.
+
+    Returns:
+        The card. Everything in it is public.
+
+    Example:
+        ```python
+        from lapwing.learn import card_text, model_card
+
+        print(card_text(model_card(outcome, stream.policy)))
+        ```
+    """
     pipeline, validator = outcome.pipeline, outcome.pipeline.validator
     last = outcome.attempts[-1] if outcome.attempts else None
     every = policy.blocks.every if policy.blocks is not None else ""
@@ -39,7 +54,7 @@ def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
         "form": CARD_FORM,
         "pipeline": pipeline.name,
         "run": outcome.run,
-        "charged": asdict(outcome.whose),
+        "charged": asdict(outcome.owner),
         "verdict": outcome.end.value,
         "words": outcome.words,
         "trainer": {"kind": pipeline.trainer.kind, **pipeline.trainer.plain},
@@ -66,7 +81,7 @@ def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
 
 
 def _released(outcome: TrainingOutcome) -> dict[str, Any]:
-    """What an accepted run released besides a model: the statistic itself, or how calibrated it is."""
+    """Return what an accepted run released besides a model: the statistic, or the calibration."""
     done, pipeline = outcome.accepted, outcome.pipeline
     if done is None or done.judged is None or done.model is None:
         return {}
@@ -91,7 +106,10 @@ def _privacy(outcome: TrainingOutcome) -> dict[str, Any]:
 
 
 def worst_block(attempts: Sequence[AttemptResult]) -> tuple[Fraction, Fraction]:
-    """What all attempts together cost the block that paid most, by adding up. The ledger knows less."""
+    """Return the sum of ε and of δ over all attempts, of the block that paid most.
+
+    The ledger's bound is lower.
+    """
     epsilons: defaultdict[str, Fraction] = defaultdict(Fraction)
     deltas: defaultdict[str, Fraction] = defaultdict(Fraction)
     for one in attempts:
@@ -121,23 +139,23 @@ def _attempt(one: AttemptResult, outcome: TrainingOutcome) -> dict[str, Any]:
 def _limits(outcome: TrainingOutcome, policy: Policy) -> list[str]:
     pipeline, validator = outcome.pipeline, outcome.pipeline.validator
     unit = "person" if policy.protects == "person" else "unit"
-    whose = "these" if pipeline.trainer.is_statistic else "those that tested"
+    like = "these" if pipeline.trainer.is_statistic else "those that tested"
     if pipeline.trainer.is_statistic:
         meant = _meant_statistic(pipeline.trainer.kind, pipeline.label, unit)
     elif validator.is_accuracy:
-        meant = f"It is about how often a row drawn from a {unit} is predicted rightly, not about all rows."
+        meant = f"It is about how often a random row of a {unit} is predicted correctly, not about all."
     else:
         meant = (
             f"It is about the mean {validator.loss} of a {unit} (its rows first, then over units), where "
-            f"what is beyond {float(validator.bound or 0):g} counts as that."
+            f"a greater loss than {float(validator.bound or 0):g} counts as that."
         )
     limits = [
-        f"The verdict holds for units drawn like {whose}, with a probability of at least "
+        f"The verdict holds for units drawn like {like}, with a probability of at least "
         f"1 - {float(validator.eta):g}, for all {_runs(outcome.run)} of {pipeline.name} by this analyst "
         f"together. {meant} Units that change over time are not covered.",
-        "Its probability supposes that nobody chose features, targets, or when to begin a run, by looking "
-        "at results on the same units. A pipeline of another name, or of another analyst, has its own "
-        "probability: of n of them, some verdict is wrong with up to n times as much.",
+        "This probability assumes that features, targets and the start of a run were not chosen by results "
+        "on the same units. A pipeline of another name, or of another analyst, has its own probability: "
+        "with n pipelines, some verdict is wrong with a probability of up to n times as much.",
         f"Rows whose {pipeline.label} is unknown were left out.",
     ]
     if outcome.end is RunState.REJECTED:
@@ -158,12 +176,12 @@ def _limits(outcome: TrainingOutcome, policy: Policy) -> list[str]:
         )
     else:
         limits.append(
-            "Each person is in one block for ever, so what one block loses is what a person loses, however "
+            "Each person is in one block for ever, so the loss of a block is the loss of a person, however "
             "long the stream goes on."
         )
     if any(one.verdict is ValidationVerdict.RETRY for one in outcome.attempts):
         limits.append(
-            "What was not accepted is not shown to be as near as wanted, and was paid for."
+            "Statistics that were not accepted have no proven error, but their attempts were paid for."
             if pipeline.trainer.is_statistic
             else "Models that were not accepted were not kept, but their attempts were paid for."
         )
@@ -182,7 +200,17 @@ def _meant_statistic(kind: str, label: str, unit: str) -> str:
 
 
 def card_text(card: dict[str, Any]) -> str:
-    """The card for people."""
+    """Return the card as text for people.
+
+    Args:
+        card: The card, as `model_card` returned it.
+
+    Returns:
+        The text, with a line break at its end.
+
+    Example:
+        See `model_card`.
+    """
     validated, data, privacy = card["validated"], card["data"], card["privacy"]
     better = "at least" if validated["what"] == "accuracy" else "at most"
     lines = [
@@ -224,7 +252,7 @@ def card_text(card: dict[str, Any]) -> str:
 
 
 def printable(text: str) -> str:
-    """The same, where what a terminal would obey stands as its number."""
+    """Replace characters that a terminal would obey by their numbers."""
     return "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
 
 
@@ -245,7 +273,7 @@ def _trainer(trainer: dict[str, Any]) -> str:
 
 
 def list_blocks(blocks: Sequence[str]) -> str:
-    """Names of blocks, if they are few; else the ends."""
+    """Return the names of blocks if they are few, otherwise the first and the last."""
     if not blocks:
         return "none yet"
     if len(blocks) <= _SHOWN:

@@ -1,22 +1,17 @@
-"""A network in a pipeline: hidden layers as its file says, trained by DP-SGD (extra `learn`).
+"""Neural networks in a pipeline: declared hidden layers, trained by DP-SGD (extra `learn`).
 
-Claim    `fit` gives what is stored under its charge; the price is that of all steps, fixed before a row is
-         read.
-Because  the steps are done by `PrivateTrainer`, inside of `Purse.pay`; it is given rows whose numbers lie
-         in -1 … 1, each made of its own row alone. What is stored are the trained numbers, as text: reading
-         them runs no code.
+Claim    `fit` returns what is stored under its charge; the price is that of all steps, fixed before a row
+         is read.
+Because  `PrivateTrainer` does the steps, inside `Payer.pay`. It gets rows whose numbers lie in -1 … 1, each
+         computed from its own row alone. The trained numbers are stored as text: reading them runs no code.
 Test     tests/learn/pipelines/test_network.py
 
-Prediction needs no torch: see `forward`.
-
-What a pipeline file says about a network: public, checked, and without torch.
-
-What a network says about rows, in whole numbers: no row's answer depends on which others are asked.
+Prediction needs no torch, and uses whole numbers:
 
 Claim    the outputs for a row are a function of that row and of the network's numbers alone, bit for bit.
-Because  what goes through a layer are whole numbers of steps; products and sums of them stay below 2^53,
-         and are exact in floats, in any order; functions are looked up in tables. A product of floats may
-         round by a row's place, and then a unit that is removed would change what others lose.
+Because  the values between layers are whole numbers of steps; their products and sums stay below 2^53, and
+         are exact in floats, in any order; activation functions are looked up in tables. A product of
+         floats may round by a row's place, and then a removed unit would change the losses of others.
 Test     tests/learn/pipelines/test_network.py::test_a_row_is_judged_by_itself
 """
 
@@ -29,7 +24,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -39,12 +34,12 @@ from numpy.typing import NDArray
 from lapwing.core.exact import exact, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.learn.payer import AttemptPayer, Payer, PublicData
+from lapwing.learn.payer import Payer, PrepaidPayer, PublicData
+from lapwing.learn.table_input import Floats, Wholes
 from lapwing.learn.trainers.columns import (
     ONE,
     Column,
     Real,
-    Wholes,
     checked_classes,
     checked_columns,
     checked_table,
@@ -59,11 +54,10 @@ if TYPE_CHECKING:
     from lapwing.learn.sgd import PrivateTrainer
 
 
-Floats = NDArray[np.float64]
 LayerWeights = tuple[Floats, Floats]
 ACTIVATIONS = ("relu", "tanh", "sigmoid")
 STEPS_IN_ONE = 1 << 15  # in 1
-_MOST = 1 << 22  # so that what goes on lies within ±128
+_MOST = 1 << 22  # so that values between layers lie within ±128
 _WEIGHT = 1 << 18  # steps in the greatest weight of a layer
 _EXACT = 1 << 53
 _FAR = 8 * STEPS_IN_ONE  # from here on tanh is 1, to the step
@@ -71,7 +65,7 @@ _LARGEST = 2.0**40
 
 
 class NetworkForward:
-    """Layers of (weights, bias), with one function between them."""
+    """Layers of (weights, bias) with one activation function between them, computed exactly."""
 
     def __init__(self, layers: Sequence[LayerWeights], activation: str) -> None:
         self._activation = activation
@@ -81,7 +75,7 @@ class NetworkForward:
                 raise BadParameter("layers", "are too wide to be computed exactly")
 
     def outputs(self, rows: NDArray[np.int64]) -> Floats:
-        """For rows in steps of 1 / ONE, from -1 to 1."""
+        """Return the outputs for rows in steps of 1 / ONE, from -1 to 1."""
         at = rows * float(STEPS_IN_ONE // ONE)
         for number, (weights, bias, step) in enumerate(self._layers):
             at = np.clip((at @ weights + bias) * step, -_LARGEST, _LARGEST)
@@ -91,9 +85,9 @@ class NetworkForward:
 
 
 def _in_steps(weights: Floats, bias: Floats) -> tuple[Floats, Floats, float]:
-    """Transposed weights and bias in whole steps, and how much a step of the sum is: a power of two.
+    """Return transposed weights and bias in whole steps, and the size of a step of the sum, a power of two.
 
-    Noise can lead anywhere, even where floats end: such a network is bad, and no error.
+    Noise can lead to any numbers, even infinite ones: such a network is bad, but it is no error.
     """
     tame, shift = (np.clip(np.nan_to_num(one), -_LARGEST, _LARGEST) for one in (weights, bias))
     largest = max(float(np.abs(tame).max(initial=0)), float(np.abs(shift).max(initial=0)), 2.0**-40)
@@ -135,7 +129,10 @@ LARGEST_RATE = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkSettings:
-    """Hidden layers, and how they are trained. One of `rate` and `batch` is None: it follows."""
+    """Hidden layers, and how they are trained.
+
+    One of `rate` and `batch` is None: it follows from the other.
+    """
 
     layers: tuple[int, ...]
     activation: str
@@ -150,7 +147,7 @@ class NetworkSettings:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:
-        """From the settings of a file. Raises `BadParameter`, which names the setting."""
+        """Read the settings of a file. Raise BadParameter with the name of a wrong setting."""
         for name, write in REQUIRED_SETTINGS.items():
             if name not in settings:
                 raise BadParameter(name, f"is missing. Write {write}")
@@ -162,14 +159,14 @@ class NetworkSettings:
         return cls(**{"rate": None, "batch": None, **found})
 
     def shapes(self, inputs: int, outputs: int) -> list[tuple[int, int]]:
-        """(out, in) of each layer's weights."""
+        """Return (out, in) of each layer's weights."""
         shapes = [(out, into) for into, out in pairwise((inputs, *self.layers, outputs))]
         if sum(out * (into + 1) for out, into in shapes) > MOST_NUMBERS:
             raise BadParameter("layers", f"have more than {MOST_NUMBERS:,} numbers to learn")
         return shapes
 
     def sampled(self, size: int) -> tuple[Fraction, int]:
-        """Each unit's chance to be in a step, and the public number of them that is expected."""
+        """Return each unit's probability to be in a step, and the public expected number of units in it."""
         if self.rate is not None:
             return self.rate, max(1, round(self.rate * size))
         assert self.batch is not None
@@ -177,7 +174,7 @@ class NetworkSettings:
 
 
 def checked_setting(name: str, value: Any) -> Any:
-    """A setting as it is used. Raises `BadParameter` with its name."""
+    """Return a setting as it is used. Raise BadParameter with its name if it is wrong."""
     if name not in _CHECKS:
         raise BadParameter(name, "is no setting of a network")
     return _CHECKS[name](value, name)
@@ -192,65 +189,61 @@ def _layers(value: Any, name: str) -> tuple[int, ...]:
     return tuple(value)
 
 
-def _word(choices: tuple[str, ...]) -> Callable[[Any, str], str]:
-    def check(value: Any, name: str) -> str:
-        if value not in choices:
-            raise BadParameter(name, f"must be {', '.join(choices[:-1])} or {choices[-1]}")
-        return str(value)
-
-    return check
+def _word(choices: tuple[str, ...], value: Any, name: str) -> str:
+    if value not in choices:
+        raise BadParameter(name, f"must be {', '.join(choices[:-1])} or {choices[-1]}")
+    return str(value)
 
 
-def _between(low: Fraction, high: Fraction, make: type[Fraction | float]) -> Callable[[Any, str], Any]:
-    def check(value: Any, name: str) -> Fraction | float:
-        number = exact(value, name)
-        if not low <= number <= high:
-            raise BadParameter(name, f"must lie between {float(low):g} and {float(high):g}")
-        return make(number)
-
-    return check
+def _between(low: Fraction, high: Fraction, value: Any, name: str) -> Fraction:
+    number = exact(value, name)
+    if not low <= number <= high:
+        raise BadParameter(name, f"must lie between {float(low):g} and {float(high):g}")
+    return number
 
 
-def _count(most: int) -> Callable[[Any, str], int]:
-    def check(value: Any, name: str) -> int:
-        number = whole(value, name, at_least=1)
-        if number > most:
-            raise BadParameter(name, f"must be at most {most:,}")
-        return number
+def _float_between(low: Fraction, high: Fraction, value: Any, name: str) -> float:
+    return float(_between(low, high, value, name))
 
-    return check
+
+def _count(most: int, value: Any, name: str) -> int:
+    number = whole(value, name, at_least=1)
+    if number > most:
+        raise BadParameter(name, f"must be at most {most:,}")
+    return number
 
 
 _CHECKS: Mapping[str, Callable[[Any, str], Any]] = {
     "layers": _layers,
-    "activation": _word(ACTIVATIONS),
-    "clip": _between(SMALLEST_CLIP, LARGEST_CLIP, Fraction),
-    "rate": _between(Fraction(1, 10**9), Fraction(1), Fraction),
-    "batch": _count(MOST_BATCH),
-    "steps": _count(MOST_STEPS),
-    "learning_rate": _between(Fraction(1, 10**9), Fraction(LARGEST_RATE), float),
-    "optimizer": _word(OPTIMIZERS),
-    "momentum": _between(Fraction(0), Fraction(999, 1000), float),
-    "unit_rows": _count(MOST_ROWS),
+    "activation": partial(_word, ACTIVATIONS),
+    "clip": partial(_between, SMALLEST_CLIP, LARGEST_CLIP),
+    "rate": partial(_between, Fraction(1, 10**9), Fraction(1)),
+    "batch": partial(_count, MOST_BATCH),
+    "steps": partial(_count, MOST_STEPS),
+    "learning_rate": partial(_float_between, Fraction(1, 10**9), Fraction(LARGEST_RATE)),
+    "optimizer": partial(_word, OPTIMIZERS),
+    "momentum": partial(_float_between, Fraction(0), Fraction(999, 1000)),
+    "unit_rows": partial(_count, MOST_ROWS),
 }
 
 
 MECHANISM = "network by DP-SGD"
 _FLOATS = np.dtype("<f4")
-_BEGINNING = 1  # of the numbers that training begins with: public, and the same in each attempt
-_PAGE = 64  # units that are worked on at once
-_NetworkFloats = NDArray[np.float64]
+_BEGINNING = 1  # seed of the initial numbers: public, and the same in each attempt
+_PAGE = 64  # units that are processed at once
 
 
 class Network:
-    """Which class, or a number between declared bounds, by layers. One of `classes` and `target` is None.
+    """A network that predicts a class, or a number between declared bounds.
 
-    `size`: about how many units train, as declared.
+    One of `classes` and `target` is None.
+
+    `size` is the declared approximate number of training units.
     """
 
     def __init__(
         self,
-        layout: NetworkSettings,
+        settings: NetworkSettings,
         *,
         epsilon: Fraction,
         delta: Fraction,
@@ -258,17 +251,17 @@ class Network:
         classes: Sequence[int] | None,
         target: Real | None,
         size: int,
-        purse: Payer,
+        payer: Payer,
     ) -> None:
-        self._layout, self._epsilon, self._delta, self._payer = layout, epsilon, delta, purse
+        self._settings, self._epsilon, self._delta, self._payer = settings, epsilon, delta, payer
         self._columns, self._classes, self._target = tuple(columns), classes, target
         self._size = size
         inputs = sum(column.width for column in self._columns)
-        self._shapes = layout.shapes(inputs, 1 if classes is None else len(checked_classes(classes)))
+        self._shapes = settings.shapes(inputs, 1 if classes is None else len(checked_classes(classes)))
         self._forward: NetworkForward | None = None
 
     def price(self, n_features: int) -> Loss:
-        """What `fit` would cost. Looking is free, and tries that the layers can be trained here."""
+        """Return the loss of `fit`. Looking is free, and checks that the layers can be trained here."""
         checked_columns(self._columns, n_features)
         return self._private(PublicData()).schedule.loss()
 
@@ -278,22 +271,22 @@ class Network:
         truth: NDArray[Any]
         if self._target is None:
             assert self._classes is not None
-            # An unknown class teaches the first one; pipelines leave such rows out.
+            # An unknown class counts as the first one; pipelines leave such rows out.
             truth = np.maximum(class_codes(np.array(self._classes), np.asarray(y)), 0)
         else:
             truth = (self._target.features(np.asarray(y))[:, 0] / ONE).astype(np.float32)
-        price, whose = self.price(len(self._columns)), self._payer.whose(units)
+        price, unit_of_row = self.price(len(self._columns)), self._payer.checked_units(units)
 
         def work() -> bytes:
-            trainer = self._private(AttemptPayer(price))
-            trainer.fit(rows, truth, None if whose is None else np.asarray(whose))
+            trainer = self._private(PrepaidPayer(price))
+            trainer.fit(rows, truth, None if unit_of_row is None else np.asarray(unit_of_row))
             return _stored(trainer.module)
 
         self.load(self._payer.pay(price, work, mechanism=MECHANISM, parameters={}).result)
         return self
 
     def load(self, stored: bytes) -> Self:
-        """Take in what was learned before. It is read as numbers, and as nothing else."""
+        """Load stored numbers. Nothing but numbers is read."""
         wrong = BadParameter("model", "is none of this network's form")
         try:
             flat = np.frombuffer(base64.b64decode(json.loads(stored)["numbers"], validate=True), _FLOATS)
@@ -306,75 +299,75 @@ class Network:
             weights, bias = flat[at : at + out * into], flat[at + out * into : at + out * (into + 1)]
             found.append((weights.reshape(out, into).astype(np.float64), bias.astype(np.float64)))
             at += out * (into + 1)
-        self._forward = NetworkForward(found, self._layout.activation)
+        self._forward = NetworkForward(found, self._settings.activation)
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
-        """The likeliest class of each row, or the expected number, within the declared bounds."""
+        """Return the most probable class of each row, or the expected number within its bounds."""
         outputs = self._outputs(X)
         if self._target is not None:
             return self._target.value(np.clip(outputs[:, 0], -1, 1))
         found: NDArray[Any] = np.array(self._classes)[outputs.argmax(axis=1)]
         return found
 
-    def predict_proba(self, X: Any) -> _NetworkFloats:  # noqa: N803
-        """Estimated probabilities of the classes."""
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Return estimated probabilities of the classes."""
         return class_probabilities(self._outputs(X))
 
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
-        """From -1 to 1, in steps of 1 / ONE."""
+        """Scale rows to -1 … 1, in steps of 1 / ONE."""
         table = checked_table(X)
         return feature_matrix(checked_columns(self._columns, table.shape[1]), table)
 
-    def _outputs(self, X: Any) -> _NetworkFloats:  # noqa: N803
+    def _outputs(self, X: Any) -> Floats:  # noqa: N803
         if self._forward is None:
             raise BadParameter("model", "is not fitted yet")
         return self._forward.outputs(self._rows(X))
 
     # Training, by torch
 
-    def _private(self, purse: Payer) -> PrivateTrainer:
+    def _private(self, payer: Payer) -> PrivateTrainer:
         from lapwing.learn.sgd import PrivateTrainer  # noqa: PLC0415 (an extra)
 
-        layout = self._layout
+        settings = self._settings
         module, loss_fn = self._module(), _class_losses if self._target is None else _squares
-        rate, batch = layout.sampled(self._size)
+        rate, batch = settings.sampled(self._size)
         self._rehearse(module, loss_fn)
         return PrivateTrainer(
             module,
             loss_fn,
             epsilon=self._epsilon,
             delta=self._delta,
-            clip=layout.clip,
+            clip=settings.clip,
             rate=rate,
             expected_batch=batch,
-            payer=purse,
-            learning_rate=layout.learning_rate,
-            steps=layout.steps,
-            unit_rows=layout.unit_rows,
-            optimizer=layout.optimizer,
-            momentum=layout.momentum,
+            payer=payer,
+            learning_rate=settings.learning_rate,
+            steps=settings.steps,
+            unit_rows=settings.unit_rows,
+            optimizer=settings.optimizer,
+            momentum=settings.momentum,
             page=_PAGE,
         )
 
     def _rehearse(self, module: nn.Module, loss_fn: Callable[[Tensor, Tensor], Tensor]) -> None:
-        """Try the network now, since what fails later was charged."""
+        """Try the network now, since a failure after the charge stays charged."""
         import torch  # noqa: PLC0415 (an extra)
 
         from lapwing.learn.sgd import ClippedGradients  # noqa: PLC0415
 
         rows = torch.zeros((0, self._shapes[0][1]))
         truth = torch.zeros(0, dtype=torch.int64 if self._target is None else torch.float32)
-        layout = self._layout
+        settings = self._settings
         ClippedGradients(
-            module, loss_fn, clip=layout.clip, page=_PAGE, unit_rows=layout.unit_rows
+            module, loss_fn, clip=settings.clip, page=_PAGE, unit_rows=settings.unit_rows
         ).rehearse(rows, truth)
 
     def _module(self) -> nn.Module:
         import torch  # noqa: PLC0415 (an extra)
         from torch import nn  # noqa: PLC0415
 
-        made = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[self._layout.activation]
+        made = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[self._settings.activation]
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_BEGINNING)
             parts: list[nn.Module] = []
@@ -395,6 +388,6 @@ def _squares(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def _stored(module: nn.Module) -> bytes:
-    """All numbers, layer by layer (weights, then bias), as text."""
+    """Return all numbers, layer by layer (weights, then bias), as text."""
     flat = np.concatenate([value.detach().numpy().astype(_FLOATS).ravel() for value in module.parameters()])
     return json.dumps({"numbers": base64.b64encode(flat.tobytes()).decode()}).encode()

@@ -55,20 +55,26 @@ MOST_LEVELS = 1000
 
 
 def required_section(root: Section, name: str, known: tuple[str, ...], write: str) -> Section | None:
-    """A table that must be there."""
+    """Return a section that must be there; None, with a note of the mistake, if it is not."""
     if not root.has(name):
         root.missing(name, f"[{name}] with {write}")
     return root.below(name, known)
 
 
+def require_keys(section: Section, *keys: tuple[str, str]) -> None:
+    """Note a mistake for each key that is missing, with an example of what to write."""
+    for name, example in keys:
+        if not section.has(name):
+            section.missing(name, example)
+
+
 def read_trainer(root: Section) -> TrainerSettings | None:
-    """[trainer]."""
+    """Read [trainer]; None if it has mistakes, which are noted."""
     options = sorted({name for names in TRAINER_OPTIONS.values() for name in names})
     section = required_section(root, "trainer", ("kind", *options), 'kind = "linear regression"')
     if section is None:
         return None
-    if not section.has("kind"):
-        section.missing("kind", f"kind = {quoted_choices(tuple(TRAINER_OPTIONS))}")
+    require_keys(section, ("kind", f"kind = {quoted_choices(tuple(TRAINER_OPTIONS))}"))
     kind = section.one_of("kind", tuple(TRAINER_OPTIONS))
     if kind is None:
         return None
@@ -95,7 +101,7 @@ def _settings(section: Section, kind: str) -> dict[str, Setting] | None:
 
 
 def _network(section: Section) -> dict[str, Setting] | None:
-    """All settings of a network, each checked; None if one is wrong."""
+    """Read all settings of a network, each checked; None if one is wrong."""
     settings: dict[str, Setting] = {}
     wrong = [name for name in network.REQUIRED_SETTINGS if not section.has(name)]
     for name in wrong:
@@ -126,19 +132,18 @@ def _plain(number: Fraction) -> int | float:
 
 
 def read_validator(root: Section) -> ValidatorSettings | None:
-    """[validator], and [reject]."""
+    """Read [validator] and [reject]; None if they have mistakes, which are noted."""
     known = ("kind", "loss", "bound", "step", "target", "eta")
     section = required_section(root, "validator", known, "kind, target and eta")
     levels = _levels(root)
     if section is None:
         return None
-    for name, write in (
+    require_keys(
+        section,
         ("kind", 'kind = "loss", "accuracy" or (of a statistic) "error"'),
-        ("target", "target = 7: what must be shown to be reached"),
+        ("target", "target = 7: the number that must be shown to be reached"),
         ("eta", "eta = 0.05: how often a bad model may be accepted"),
-    ):
-        if not section.has(name):
-            section.missing(name, write)
+    )
     kind = section.one_of("kind", VALIDATORS)
     target, eta = section.number("target"), section.number("eta")
     loss, bound, step = _loss(section, kind)
@@ -169,22 +174,20 @@ def _levels(root: Section) -> int:
     reject = root.below("reject", ("levels",))
     if reject is None:
         return 0
-    if not reject.has("levels"):
-        reject.missing("levels", "levels = 17: how fine the net of lines is, in each weight")
+    require_keys(reject, ("levels", "levels = 17: how fine the net of lines is, in each weight"))
     return reject.whole("levels", least=2, most=MOST_LEVELS) or 0
 
 
 def read_calibration(root: Section) -> CalibrationSettings | None:
-    """[calibration], which need not be there."""
+    """Read [calibration]; None if it is not there or has mistakes, which are noted."""
     section = root.below("calibration", ("epsilon", "bins"))
     if section is None:
         return None
-    for name, write in (
+    require_keys(
+        section,
         ("epsilon", "epsilon = 0.1: how much of an attempt's ε the testing units pay for it"),
         ("bins", "bins = 10"),
-    ):
-        if not section.has(name):
-            section.missing(name, write)
+    )
     epsilon, bins = section.number("epsilon"), section.whole("bins", least=2, most=MOST_CALIBRATION_BINS)
     if epsilon is None or bins is None or section.checked("epsilon", checked_epsilon, epsilon) is None:
         return None
@@ -202,9 +205,9 @@ REQUIRED_KEYS = (
     ("label", 'label = "duration": the column to be learned'),
     ("delta", "delta = 1e-8: the δ of one attempt"),
 )
-MODEL_KEYS = ("delta", "test_share", "units_per_block", "indicators")  # a statistic has none of these
+MODEL_KEYS = ("delta", "test_share", "units_per_block", "indicators")  # not for statistics
 MOST_UNITS_PER_BLOCK, MOST_BLOCKS = 10**10, 10**6
-# Where a mistake is that is found when all is put together.
+# The keys of mistakes that are found when all values are put together.
 KEY_OF_PARAMETER = {
     "levels": ("reject", "levels"), "reject": ("reject",), "calibration": ("calibration", "epsilon"),
     "trainer": ("trainer", "kind"), "validator": ("validator", "kind"), "target": ("validator", "target"),
@@ -216,7 +219,26 @@ KEY_OF_PARAMETER = {
 
 
 def load_pipeline(path: str | Path) -> Pipeline:
-    """The pipeline in a file, checked; or `BadFile` with every mistake in it. Reads no data."""
+    """Read and check a pipeline file. No data is read.
+
+    Args:
+        path: The pipeline file (TOML).
+
+    Returns:
+        The pipeline.
+
+    Raises:
+        BadFile: With every mistake in the file, each with its line.
+
+    Example:
+        With the files that `lapwing train example` writes:
+
+        ```python
+        from lapwing.learn import load_pipeline
+
+        pipeline = load_pipeline("durations.toml")
+        ```
+    """
     path = Path(path)
     values, mistakes = read_toml(
         path, what="pipeline file", example="durations.toml", draft="lapwing train example"
@@ -249,7 +271,7 @@ def load_pipeline(path: str | Path) -> Pipeline:
 
 
 def raise_as_file_mistake(path: str | Path, error: BadParameter) -> None:
-    """What does not fit the stream's policy is a mistake in the file, too."""
+    """Raise BadFile, with the line, for a parameter that does not fit the stream's policy."""
     _, found = read_toml(Path(path), what="pipeline file", example="", draft="lapwing train example")
     mistakes = FileMistakes(found.file, found.lines)
     own = ("pipeline", error.name if error.name in PIPELINE_KEYS else "features")
@@ -258,9 +280,7 @@ def raise_as_file_mistake(path: str | Path, error: BadParameter) -> None:
 
 
 def _head(head: Section, path: Path, *, is_statistic: bool) -> dict[str, Any]:
-    for name, write in REQUIRED_KEYS:
-        if not head.has(name) and not (is_statistic and name in MODEL_KEYS):
-            head.missing(name, write)
+    require_keys(head, *(key for key in REQUIRED_KEYS if not (is_statistic and key[0] in MODEL_KEYS)))
     for name in MODEL_KEYS:
         if is_statistic and head.has(name):
             head.wrong(name, "is for models: a statistic has no such thing. Remove it")
@@ -299,13 +319,12 @@ def _schedule(root: Section) -> AttemptSchedule | None:
     if section is None:
         return None
     kinds = tuple(one.value for one in Strategy)
-    for name, write in (
+    require_keys(
+        section,
         ("kind", f"kind = {quoted_choices(kinds)}"),
         ("epsilon", "epsilon = [0.1, 1.0]: the least and the most of an attempt"),
         ("blocks", "blocks = [1, 64]: of how many the first attempt learns, and how many at most"),
-    ):
-        if not section.has(name):
-            section.missing(name, write)
+    )
     kind = section.one_of("kind", kinds)
     epsilon, blocks = _pair(section, "epsilon"), _pair(section, "blocks")
     if blocks is not None and any(not 1 <= one <= MOST_BLOCKS or one.denominator > 1 for one in blocks):
@@ -340,7 +359,7 @@ def _pair(section: Section, name: str) -> tuple[Fraction, Fraction] | None:
 
 
 def _missing(root: Section) -> dict[str, Any]:
-    """What missing values count as, by column."""
+    """Return the values that stand for missing ones, by column."""
     found: dict[str, Any] = {}
     for name, value in root.tables("missing").items():
         if isinstance(value, dict | list):

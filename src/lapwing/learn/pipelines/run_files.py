@@ -1,9 +1,4 @@
-"""What a run leaves behind, in its folder: card, receipts, picture, and the model if it was accepted.
-
-A model file: an accepted model with all that is needed to use it, as plain JSON.
-
-Logging to MLflow (extra `mlflow`): what the card says, which is all public, and the files of a run.
-"""
+"""The files of a run: card, receipts, pictures and accepted model; and a log for MLflow."""
 
 from __future__ import annotations
 
@@ -51,14 +46,14 @@ _WRONG = (
 
 @dataclass(frozen=True, slots=True)
 class TrainedModel:
-    """An accepted model. `predict` takes values as people write them, by column."""
+    """An accepted model. `predict` takes plain values by column."""
 
     pipeline: str
     features: Features
     trainer: Learner
 
     def predict(self, values: Mapping[str, Sequence[Any]]) -> list[Any]:
-        """Numbers, or the names of classes."""
+        """Return numbers, or the names of classes."""
         rows = self.features.coded(values)
         if not len(rows):
             return []
@@ -69,10 +64,10 @@ class TrainedModel:
 
 
 def model_file_text(outcome: TrainingOutcome) -> str:
-    """The model file of an accepted run."""
+    """Return the text of the model file of an accepted run."""
     done = outcome.accepted
     if done is None or done.model is None or done.features is None or outcome.pipeline.trainer.is_statistic:
-        raise BadParameter("model", "was not accepted: there is none")
+        raise BadParameter("model", "was not accepted, so there is no model file")
     trainer = outcome.pipeline.trainer
     said = {
         "form": _FORM,
@@ -83,14 +78,34 @@ def model_file_text(outcome: TrainingOutcome) -> str:
         "epsilon": str(done.epsilon),
         "delta": str(done.delta),
         "receipt": done.receipt.hash,
-        "features": done.features,  # as it was stored: what was accepted is not made of today's policy
+        "features": done.features,  # as stored: today's policy may differ
         "model": json.loads(done.model),
     }
     return json.dumps(said, indent=1, ensure_ascii=False, allow_nan=False)
 
 
 def load_model(path: str | Path) -> TrainedModel:
-    """The model in a file. Reading it runs no code and takes bounded time; raises `BadParameter`."""
+    """Read a model file. Reading runs no code and takes bounded time.
+
+    Args:
+        path: The model file, `model.json` of an accepted run.
+
+    Returns:
+        The model, which predicts from plain values by column.
+
+    Raises:
+        BadParameter: If the file cannot be read, or is no model file.
+
+    Example:
+        After an accepted run of `durations.toml`:
+
+        ```python
+        from lapwing.learn import load_model
+
+        model = load_model("durations.runs/run-1/model.json")
+        print(model.predict({"distance": [3.5, 12]}))
+        ```
+    """
     try:
         if Path(path).stat().st_size > MOST_BYTES:
             raise BadParameter("model", f"{path} is longer than {MOST_BYTES >> 20} MiB")
@@ -115,7 +130,9 @@ def _model(found: Any) -> TrainedModel:
         model=json.dumps(found["model"]).encode(),
     )
     model = TrainedModel(str(found["pipeline"]), features, trainer)
-    model.predict({column.name: [None] for column in features.columns})  # numbers may not fit together
+    model.predict(
+        {column.name: [None] for column in features.columns}
+    )  # fails if the numbers do not fit together
     return model
 
 
@@ -124,12 +141,27 @@ PICTURE, CALIBRATION = "attempts.svg", "calibration.svg"
 
 
 def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dict[str, Path]:
-    """Write all of it, each file whole or not at all. Gives what is where.
+    """Write the files of a run, each completely or not at all.
 
-    What was accepted is written once, and first: no card is about another model than the one beside it.
+    An accepted model is written once, and first: a card never describes another model than the one beside
+    it.
+
+    Args:
+        outcome: The run, as `train` returned it.
+        policy: The policy of the stream.
+        folder: The folder of the pipeline's runs.
+
+    Returns:
+        The path of each file, by a short name such as "card" or "model".
+
+    Raises:
+        BadParameter: If the folder holds a run of another pipeline, stream, ledger or analyst.
+
+    Example:
+        See `lapwing.learn.train`.
     """
     place = run_folder(folder, outcome.run)
-    require_same_owner(place, outcome.whose)
+    require_same_owner(place, outcome.owner)
     card = model_card(outcome, policy)
     texts = {
         CARD: json.dumps(card, indent=1, ensure_ascii=False, allow_nan=False),
@@ -151,7 +183,12 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
     written = {name.partition(".")[0] if name != CARD_TEXT else "card_text": place / name for name in names}
     with suppress(MissingExtra):  # pictures are an extra
         if outcome.attempts:
-            attempts = attempts_picture(outcome.pipeline.name, attempts_to_plot(outcome), **_scale(outcome))
+            attempts = attempts_picture(
+                outcome.pipeline.name,
+                attempts_to_plot(outcome),
+                what=outcome.pipeline.validator.what,
+                target=float(outcome.pipeline.validator.target),
+            )
             save(attempts, place / PICTURE)
             written["picture"] = place / PICTURE
         if (bins := bins_to_plot(outcome)) is not None:
@@ -161,7 +198,7 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
 
 
 def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
-    """The file of an accepted statistic: what was released, and how far it is off at most."""
+    """Return the file of an accepted statistic: what was released, and its greatest error."""
     last = card["attempts"][-1]
     return {
         "form": "lapwing statistic 1",
@@ -175,7 +212,7 @@ def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
 
 
 def attempts_to_plot(outcome: TrainingOutcome) -> list[ShownAttempt]:
-    """The attempts, as they are drawn. The estimate of a mean is no error, and has another scale."""
+    """Return the attempts as they are drawn. The estimate of a mean is left out: it is no error."""
     is_statistic = outcome.pipeline.trainer.is_statistic
     return [
         ShownAttempt(
@@ -190,13 +227,8 @@ def attempts_to_plot(outcome: TrainingOutcome) -> list[ShownAttempt]:
     ]
 
 
-def _scale(outcome: TrainingOutcome) -> dict[str, Any]:
-    validator = outcome.pipeline.validator
-    return {"what": validator.what, "target": float(validator.target)}
-
-
 def bins_to_plot(outcome: TrainingOutcome) -> list[ShownBin] | None:
-    """How calibrated an accepted model is, as it is drawn; None where nobody paid for it."""
+    """Return the calibration of an accepted model as it is drawn; None if it was not computed."""
     done, part = outcome.accepted, outcome.pipeline.calibration
     if done is None or part is None or done.calibration is None:
         return None
@@ -220,12 +252,23 @@ _QUIET = "MLFLOW_DISABLE_TELEMETRY"
 
 
 def log_to_mlflow(card: dict[str, Any], files: dict[str, Path], uri: str) -> str:
-    """Log a run, if MLflow is installed. Gives the id of the run there.
+    """Log a run to MLflow, and return the id of the run there.
 
-    Nothing but the card and its files is logged, and nobody else is told: MLflow's own reports about its
-    use are switched off in this process.
+    Only the card and its files are logged. MLflow's own usage reports are switched off in this process.
+
+    Args:
+        card: The card, as `model_card` returned it.
+        files: The files, as `write_outputs` returned them.
+        uri: The tracking URI of MLflow.
+
+    Returns:
+        The id of the run in MLflow.
+
+    Raises:
+        MissingExtra: If MLflow is not installed.
+        Unavailable: If MLflow refuses.
     """
-    os.environ[_QUIET] = "true"  # before it is imported: it reports when it is
+    os.environ[_QUIET] = "true"  # before the import, which sends a report
     try:
         import mlflow  # noqa: PLC0415
     except ImportError:
@@ -249,7 +292,7 @@ def log_to_mlflow(card: dict[str, Any], files: dict[str, Path], uri: str) -> str
 
 
 def mlflow_params(card: dict[str, Any]) -> dict[str, str]:
-    """What was declared."""
+    """Return the declared parameters."""
     named = {"trainer": card["trainer"]["kind"], "strategy": card["strategy"]}
     named |= {f"trainer {name}": value for name, value in card["trainer"].items() if name != "kind"}
     named |= {f"validator {name}": card["validated"][name] for name in _FROM_VALIDATION}
@@ -257,7 +300,7 @@ def mlflow_params(card: dict[str, Any]) -> dict[str, str]:
 
 
 def mlflow_metrics(card: dict[str, Any]) -> list[tuple[str, float, int]]:
-    """What was spent and released: a name, a number, and the attempt."""
+    """Return what was spent and released: a name, a number, and the attempt."""
     found = []
     for one in card["attempts"]:
         named = {name: one[name] for name in ("epsilon", "delta", "estimate", "bound")}

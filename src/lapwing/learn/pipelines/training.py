@@ -1,17 +1,14 @@
-"""Sage's loop: attempt with little, judge, and go on with twice as much until it is decided.
+"""Training runs: attempt with little data and ε, judge, and go on with twice as much (after Sage).
 
-Claim    killed at any moment and started again, it goes on where it was: no attempt is made or charged
+Claim    killed at any moment and started again, a run continues where it was: no attempt is made or charged
          twice, none is lost, and nothing leaves that was not charged.
-Because  all that is decided follows from the file, the policy, the blocks that have come in, and from what
-         the ledger has under the key of each attempt. A run begins with its first charge, whose receipt
-         says with what. One that was charged and crashed counts as failed.
+Because  every decision follows from the file, the policy, the blocks that have arrived, and from what the
+         ledger has under the key of each attempt. A run begins with its first charge, whose receipt records
+         its facts. An attempt that was charged and crashed counts as failed.
 Test     tests/learn/pipelines/test_running.py (kill -9 at each step)
 
-What is found wrong before a run begins: nothing is charged for a mistake in a file.
-
-Where what came out of a run lies, and whose it is. All of it can be made again: the ledger has it.
-
-Pipelines: train, validate, and try again with more until a model is shown to be good, or hopeless.
+Mistakes in the pipeline file are found before a run begins: nothing is charged for them. The files of a
+run can be written again at any time: the ledger has everything.
 """
 
 from __future__ import annotations
@@ -30,24 +27,20 @@ from lapwing.errors import BadParameter, OverBudget, WorkEnded
 from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.features import Features
 from lapwing.learn.pipelines.attempt import AttemptResult, AttemptRunner, attempt_key, attempt_work
-from lapwing.learn.pipelines.calibration import CalibrationSettings
-from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
-from lapwing.learn.pipelines.model_card import card_text, model_card
-from lapwing.learn.pipelines.pipeline import AttemptSchedule, Pipeline, PlannedAttempt, Strategy
-from lapwing.learn.pipelines.pipeline_file import load_pipeline
-from lapwing.learn.pipelines.run_files import TrainedModel, load_model, log_to_mlflow, write_outputs
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
 from lapwing.learn.stream import Stream
 from lapwing.learn.stream_blocks import blocks_text
 from lapwing.learn.validation import ValidationVerdict
 from lapwing.ledger.gate import Gate, ReleaseStep
 from lapwing.sql import row_questions
 from lapwing.sql.row_questions import RowQuestion
+from lapwing.sql.truncated.prepared_copy import sync_to_disk
 
 
 def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[RowQuestion, Features]:
-    """The question of a pipeline and its features, if all attempts can be made. Makes and reads nothing.
+    """Return the query of a pipeline and its features, if all attempts can be made. No data is read.
 
-    Raises `BadParameter`, which names the key of the file that does not fit the stream.
+    Raises BadParameter with the key of the pipeline file that does not fit the stream.
     """
     question = row_questions.row_question(stream.dataset, pipeline.sql)
     features = pipeline.features(question)
@@ -60,17 +53,17 @@ def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[RowQuestion, Fea
         )
     _check_reach(stream, pipeline, question)
     for tried in first_and_last_attempt(pipeline, len(reachable_blocks(stream, question))):
-        attempt_work(pipeline, features, tried, run=1, key=b"").loss  # noqa: B018 (says what is wrong)
+        attempt_work(pipeline, features, tried, run=1, key=b"").loss  # noqa: B018 (it raises if something is wrong)
     return question, features
 
 
 def reachable_blocks(stream: Stream, question: RowQuestion) -> tuple[str, ...]:
-    """The blocks that have come in and that the question can reach, oldest first."""
+    """Return the blocks that have arrived and that the query can reach, oldest first."""
     return tuple(row_questions.blocks_to_charge(stream.dataset, question, stream.blocks()) or ())
 
 
 def first_and_last_attempt(pipeline: Pipeline, start: int) -> list[PlannedAttempt]:
-    """The first attempt and the last, if there is one: in between, ε and data only grow."""
+    """Return the first attempt and the last, if there is one: in between, ε and data only grow."""
     schedule = pipeline.schedule
     first = schedule.at(1, start)
     if first is None or schedule.most_blocks is None:
@@ -83,7 +76,7 @@ def first_and_last_attempt(pipeline: Pipeline, start: int) -> list[PlannedAttemp
 def _check_reach(stream: Stream, pipeline: Pipeline, question: RowQuestion) -> None:
     blocks, first = stream.policy.blocks, pipeline.schedule.first_blocks
     if blocks is None or blocks.by != "row":
-        return  # others open as people arrive
+        return  # blocks of units open as people arrive
     ever = len(row_questions.blocks_to_charge(stream.dataset, question, None) or ())
     if ever < first:
         raise BadParameter(
@@ -96,7 +89,7 @@ CARD = "card.json"
 
 @dataclass(frozen=True, slots=True)
 class RunOwner:
-    """Where, of what and by whom a run is charged. Runs are counted apart for each of these."""
+    """The ledger, stream, pipeline and analyst of a run. Runs are counted separately for each of these."""
 
     ledger: str
     stream: str
@@ -105,17 +98,17 @@ class RunOwner:
 
 
 def run_folder(folder: Path, run: int) -> Path:
-    """Where what came out of a run lies."""
+    """Return the folder of a run's files."""
     return folder / f"run-{run}"
 
 
-def require_same_owner(place: Path, whose: RunOwner) -> None:
-    """Raises `BadParameter` if the card there is of another's run: it would be written over."""
+def require_same_owner(place: Path, owner: RunOwner) -> None:
+    """Raise BadParameter if the folder holds another owner's card, which would be overwritten."""
     try:
         found = json.loads((place / CARD).read_text(encoding="utf-8"))["charged"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return  # there is none
-    if found != asdict(whose):
+        return  # there is no card
+    if found != asdict(owner):
         raise BadParameter(
             "folder",
             f"{place} holds a run of another stream, pipeline, ledger or analyst. Go on as before, or name"
@@ -124,7 +117,7 @@ def require_same_owner(place: Path, whose: RunOwner) -> None:
 
 
 def write_accepted(path: Path, text: str) -> None:
-    """What was accepted is written once: a file of another receipt is left as it is, and refused."""
+    """Write an accepted model once. Raise BadParameter if a file of another receipt is there."""
     try:
         before = json.loads(path.read_text(encoding="utf-8"))["receipt"]
     except FileNotFoundError:
@@ -137,7 +130,7 @@ def write_accepted(path: Path, text: str) -> None:
 
 
 def write_whole_file(path: Path, text: str) -> None:
-    """All of it or nothing, also through a crash."""
+    """Write a file completely or not at all, also through a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     with new.open("w", encoding="utf-8") as file:
@@ -145,15 +138,11 @@ def write_whole_file(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(new, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_to_disk(path.parent)
 
 
 class RunState(Enum):
-    """How a run stands."""
+    """The state of a run."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -170,7 +159,7 @@ class RunState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TrainingEvent:
-    """Something that happened: "try" (before a charge), or "done" with what came of it."""
+    """A step of a run: "try" (before a charge), or "done" with the result of the attempt."""
 
     kind: str
     tried: PlannedAttempt
@@ -180,11 +169,14 @@ class TrainingEvent:
 
 @dataclass(frozen=True, slots=True)
 class TrainingOutcome:
-    """A run as it stands, with all its attempts."""
+    """A run as it is now, with all its attempts.
+
+    `for_life` is the total (ε, δ) of a block, for all pipelines and questions.
+    """
 
     pipeline: Pipeline
     features: Features
-    whose: RunOwner
+    owner: RunOwner
     for_life: tuple[Fraction, Fraction]  # (ε, δ) of a block, by all pipelines and questions
     run: int
     end: RunState
@@ -193,7 +185,7 @@ class TrainingOutcome:
 
     @property
     def accepted(self) -> AttemptResult | None:
-        """The attempt whose model was accepted."""
+        """The attempt whose model was accepted; None if there is none."""
         return self.attempts[-1] if self.end is RunState.ACCEPTED else None
 
 
@@ -201,11 +193,11 @@ TrainingWatcher = Callable[[TrainingEvent], None]
 
 
 def ignore_event(_: TrainingEvent) -> None:
-    """Progress tables watch."""
+    """Ignore an event."""
 
 
 def ignore_point(_: ReleaseStep) -> None:
-    """Crash tests wait for a point of a release."""
+    """Ignore a point of a release."""
 
 
 def train(
@@ -217,40 +209,71 @@ def train(
     watch: TrainingWatcher = ignore_event,
     at: Callable[[ReleaseStep], None] = ignore_point,
 ) -> TrainingOutcome:
-    """Begin a run of a pipeline, or go on with the last one. In `folder` is what came out of each.
+    """Begin a run of a pipeline, or continue the last one.
 
-    A run that was decided is shown again, at no cost: `new_run` begins another.
+    A run that was decided is returned again at no cost.
+
+    Args:
+        stream: The stream to learn from.
+        pipeline: The pipeline, as `load_pipeline` returned it.
+        folder: The folder of the pipeline's runs, in which `write_outputs` writes a folder for each.
+        new_run: Whether to begin another run although the last one was decided.
+        watch: A callback for events, such as a progress display.
+        at: A callback for the points of a release, for tests of crashes.
+
+    Returns:
+        The run as it is now, with all its attempts.
+
+    Raises:
+        BadParameter: If the pipeline does not fit the stream, or was changed since the run began.
+        InProgress: If another process works on the same attempt.
+
+    Example:
+        With the files that `lapwing train example` writes:
+
+        ```python
+        from pathlib import Path
+
+        from lapwing.learn import Stream, load_pipeline, train, write_outputs
+
+        pipeline, folder = load_pipeline("durations.toml"), Path("durations.runs")
+        with Stream.open(pipeline.stream) as stream:
+            stream.append(through="2026-01")
+            outcome = train(stream, pipeline, folder)
+            files = write_outputs(outcome, stream.policy, folder)
+        print(outcome.end, outcome.words, files["card"])
+        ```
     """
     question, features = check_pipeline(stream, pipeline)
     order = reachable_blocks(stream, question)
     if not stream.blocks():
         raise BadParameter("stream", "has no blocks yet: append data first")
-    row_questions.checked_version(stream.dataset, question)  # says what is wrong with the source
+    row_questions.checked_version(stream.dataset, question)  # raises if the source has changed
     gate = Gate(stream.ledger, principal=stream.dataset.analyst, watch=at)
-    whose = RunOwner(stream.ledger.id, stream.policy.name, pipeline.name, stream.dataset.analyst)
-    run, start = _run(gate, whose, new_run=new_run)
-    require_same_owner(run_folder(folder, run), whose)
+    owner = RunOwner(stream.ledger.id, stream.policy.name, pipeline.name, stream.dataset.analyst)
+    run, start = _run(gate, owner, new_run=new_run)
+    require_same_owner(run_folder(folder, run), owner)
     meaning, began = row_questions.meaning_digest(stream.dataset, question), start or len(order)
     attempts = AttemptRunner(gate, stream, pipeline, question, features, meaning, run, began, order)
     made: list[AttemptResult] = []
     end, words = _loop(attempts, made, watch)
-    return TrainingOutcome(pipeline, features, whose, stream._for_life(), run, end, words, tuple(made))
+    return TrainingOutcome(pipeline, features, owner, stream.budget_for_life, run, end, words, tuple(made))
 
 
-def _run(gate: Gate, whose: RunOwner, *, new_run: bool) -> tuple[int, int]:
-    """The number of the run, and with how many blocks it began; 0 if it is to begin.
+def _run(gate: Gate, owner: RunOwner, *, new_run: bool) -> tuple[int, int]:
+    """Return the number of the run, and the number of blocks with which it began; 0 if it has not begun.
 
-    Only what was charged has a number, so that there are no gaps: none is left out, whatever is on disk.
+    Only charged runs have a number, so that there are no gaps, whatever is on disk.
     """
     start, run = 0, 0
-    while (found := gate.find(attempt_key(whose.stream, whose.pipeline, run + 1, 1))) is not None:
+    while (found := gate.find(attempt_key(owner.stream, owner.pipeline, run + 1, 1))) is not None:
         start, run = int(found.receipt.record["parameters"].get("start", 0)), run + 1
     return (run + 1, 0) if new_run or not run else (run, start)
 
 
 @dataclass(frozen=True, slots=True)
 class _Stop:
-    """Why there is no next attempt now, and the one that failed, if one did."""
+    """The reason why there is no next attempt now, and the attempt that failed, if one did."""
 
     end: RunState
     words: str
@@ -291,26 +314,28 @@ def _new(
         return _Stop(RunState.OVER_BUDGET, short)
     try:
         return attempts.make(tried)
-    except OverBudget as error:  # somebody spent since we looked
+    except OverBudget as error:  # another request spent in the meantime
         return _Stop(RunState.OVER_BUDGET, str(error))
-    except WorkEnded:  # whoever holds the data should look before more is spent
+    except WorkEnded:  # the curator should look before more is spent
         words = f"attempt {tried.attempt} was charged, and failed. Train again for the next one"
         return _Stop(RunState.FAILED, words, attempts.earlier(tried))
 
 
 def _waiting(attempts: AttemptRunner, tried: PlannedAttempt) -> str:
-    # A later run that was not charged yet has not begun.
+    # A later run that was not charged has not begun.
     again = "train again" if attempts.run == 1 or tried.attempt > 1 else "begin the new run then"
     needed, there = blocks_text(tried.blocks), blocks_text(len(attempts.order))
-    return f"attempt {tried.attempt} needs {needed}, and {there} came in so far. Append data, and {again}"
+    return (
+        f"attempt {tried.attempt} needs {needed}, but only {there} arrived so far. Append data, and {again}"
+    )
 
 
 def _cannot_pay(attempts: AttemptRunner, tried: PlannedAttempt, blocks: list[str]) -> str:
-    """Why it would be refused, or "". Blocks are not replaced: the schedule is fixed."""
+    """Return why the charge would be refused, or "". Blocks are not replaced: the schedule is fixed."""
     stream = attempts.stream
 
-    def short(whose: Stream) -> list[str]:
-        able = whose.choose_blocks(
+    def short(of: Stream) -> list[str]:
+        able = of.choose_blocks(
             len(stream.blocks()) or 1, loss=attempts.price(tried), pipeline=attempts.pipeline.name
         )
         return [label for label in blocks if label not in set(able)]
@@ -322,36 +347,12 @@ def _cannot_pay(attempts: AttemptRunner, tried: PlannedAttempt, blocks: list[str
     spent = short(Stream(stream.dataset, SharingRule())) if stream.sharing.versions else locked
     if not spent:
         return (
-            f"{asks}, and too little of {_named(locked)} is unlocked yet. "
-            "More of it is with each append: append data, and train again"
+            f"{asks}, but too little budget of {_named(locked)} is unlocked yet. "
+            "Each append unlocks more: append data, and train again"
         )
-    return (
-        f"{asks}, and too little is left on {_named(spent)}. Begin a new run when newer blocks have come in"
-    )
+    left = f"too little budget is left on {_named(spent)}"
+    return f"{asks}, but {left}. Begin a new run when newer blocks have arrived"
 
 
 def _named(labels: list[str]) -> str:
     return ", ".join(labels[:5]) + (f" and {len(labels) - 5} more" if len(labels) > 5 else "")
-
-
-__all__ = [
-    "AttemptResult",
-    "CalibrationSettings",
-    "RunState",
-    "TrainingEvent",
-    "TrainedModel",
-    "TrainingOutcome",
-    "Pipeline",
-    "AttemptSchedule",
-    "Strategy",
-    "TrainerSettings",
-    "PlannedAttempt",
-    "ValidatorSettings",
-    "model_card",
-    "card_text",
-    "load_model",
-    "load_pipeline",
-    "log_to_mlflow",
-    "train",
-    "write_outputs",
-]

@@ -1,4 +1,4 @@
-"""DP-SGD: deep models trained privately, with gradients clipped in one backward pass (extra `learn`)."""
+"""DP-SGD: private training of torch modules, with gradients clipped unit by unit (extra `learn`)."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtra("learn", "Training a torch module privately") from None
 
-__all__ = ["ClippedGradients", "PrivateTrainer", "StepSchedule", "GradientSensitivity", "step_schedule"]
+__all__ = ["ClippedGradients", "GradientSensitivity", "PrivateTrainer", "StepSchedule", "step_schedule"]

@@ -1,20 +1,20 @@
 """Sums of clipped gradients: each unit's gradient is scaled to a norm of at most the clip, then added.
 
+A *page* is a microbatch: a fixed number of units that are processed at once.
+
 Claim    the sum is that of `torch.func`'s gradients unit by unit, each clipped, to float accuracy; a unit
          whose gradient is not finite, or for which the module fails, adds nothing; no unit's floats
          depend on the others'.
-Because  a page always has the same shape, whoever is in it: what is missing is padded and has slope 0. At
-         one shape, a row's floats depend on the row and the kind of its place; `rehearse` tries this, bit
-         for bit, on made-up rows, before anything is charged: it refuses a module that mixes rows, and
-         finds out how many kinds of places there are.
+Because  a page always has the same shape, whichever units are in it: empty places are padded and have slope
+         0. At one shape, a row's floats depend on the row and the kind of its place. `rehearse` checks
+         this, bit for bit, on made-up rows, before anything is charged: it refuses a module that mixes
+         rows, and finds the number of kinds of places.
 Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_clipped.py
 
-Pages in which nobody can make the module fail: whoever does is left out.
-
-Claim    whether a unit counts depends on the unit alone, and no page ends the work because of who is in it.
-Because  a page that fails is done again in halves, at the same shape and with the same coins, down to the
-         units that fail with all other places empty. Those become empty places, too. That a page fails
-         just when one of its units does is assumed, as docs/arguments/dp_sgd.md says.
+Claim    whether a unit counts depends on the unit alone, and no unit in a page can stop the training.
+Because  a page that fails is computed again in halves, at the same shape and with the same random numbers,
+         down to the units that fail with all other places empty. Those places become empty, too. The
+         assumption that a page fails exactly if one of its units does is in docs/arguments/dp_sgd.md.
 Test     tests/learn/sgd/test_usable.py
 """
 
@@ -59,7 +59,10 @@ FindGradients = Callable[[GradientPage], list[ParameterGradients]]
 
 
 def gradients_of_usable_units(find: FindGradients, page: GradientPage) -> list[ParameterGradients]:
-    """The page's parts, without the units for which `find` raises. What it says is never passed on."""
+    """Return the page's gradients, without the units for which `find` raises.
+
+    Its errors are never passed on.
+    """
     device = page.x.device
     coins = generator_state(device)
     found = _tried(find, page)
@@ -67,17 +70,15 @@ def gradients_of_usable_units(find: FindGradients, page: GradientPage) -> list[P
         return found
 
     def again(units: Tensor) -> list[ParameterGradients] | None:
-        restore_generator(
-            coins, device
-        )  # other coins would change who fails, for reasons that are the others'
+        restore_generator(coins, device)  # other random numbers would change which units fail
         return _tried(find, page.only(units))
 
     there = page.present.reshape(page.units, -1).any(1)
     fails = _failing(again, there)
     found = again(there & ~fails)
     if found is None:
-        # Raised here, and not where it was caught: nothing of what the module said hangs on it.
-        raise BadValue("the module does not work on a page of rows although it works on each of them")
+        # Raised here, not in the except block: the module's own error must not be attached to it.
+        raise BadValue("the module fails on a page of rows although it works on each row")
     return found
 
 
@@ -85,16 +86,16 @@ def _tried(find: FindGradients, page: GradientPage) -> list[ParameterGradients] 
     try:
         return find(page)
     except (MemoryError, torch.OutOfMemoryError):
-        is_full = True  # nobody's fault: leaving all of them out would be no help
+        is_full = True  # no unit's fault: leaving units out would not help
     except Exception:  # a module may raise anything
         is_full = False
     if is_full:
-        raise BadValue("a page of rows needs more memory than there is: use a smaller page")
+        raise BadValue("a page of rows needs more memory than there is. Use a smaller page")
     return None
 
 
 def _failing(again: Callable[[Tensor], list[ParameterGradients] | None], units: Tensor) -> Tensor:
-    """Which of the units fail by themselves. Their page was found to."""
+    """Return the units that fail by themselves. Their page was found to fail."""
     places = units.nonzero().flatten()
     if len(places) == 0:
         return units
@@ -110,10 +111,10 @@ def _failing(again: Callable[[Tensor], list[ParameterGradients] | None], units: 
 
 
 def fill_empty_rows(values: Tensor, present: Tensor, units: int) -> Tensor:
-    """The rows; where a unit has fewer than there are places for it, its first one again, with slope 0.
+    """Replace a unit's empty rows by its first row, with slope 0.
 
-    So a unit's empty places can do nothing that its own row does not: a row of zeros divided by its length
-    is no number, nor is 0 times its slope.
+    So a unit's empty places cannot do anything that its own row does not: a row of zeros divided by its
+    length is not a number, and neither is 0 times its slope.
     """
     there = present.reshape(units, -1)
     places = torch.arange(len(present), device=present.device).reshape(units, -1)
@@ -122,7 +123,7 @@ def fill_empty_rows(values: Tensor, present: Tensor, units: int) -> Tensor:
 
 
 _SMALLEST_FACTOR = 2.0**-100
-_SEED = 20  # of made-up rows and their dropout: public, and far from all that is released
+_SEED = 20  # of made-up rows and their dropout: public, and not used for anything released
 
 _WRONG = "units' gradients do not add up to torch's own, to 0.1 %. (Does it work in short floats inside?)"
 
@@ -130,10 +131,10 @@ Backend = Literal["own", "opacus"]
 
 
 class ClippedGradients:
-    """Clips and sums the gradients of a module, `page` units at once, each of up to `unit_rows` rows.
+    """The clipped gradients of a module, `page` units at once, each of up to `unit_rows` rows.
 
-    A unit's rows are added up before clipping. `way` says how: "one backward pass", "vmap" or, with that
-    `backend`, "opacus". Whole numbers in made-up rows are below `tokens`, and in targets below `classes`.
+    A unit's rows are added up before clipping. Whole numbers in made-up rows are below `tokens`, and in
+    targets below `classes`.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class ClippedGradients:
 
     @property
     def way(self) -> str:
-        """How gradients are found."""
+        """The gradient method: "one backward pass", "vmap" or, with that `backend`, "opacus"."""
         if self._opacus is not None:
             return "opacus"
         if self._layers is None:
@@ -182,42 +183,42 @@ class ClippedGradients:
 
     @property
     def trained(self) -> list[Tensor]:
-        """What is trained, in the order of the sums."""
+        """The trained parameters, in the order of the sums."""
         return list(self._trained.values())
 
     @property
     def size(self) -> int:
-        """How many numbers are trained."""
+        """The number of trained numbers."""
         return sum(value.numel() for value in self._trained.values())
 
     @property
     def rows(self) -> int:
-        """How many rows a page has, padding included."""
+        """The number of rows of a page, padding included."""
         return self.page * self.unit_rows
 
     def empty(self, *, single: bool) -> Tensor:
-        """A sum of nothing, all parameters in one vector: in single precision, if the module is, too."""
+        """Return a zero sum, all parameters in one vector: with `single`, in the module's own precision."""
         first = next(iter(self._trained.values()))
         dtype = first.dtype if single else torch.float64
         return torch.zeros(self.size, dtype=dtype, device=first.device)
 
     def room(self, *, single: bool) -> Tensor:
-        """As `empty`, but always the same memory, with whatever was last in it."""
+        """Return memory like that of `empty`, always the same, with the last sum still in it."""
         if single not in self._rooms:
             self._rooms = {single: self.empty(single=single)}
         return self._rooms[single]
 
     def views(self, sums: Tensor) -> dict[str, Tensor]:
-        """The vector's slices by parameter, in the order of the module's."""
+        """Return the vector's slices by parameter, in the order of the module's."""
         counts = [value.numel() for value in self._trained.values()]
         return dict(zip(self._trained, torch.split(sums, counts), strict=True))
 
     def add_page(
         self, x: Tensor, y: Tensor, present: Tensor, sums: Tensor, *, is_first: bool = False
     ) -> Tensor:
-        """Add the clipped gradients of one page to `sums`, and give the norms. Both are private.
+        """Add the clipped gradients of one page to `sums`, and return the norms. Both are private.
 
-        The first page overwrites whatever `sums` holds.
+        The first page overwrites `sums`.
         """
         if len(x) != self.rows or len(y) != self.rows or present.shape != (self.rows,):
             raise BadParameter("page", f"must have {self.rows} rows, padding included")
@@ -227,21 +228,23 @@ class ClippedGradients:
         # One after the other: torch.sum adds in an order that depends on the place.
         norms = reduce(torch.add, [part.squares() for part in parts]).sqrt()
         factors = (self._clip / norms).clamp_(max=1.0)
-        unusable = ~(factors >= _SMALLEST_FACTOR)  # not a number, infinite, or beyond what floats can scale
+        unusable = ~(factors >= _SMALLEST_FACTOR)  # not a number, infinite, or too large to be scaled
         if unusable.any():
             factors.masked_fill_(unusable, 0.0)
             for part in parts:
                 part.drop(unusable)
         into = self.views(sums)
         for name in into.keys() - {part.name for part in parts} if is_first else ():
-            into[name].zero_()  # the loss does not depend on it
-        while parts:  # each is given up as it is added, which keeps memory low
+            into[name].zero_()  # the loss does not depend on this parameter
+        while parts:  # each is released as it is added, which keeps memory low
             part = parts.pop()
             part.add(factors, into[part.name], is_first=is_first)
         return norms
 
     def of(self, x: Tensor, y: Tensor) -> tuple[dict[str, Tensor], Tensor]:
-        """The sum of clipped gradients of any number of rows (a unit's are next to one another), and norms.
+        """Return the sum of clipped gradients of any number of rows, and the norms.
+
+        A unit's rows are adjacent.
 
         Both are private: release neither. The trainer adds noise.
         """
@@ -257,7 +260,7 @@ class ClippedGradients:
         return shaped, torch.cat(norms) if norms else torch.zeros(0, dtype=torch.float64)
 
     def padded(self, rows: Tensor) -> Tensor:
-        """The rows, and zeros up to a page."""
+        """Return the rows, padded with zeros to a page."""
         if len(rows) == self.rows:
             return rows
         return torch.cat([rows, rows.new_zeros((self.rows - len(rows), *rows.shape[1:]))])
@@ -286,7 +289,7 @@ class ClippedGradients:
     def rehearse(self, x: Tensor, y: Tensor) -> None:
         """Try the module on made-up rows of the same form, and refuse what cannot be trained privately.
 
-        What one backward pass cannot do, or does wrong, is left to vmap. `kinds` of places is set.
+        A module that fails with one backward pass is tried with vmap. `kinds` (of places) is set.
         """
         if self.rows % TILE:
             raise BadParameter(
@@ -300,12 +303,12 @@ class ClippedGradients:
             kept.refuse_changes()
 
     def rehearse_again(self, x: Tensor, y: Tensor, *, step: int) -> None:
-        """Do a few trials more, with the numbers that the module has by now, on other made-up rows."""
+        """Do a few more trials, with the module's present numbers, on other made-up rows."""
         rehearsal = self._rehearsal(x, y, is_share=self._is_share, seed=_SEED + step)
         self.kinds = rehearsal.brief(self.kinds)
 
     def _choose_way(self, x: Tensor, y: Tensor) -> None:
-        by_layers, first = self._layers, None  # what was wrong at first says most
+        by_layers, first = self._layers, None  # the first error is the most helpful one
         for layers in [None] if by_layers is None or self._opacus is not None else [by_layers, None]:
             for is_share in (False, True) if y.is_floating_point() else (False,):
                 self._layers, self._is_share = layers, is_share
@@ -318,7 +321,7 @@ class ClippedGradients:
                 else:
                     return
         self._layers = by_layers
-        assert first is not None  # vmap says what it cannot do
+        assert first is not None  # vmap raises an error of its own
         raise first
 
     def _rehearsal(self, x: Tensor, y: Tensor, *, is_share: bool, seed: int) -> GradientRehearsal:

@@ -1,10 +1,10 @@
-"""One pass forward and back through a module: what went into each layer, the slope of what came out.
+"""Gradients of each row, by one of three methods: one backward pass, vmap, or Opacus.
 
-Gradients unit by unit through torch.func, for what has no rule of its own.
+*One backward pass*: hooks record the inputs of each layer, and the slopes of its outputs. *vmap*:
+torch.func finds gradients unit by unit, for layers without a rule. *Opacus* (extra `opacus`):
 
-Each row's gradient as Opacus finds it (extra `opacus`): another way to the same pages.
-
-Claim    a unit's gradient is the sum of what Opacus gives for its rows; all else is as for any other way.
+Claim    a unit's gradient is the sum of the gradients that Opacus finds for its rows; everything else is
+         the same as for the other methods.
 Because  Opacus is asked for gradients alone. Its clipping, noise, samples and accountant are not used:
          norms are taken here, of the very floats that are summed. So a wrong rule for a layer gives a wrong
          direction, of at most the clip's length; and a rule that mixes rows is found by `rehearse`.
@@ -32,12 +32,15 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class CannotTrace(Exception):
-    """The module does not fall into layers that are called once each; vmap takes it whole."""
+    """The module does not consist of layers that are called once each, so vmap must take it whole."""
 
 
 @dataclass(frozen=True)
 class GradientPage:
-    """Rows that are worked on at once: `units` of them, or several of each unit, one after the other."""
+    """Rows that are processed at once: one row of each of `units` units, or several adjacent rows of each.
+
+    `present` is False for places that are empty.
+    """
 
     x: Tensor
     y: Tensor
@@ -45,7 +48,7 @@ class GradientPage:
     units: int
 
     def only(self, units: Tensor) -> GradientPage:
-        """The page with these units (a mask) alone: the others' places are empty, as after a sample."""
+        """Return the page with these units (a mask) alone: all other places are empty."""
         rows = units.repeat_interleave(len(self.present) // self.units)
         x, y = (
             values.masked_fill(~rows.reshape(-1, *[1] * (values.ndim - 1)), 0)
@@ -56,7 +59,7 @@ class GradientPage:
 
 @dataclass
 class LayerPass:
-    """One layer in one pass. `slopes` is filled on the way back."""
+    """The inputs of one layer in one pass. The backward pass sets `slopes`."""
 
     inputs: tuple[Tensor, ...]
     versions: tuple[int, ...]
@@ -65,14 +68,17 @@ class LayerPass:
 
 @dataclass
 class TracedLayers:
-    """The layers of a module that hold its trained parameters: with a rule, or for vmap one by one."""
+    """The layers of a module that hold its trained parameters: those with a rule, and those for vmap."""
 
     ruled: dict[str, nn.Module] = field(default_factory=dict)
     others: dict[str, nn.Module] = field(default_factory=dict)
 
 
 def find_layers(module: nn.Module) -> TracedLayers:
-    """Where the trained parameters are. Raises `CannotTrace` if they are shared, or used in ways unseen."""
+    """Return the layers with trained parameters.
+
+    Raises CannotTrace if parameters are shared, or used in ways that cannot be seen.
+    """
     owners: dict[int, int] = {}
     for part in module.modules():
         for value in part.parameters(recurse=False):
@@ -94,9 +100,9 @@ def _sort(part: nn.Module, name: str, found: TracedLayers) -> None:
     if has_rule(part):
         found.ruled[name] = part
     elif any(value.requires_grad for value in part.parameters(recurse=False)):
-        # Its forward may use the parameters of what is inside it (as MultiheadAttention does).
+        # Its forward may use the parameters of inner modules (as MultiheadAttention does).
         if _is_random(part):
-            raise CannotTrace  # vmap would run it a second time, with other coins
+            raise CannotTrace  # vmap would run it again, with other random numbers
         found.others[name] = part
     else:
         for child, inner in part.named_children():
@@ -112,7 +118,7 @@ def _is_random(part: nn.Module) -> bool:
 
 @contextmanager
 def _frozen(module: nn.Module) -> Iterator[None]:
-    """No gradients of parameters, which would be sums over all units; and nothing written in place."""
+    """Switch off gradients of parameters, which would be sums over all units, and all writing in place."""
     trained = [value for value in module.parameters() if value.requires_grad]
     in_place = [part for part in module.modules() if getattr(part, "inplace", False) is True]
     try:
@@ -131,7 +137,7 @@ def _frozen(module: nn.Module) -> Iterator[None]:
 def trace_layers(
     module: nn.Module, loss_fn: LossFunction, layers: TracedLayers, page: GradientPage
 ) -> dict[str, LayerPass]:
-    """Each layer's visit. Rows that are not present have slope 0."""
+    """Run the module forward and back, and return each layer's pass. Absent rows have slope 0."""
     visits: dict[str, LayerPass] = {}
     handles = []
 
@@ -139,7 +145,7 @@ def trace_layers(
         def hook(_: nn.Module, inputs: tuple[Any, ...], output: Any) -> Tensor:
             fits = isinstance(output, Tensor) and inputs and all(isinstance(i, Tensor) for i in inputs)
             if name in visits or not fits:
-                raise CannotTrace  # called twice, or with more than tensors
+                raise CannotTrace  # called twice, or with inputs other than tensors
             visit = visits[name] = LayerPass(
                 tuple(value.detach() for value in inputs), tuple(value._version for value in inputs)
             )
@@ -164,7 +170,7 @@ def trace_layers(
                 handle.remove()
     for visit in visits.values():
         if visit.versions != tuple(value._version for value in visit.inputs):
-            raise CannotTrace  # what went in was written over afterwards
+            raise CannotTrace  # an input was overwritten afterwards
     return visits
 
 
@@ -173,14 +179,14 @@ def _set(visit: LayerPass, slope: Tensor) -> None:
 
 
 def checked_losses(losses: Tensor, rows: int) -> Tensor:
-    """The losses, if there is one for each row."""
+    """Return the losses. Raise BadParameter if there is not one for each row."""
     if losses.shape != (rows,):
         raise BadParameter("loss_fn", "must give one loss for each row: use reduction='none'")
     return losses
 
 
 def _named(module: nn.Module, trained: set[str]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The trained parameters, and all that stays as it is."""
+    """Return the trained parameters, and everything that is not trained."""
     fixed: dict[str, Tensor] = dict(module.named_buffers())
     moving: dict[str, Tensor] = {}
     for name, value in module.named_parameters():
@@ -191,7 +197,7 @@ def _named(module: nn.Module, trained: set[str]) -> tuple[dict[str, Tensor], dic
 def layer_gradients_by_vmap(
     layer: nn.Module, prefix: str, trained: set[str], visit: LayerPass, page: int
 ) -> list[ParameterGradients]:
-    """The parts of one layer, from what went in and the slope of what came out."""
+    """Return the gradients of one layer, from its inputs and the slopes of its outputs."""
     own = {name.removeprefix(prefix) for name in trained if name.startswith(prefix)}
     moving, fixed = _named(layer, own)
 
@@ -212,7 +218,7 @@ def layer_gradients_by_vmap(
 def module_gradients_by_vmap(
     module: nn.Module, loss_fn: LossFunction, trained: set[str], page: GradientPage
 ) -> list[ParameterGradients]:
-    """The parts of a whole module, row by row."""
+    """Return the gradients of a whole module, row by row."""
     moving, fixed = _named(module, trained)
 
     def loss(values: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
@@ -224,7 +230,7 @@ def module_gradients_by_vmap(
     return [StackedGradients.of(name, rows, page.present, page.units) for name, rows in gradients.items()]
 
 
-OPACUS_IS_WRONG = "what Opacus finds by row does not add up to the gradient. Use backend='own'"
+OPACUS_IS_WRONG = "the rows' gradients by Opacus do not add up to the gradient. Use backend='own'"
 
 
 def _library() -> Any:
@@ -244,7 +250,7 @@ class OpacusGradients:
         _refuse_what_opacus_cannot(module)
 
     def parts(self, page: GradientPage) -> list[ParameterGradients]:
-        """The parts of a page."""
+        """Return the gradients of a page."""
         trained = {
             name: value
             for name, value in self._after_a_pass(page).named_parameters()
@@ -254,17 +260,17 @@ class OpacusGradients:
         return [StackedGradients.of(name, rows.pop(name), page.present, page.units) for name in list(rows)]
 
     def _after_a_pass(self, page: GradientPage) -> nn.Module:
-        """A likeness of the module after a pass forward and back, with all that Opacus left on it.
+        """Return a copy of the module after one pass, with the gradients that Opacus left on it.
 
-        It shares the module's numbers, and nothing else: the sum of all gradients, which torch cannot be
-        kept from finding, and the rows that Opacus keeps are thrown away with it.
+        The copy shares the module's numbers, and nothing else. The sum of all gradients, which torch
+        computes anyway, and the rows that Opacus keeps are discarded with it.
         """
         likeness = _likeness(self._module)
         hooked = self._opacus.GradSampleModule(likeness, loss_reduction="sum")
         for layer in hooked.iterate_submodules(likeness):
-            layer.training = True  # else Opacus does not look; dropout inside such a layer is refused
+            layer.training = True  # otherwise Opacus ignores it; dropout inside such a layer is refused
         with torch.enable_grad(), warnings.catch_warnings():
-            # It is meant: rows need no gradient of their own.
+            # Intended: rows need no gradient of their own.
             warnings.filterwarnings("ignore", message="Full backward hook is firing")
             losses = checked_losses(self._loss_fn(hooked(page.x), page.y), len(page.x))
             if losses.requires_grad:
@@ -273,7 +279,10 @@ class OpacusGradients:
 
 
 def _likeness(module: nn.Module) -> nn.Module:
-    """A copy that shares the module's numbers and buffers. It does nothing in place, which hooks forbid."""
+    """Copy a module, sharing its numbers and buffers.
+
+    The copy does nothing in place, which hooks forbid.
+    """
     shared: dict[int, Any] = {id(value): value for value in module.buffers()}
     for value in module.parameters():
         shared[id(value)] = nn.Parameter(value.detach(), requires_grad=value.requires_grad)
@@ -296,18 +305,18 @@ def _refuse_what_opacus_cannot(module: nn.Module) -> None:
         ):
             raise BadParameter(
                 "module",
-                f"{where} has padding_idx, scale_grad_by_freq or sparse, which Opacus passes over. "
+                f"{where} has padding_idx, scale_grad_by_freq or sparse, which Opacus ignores. "
                 "Use backend='own'",
             )
         if isinstance(part, nn.Embedding) and part.weight.device.type != "cpu":
-            # By luck a rehearsal may not see it: the order decides only where a row has a token thrice.
+            # A rehearsal may miss it: the order matters only if a row has a token three times.
             raise BadParameter(
                 "module", f"{where} is on a GPU, where Opacus adds tokens in any order. Use backend='own'"
             )
 
 
 def _rows(name: str, value: Tensor, rows: int) -> Tensor:
-    """A parameter's gradient for each row; zeros, if Opacus found none."""
+    """Return a parameter's gradient for each row; zeros if Opacus found none."""
     found = getattr(value, "grad_sample", None)
     if found is None:
         return value.new_zeros((rows, *value.shape), requires_grad=False)

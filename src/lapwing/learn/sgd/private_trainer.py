@@ -1,15 +1,13 @@
-"""Trains a torch module privately: noisy sums of clipped gradients on Poisson samples of units.
+"""Private training of a torch module: noisy sums of clipped gradients on Poisson samples of units.
 
-Claim    what `fit` gives is private at the loss that it charges, before it reads a row.
+Claim    the result of `fit` is private at the loss that it charges, before it reads a row.
 Because  each step adds exact discrete Gaussian noise to whole numbers that one unit moves by at most
-         `Sensitivity.distance`; the steps are fixed before the first, so that they end at the target ε; and
-         what is divided by is a public number, never the size of the sample.
+         `GradientSensitivity.distance`; the steps are fixed before the first, so that they end at the
+         target ε; and the divisor is a public number, never the size of the sample.
 Test     tests/learn/sgd/test_trainer.py, tests/learn/sgd/test_neighbours.py, tests/learn/sgd/test_broken.py
 
-A model's numbers as bytes: the same numbers give the same bytes. And an iterate, to go on from.
-
-What is saved of a run was paid for when the run began. Noise and its source are never saved: whoever goes
-on from an iterate draws fresh coins, and pays again for every step that is done again.
+A checkpoint of a run was paid for when the run began. Noise and its source are never saved: a resumed run
+draws fresh randomness, and pays again for every step that is done again.
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ import copy
 import json
 import os
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -27,9 +26,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lapwing.core.exact import Number, whole
-from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.payer import Payer
+from lapwing.learn.payer import Payer, require_add_remove
 from lapwing.learn.sgd import sensitivity
 from lapwing.learn.sgd.clipping import Backend, ClippedGradients
 from lapwing.learn.sgd.per_row_gradients import LossFunction
@@ -51,7 +49,7 @@ _KINDS = {torch.float32: "<f4", torch.float64: "<f8"}
 
 
 def module_to_bytes(module: nn.Module) -> bytes:
-    """The trained parameters, one after the other, after a line that says which they are."""
+    """Return the trained parameters as canonical bytes, after a line with their names and shapes."""
     named = module.named_parameters()
     values = {name: value.detach().cpu() for name, value in named if value.requires_grad}
     header = [[name, _KINDS[value.dtype], list(value.shape)] for name, value in values.items()]
@@ -60,7 +58,7 @@ def module_to_bytes(module: nn.Module) -> bytes:
 
 
 def load_module_bytes(module: nn.Module, stored: bytes) -> None:
-    """Put stored numbers into a module of the same form."""
+    """Load stored numbers into a module of the same form."""
     line, _, body = stored.removeprefix(_MAGIC).partition(b"\n")
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
     expected = [[name, _KINDS[value.dtype], list(value.shape)] for name, value in trained.items()]
@@ -77,7 +75,7 @@ def load_module_bytes(module: nn.Module, stored: bytes) -> None:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stood after `step` steps: its numbers and its optimizer's, no noise."""
+    """The state of a run after `step` steps: the numbers of the module and the optimizer, without noise."""
 
     step: int
     run: dict[str, str]
@@ -85,7 +83,7 @@ class Checkpoint:
     optimizer: dict[str, Any]
 
     def save(self, path: Path) -> None:
-        """Write it whole or not at all."""
+        """Write the file completely or not at all."""
         beside = path.with_name(path.name + ".new")
         with beside.open("wb") as file:
             torch.save(
@@ -103,36 +101,68 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, *, run: dict[str, str]) -> Checkpoint:
-        """Read what `save` wrote, of a run with the same public parameters."""
+        """Read a checkpoint of a run with the same public parameters."""
         try:
             found: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         except FileNotFoundError:
-            raise BadParameter("save_to", "has no saved iterate to go on from") from None
+            raise BadParameter("save_to", "has no checkpoint to continue from") from None
         if json.loads(found["run"]) != run:
-            raise BadParameter("save_to", "holds an iterate of a run with other parameters")
+            raise BadParameter("save_to", "holds a checkpoint of a run with other parameters")
         model: Tensor = found["model"]
         return cls(int(found["step"]), run, model.numpy().tobytes(), found["optimizer"])
 
 
 Data = Tensor | NDArray[Any]
-_AGAIN = frozenset(4**k for k in range(1, 16))  # after so many steps the module is rehearsed again
+_AGAIN = frozenset(
+    4**k for k in range(1, 16)
+)  # the numbers of steps after which the module is rehearsed again
 
 
 class PrivateTrainer:
-    """DP-SGD. Neighbours add or remove one unit.
+    """DP-SGD for a torch module. Neighbours add or remove one unit.
 
-    `epsilon` and `delta` are the target; of `steps` and `noise` (in multiples of what one unit can move)
-    one is given, and the other follows. `rate` is each unit's chance to be in a step, `expected_batch` the
-    public number that sums are divided by: about rate times the units that you expect, not those there are.
-    Of a unit's rows, up to `unit_rows` are drawn in each step and added up before clipping.
+    Args:
+        module: The module to train, on its device.
+        loss_fn: A function of outputs and targets that returns one loss for each row.
+        epsilon: The target ε.
+        delta: The target δ.
+        clip: The greatest norm of a unit's gradient.
+        rate: The probability with which each unit is in a step.
+        expected_batch: The public number by which sums are divided: about rate times the number of units
+            that you expect, not the number that there is.
+        payer: The payer that is charged, or `PublicData()`.
+        learning_rate: The learning rate.
+        steps: The number of steps; None if it follows from `noise`.
+        noise: The noise, in multiples of what one unit can move; None if it follows from `steps`.
+        unit_rows: The number of rows of a unit that are drawn in each step, and added up before clipping.
+        optimizer: "sgd" or "adam".
+        momentum: The momentum of "sgd".
+        page: The number of units that are processed at once; times `unit_rows`, a multiple of 16.
+        save_to: The file of checkpoints; None for no checkpoints.
+        save_every: The number of steps between checkpoints.
+        backend: The library that computes the gradients of rows: "own", or "opacus" (extra `opacus`).
+            Everything that privacy rests on stays here.
+        tokens: If given, rows with whole numbers outside 0 to tokens - 1 do not count. Declare it on a GPU,
+            where one such row may end the process.
+        classes: The same for targets outside 0 to classes - 1.
 
-    `loss_fn(outputs, targets)` gives one loss for each row. `page` and `save_*` are about speed and safety:
-    units that are worked on at once (times `unit_rows` a multiple of 16), where iterates are kept, and how
-    often. `backend` says who finds the gradients of rows: with "opacus", Opacus (extra `opacus`); all that
-    privacy rests on stays here.
+    Raises:
+        BadParameter: If a parameter is wrong, or the module cannot be trained privately.
 
-    With `tokens` and `classes`, rows with whole numbers outside 0 to tokens - 1, or targets outside 0 to
-    classes - 1, do not count. Declare them on a GPU, where one such row may end the process.
+    Example:
+        ```python
+        import torch
+
+        from lapwing.learn import PrivateTrainer, PublicData
+
+        trainer = PrivateTrainer(
+            torch.nn.Linear(2, 1),
+            lambda outputs, targets: (outputs[:, 0] - targets).square(),
+            epsilon=1, delta="1e-6", clip=1, rate="1/10", expected_batch=64, steps=10, learning_rate=0.1,
+            payer=PublicData(),
+        )
+        trainer.fit(torch.randn(640, 2), torch.randn(640))
+        ```
     """
 
     def __init__(
@@ -145,7 +175,7 @@ class PrivateTrainer:
         clip: Number,
         rate: Number,
         expected_batch: int,
-        purse: Payer,
+        payer: Payer,
         learning_rate: float,
         steps: int | None = None,
         noise: Number | None = None,
@@ -159,15 +189,21 @@ class PrivateTrainer:
         tokens: int | None = None,
         classes: int | None = None,
     ) -> None:
-        if purse.relation is not Relation.ADD_REMOVE:
-            raise BadParameter("purse", "must pay for adding or removing a unit: so are samples priced")
-        self.module, self._loss_fn, self._payer = module, loss_fn, purse
-        self._clip, self._page, self._unit_rows = clip, page, unit_rows
-        self._backend: Backend = backend
-        self._tokens, self._classes = tokens, classes
-        gradients = self._gradients(module)
+        require_add_remove(payer)
+        self.module, self._loss_fn, self._payer = module, loss_fn, payer
+        self._page, self._unit_rows = page, unit_rows
+        self._backend, self._tokens, self._classes = backend, tokens, classes
+        self._clipped = partial(
+            ClippedGradients,
+            clip=clip,
+            page=page,
+            unit_rows=unit_rows,
+            backend=backend,
+            tokens=tokens,
+            classes=classes,
+        )
         self.sensitivity = GradientSensitivity.of(
-            clip, parameters=gradients.size, page=page, expected_batch=expected_batch
+            clip, parameters=self._gradients().size, page=page, expected_batch=expected_batch
         )
         self.schedule: StepSchedule = step_schedule(
             self.sensitivity, epsilon=epsilon, delta=delta, rate=rate, steps=steps, noise=noise
@@ -178,7 +214,7 @@ class PrivateTrainer:
             raise BadParameter("optimizer", "must be sgd or adam")
         self._save_to, self._save_every = save_to, whole(save_every, "save_every")
         if save_to is None and save_every:
-            raise BadParameter("save_to", "must say where iterates are kept")
+            raise BadParameter("save_to", "must name the file of checkpoints")
         self.receipt: Receipt | None = None
 
     def fit(
@@ -189,29 +225,42 @@ class PrivateTrainer:
         *,
         resume: bool = False,
     ) -> PrivateTrainer:
-        """Charge the steps, then do them. With `resume`, from the last saved iterate: they are paid anew.
+        """Charge the steps, then do them. Afterwards the module holds the new numbers.
 
-        `units` says whose row each is, in whole numbers. It may be left out where rows are protected.
-        The module holds the new numbers afterwards. What fails after the charge stays charged: going on is
-        other work, under another key.
+        If the work fails after the charge, it stays charged.
+
+        Args:
+            X: All rows, as an array or a tensor.
+            y: The targets, one for each row.
+            units: The unit of each row, in whole numbers; None if the account protects rows.
+            resume: Whether to continue from the last checkpoint. The remaining steps are charged again, as
+                other work under another key.
+
+        Returns:
+            This trainer.
+
+        Raises:
+            BadParameter: If the module cannot be trained privately, or there is no checkpoint to continue
+                from.
+            BadValue: If X and y differ in their numbers of rows.
         """
         rows, targets = _tensor(X, "X"), _tensor(y, "y")
         if len(rows) != len(targets):
             raise BadValue("X and y must have as many rows")
-        people = UnitIndex(len(rows), self._payer.whose(units))
+        people = UnitIndex(len(rows), self._payer.checked_units(units))
         begun = None
         if resume:
             if self._save_to is None:
-                raise BadParameter("save_to", "must say where the iterate is")
+                raise BadParameter("save_to", "must name the file of the checkpoint")
             begun = Checkpoint.load(self._save_to, run=self._public())
         done = begun.step if begun else 0
         if done >= self.schedule.steps:
-            raise BadParameter("resume", "all steps were done: there is nothing to go on with")
-        at_work = copy.copy(self)  # what a module or a loss remembers stays with a copy, and ends with it
+            raise BadParameter("resume", "is not possible: all steps were done")
+        at_work = copy.copy(self)  # state that a module or a loss keeps is discarded with the copy
         at_work.module, at_work._loss_fn = copy.deepcopy((self.module, self._loss_fn))
         if begun is not None:
             load_module_bytes(at_work.module, begun.model)
-        gradients = at_work._gradients(at_work.module)
+        gradients = at_work._gradients()
         gradients.rehearse(*_form(rows, targets, at_work.module))
         paid = self._payer.pay(
             self.schedule.loss(done=done),
@@ -241,18 +290,18 @@ class PrivateTrainer:
         mechanism = self.schedule.sensitivity.mechanism(self.schedule.noise)
         first = begun.step if begun else 0
         noise = StepNoise(mechanism, steps=self.schedule.steps - first)
-        with fresh_randomness(_device(module)) as throw_anew:
+        with fresh_randomness(_device(module)) as reseed:
             for step in range(first, self.schedule.steps):
-                if (step - first) in _AGAIN:  # decided from released numbers: it may fail
+                if (step - first) in _AGAIN:  # it depends on released numbers alone, so it may fail
                     gradients.rehearse_again(*form, step=step)
-                throw_anew()
+                reseed()
                 sums = self._sum(gradients, rows, targets, people, counts)
                 noisy = release_noisy_sum(sums, self.sensitivity, noise, divided_by=self._batch)
-                # From here on everything is made of released numbers.
+                # From here on everything is computed from released numbers.
                 for value, part in zip(gradients.trained, gradients.views(noisy).values(), strict=True):
                     value.grad = part.view_as(value).to(value.dtype)
                 optimizer.step()
-                for value in gradients.trained:  # it may be the memory in which the next sum is made
+                for value in gradients.trained:  # it may share memory with the next sum
                     value.grad = None
                 if self._save_every and (step + 1) % self._save_every == 0:
                     assert self._save_to is not None
@@ -270,55 +319,38 @@ class PrivateTrainer:
         people: UnitIndex,
         counts: Tensor | None = None,
     ) -> Tensor:
-        """One step's sum, of a fresh sample. Private: it gets noise next."""
+        """Return one step's sum, of a fresh sample. It is private, and gets noise next."""
+
+        def add(pages: SampledRows, into: Tensor) -> None:
+            """Overwrite `into` with the sum of these pages."""
+            if not len(pages):
+                into.zero_()
+            for number, page in enumerate(pages):
+                places = torch.from_numpy(page.reshape(-1))
+                present = places >= 0
+                if counts is not None:
+                    present &= counts[places]  # a place of -1 is empty already
+                x, y = (_gathered(values, places, present).to(into.device) for values in (rows, targets))
+                gradients.add_page(x, y, present.to(into.device), into, is_first=not number)
+
         sampled = people.sample(self.schedule.rate, self._unit_rows)
         kind = draw_place_kinds(len(sampled), self._page, gradients.kinds)
         pages = lay_out_pages(sampled, kind, self._page, gradients.kinds)
         single = self.sensitivity.is_single(len(sampled), len(pages))
         sums = gradients.room(single=single)
         if not self.sensitivity.is_many(len(sampled), len(pages)):
-            self._add(gradients, pages, sums, rows=rows, targets=targets, counts=counts)
+            add(pages, sums)
             return sums
-        # Very many are added with care: a few at a time, what is lost in adding is kept.
+        # Very many units are added a few at a time, with compensation for rounding.
         total, few = CompensatedSum(sums.zero_()), min(self._page, sensitivity.FEW)
         for start in range(0, len(sampled), few):
             some = slice(start, start + few)
             pages = lay_out_pages(sampled[some], kind[some], self._page, gradients.kinds)
-            self._add(gradients, pages, total.next(), rows=rows, targets=targets, counts=counts)
+            add(pages, total.next())
         return total.sum(self.sensitivity)
 
-    def _add(
-        self,
-        gradients: ClippedGradients,
-        pages: SampledRows,
-        into: Tensor,
-        *,
-        rows: Tensor,
-        targets: Tensor,
-        counts: Tensor | None,
-    ) -> None:
-        """Overwrite `into` with the sum of these pages."""
-        if not len(pages):
-            into.zero_()
-        for number, page in enumerate(pages):
-            places = torch.from_numpy(page.reshape(-1))
-            present = places >= 0
-            if counts is not None:
-                present &= counts[places]  # a place of -1 is absent already
-            x, y = (_gathered(values, places, present).to(into.device) for values in (rows, targets))
-            gradients.add_page(x, y, present.to(into.device), into, is_first=not number)
-
-    def _gradients(self, module: nn.Module) -> ClippedGradients:
-        return ClippedGradients(
-            module,
-            self._loss_fn,
-            clip=self._clip,
-            page=self._page,
-            unit_rows=self._unit_rows,
-            backend=self._backend,
-            tokens=self._tokens,
-            classes=self._classes,
-        )
+    def _gradients(self) -> ClippedGradients:
+        return self._clipped(self.module, self._loss_fn)
 
     def _make_optimizer(self, module: nn.Module) -> torch.optim.Optimizer:
         name, rate, momentum = self._optimizer
@@ -328,7 +360,7 @@ class PrivateTrainer:
         return torch.optim.SGD(trained, lr=rate, momentum=momentum)
 
     def _public(self) -> dict[str, str]:
-        """What the run is, in words: nothing in here depends on data."""
+        """Return the public parameters of the run, as texts. Nothing in them depends on data."""
         plan, name = self.schedule, type(self.module).__name__
         optimizer, learning_rate, momentum = self._optimizer
         return {
@@ -352,19 +384,19 @@ class PrivateTrainer:
 
 
 def _gathered(values: Tensor, places: Tensor, present: Tensor) -> Tensor:
-    """The rows at these places; zeros where nobody is."""
+    """Return the rows at these places, and zeros for empty places."""
     found = values.new_zeros((len(places), *values.shape[1:]))
     found[present] = values[places[present]]
     return found
 
 
 def _form(rows: Tensor, targets: Tensor, module: nn.Module) -> tuple[Tensor, Tensor]:
-    """No rows at all: only their form is looked at."""
+    """Return empty tensors of the same form: no row is looked at."""
     return rows[:0].to(_device(module)), targets[:0].to(_device(module))
 
 
 def _within(values: Tensor, below: int | None) -> Tensor:
-    """Which rows hold declared whole numbers alone: each row's own affair."""
+    """Return the rows that hold only declared whole numbers. Each row is judged by itself."""
     if below is None:
         return torch.ones(len(values), dtype=torch.bool)
     return ((values >= 0) & (values < below)).reshape(len(values), -1).all(1).cpu()
@@ -386,5 +418,5 @@ def _tensor(data: Data, name: str) -> Tensor:
             "shuffled batches of a loader have another price",
         )
     if not found.ndim:
-        raise BadParameter(name, "must have a row for each row of a unit")
+        raise BadParameter(name, "must have at least one dimension, the rows")
     return found

@@ -1,30 +1,26 @@
-"""Poisson samples of units: each is in a step with the same probability, on its own coin.
+"""All randomness of a training step: Poisson samples, exact noise, and torch's own generators (dropout).
 
 Claim    each unit is sampled independently with probability exactly `rate`; which of its rows count is
          drawn from its own rows alone; the kind of its place is drawn for it alone.
-Because  coins come from `lapwing.core.noise`; rows are ranked within their unit by random keys. Who else is
-         there decides the page of a unit, and its place within its kind: nothing else.
+Because  random numbers come from `lapwing.core.noise`; rows are ranked within their unit by random keys. The
+         other units decide the page of a unit, and its place within its kind: nothing else.
 Test     tests/learn/sgd/test_sampling.py
 
-A sample may be empty: the step then releases noise alone. Batches of a fixed size, from shuffled data, have
-another price, and are not drawn here.
+A sample may be empty: the step then releases noise alone. Batches of a fixed size, from shuffled data,
+have another price, and are not drawn here.
 
-Sums of gradients become noisy whole numbers of the grid's steps, and those floats again.
-
-Claim    what `release_noisy_sum` gives is a function of the sum on the grid plus the mechanism's noise, exactly.
+Claim    the result of `release_noisy_sum` is a function of the sum on the grid plus the mechanism's noise,
+         exactly.
 Because  a step is a power of two, so that only `rint` rounds; whole numbers below 2^53, which
-         `Sensitivity.mechanism` sees to, are exact in double precision, and so are their sums. What is done
-         afterwards is done to released numbers.
+         `GradientSensitivity.mechanism` guarantees, are exact in double precision, and so are their sums.
+         Everything after that is computed from released numbers.
 Test     tests/learn/sgd/test_noisy.py, tests/learn/sgd/test_neighbours.py
 
-Each draw is used once, lives in memory only, and is lost with the process: whoever goes on after a crash
-draws anew.
+Each draw is used once, is in memory only, and is lost with the process: after a crash, new noise is drawn.
 
-The coins that torch throws for a module (dropout): secret and fresh in training, none in a rehearsal.
-
-Claim    while `fresh_randomness` lasts, what torch draws at random follows from 64 fresh bits of `lapwing.core.noise`,
-         new ones for each call of what it gives, and not from a seed that somebody set.
-Because  torch's generators are seeded from there, and put back to what they were afterwards.
+Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh bits of `lapwing.core.noise`, new
+         ones for each call of the function that it yields, and not from a seed that somebody set.
+Because  torch's generators are seeded from there, and restored afterwards.
 Test     tests/learn/sgd/test_coins.py
 """
 
@@ -60,14 +56,14 @@ PlaceKinds = NDArray[np.int64]
 
 
 class UnitIndex:
-    """The units of a data set, and where their rows are."""
+    """The units of a data set, and the places of their rows."""
 
     def __init__(self, rows: int, units: NDArray[np.int64] | None) -> None:
         if units is None:
             self._order = np.arange(rows, dtype=np.int64)
             self._ends = self._order + 1
         else:
-            units = np.asarray(units)  # else a table's column is looked up by its own labels
+            units = np.asarray(units)  # otherwise a table's column is indexed by its own labels
             if units.shape != (rows,) or units.dtype.kind not in "iu":
                 raise BadValue("units must be whole numbers, one for each row")
             self._order = np.argsort(units, kind="stable").astype(np.int64)
@@ -79,13 +75,13 @@ class UnitIndex:
         return len(self._ends)
 
     def sample(self, rate: Fraction, unit_rows: int) -> SampledRows:
-        """A line for each sampled unit: the places of up to `unit_rows` of its rows, then `ABSENT`."""
+        """Sample units: a line for each, with the places of up to `unit_rows` rows, then `ABSENT`."""
         if not len(self):
             return np.zeros((0, unit_rows), dtype=np.int64)
         return self.rows_of(np.flatnonzero(bernoulli(rate, len(self))), unit_rows)
 
     def rows_of(self, chosen: NDArray[np.intp], unit_rows: int) -> SampledRows:
-        """Up to `unit_rows` rows of each unit, drawn without putting back."""
+        """Draw up to `unit_rows` rows of each unit, without replacement."""
         ends = self._ends[chosen]
         starts = np.where(chosen > 0, self._ends[chosen - 1], 0)
         counts = ends - starts
@@ -107,21 +103,21 @@ class UnitIndex:
 
 
 def draw_place_kinds(count: int, page: int, kinds: int) -> PlaceKinds:
-    """Draw each unit's kind of place on its own coin: a kind comes as often as a page has places of it."""
+    """Draw each unit's kind of place independently, by the kind's share of a page's places."""
     if kinds == 1 or not count:
         return np.zeros(count, dtype=np.int64)
     return uniform_int(0, page, count) % kinds
 
 
 def lay_out_pages(sampled: SampledRows, kind: PlaceKinds, page: int, kinds: int) -> SampledRows:
-    """The sample in pages of `page` places (page, place, row), each unit at a place of its kind.
+    """Arrange the sample in pages (page, place, row), each unit at a place of its kind.
 
-    Place p is of kind p % kinds. Places where nobody is are `ABSENT`.
+    Place p is of kind p % kinds. Empty places are `ABSENT`.
     """
     in_page = np.bincount(np.arange(page) % kinds, minlength=kinds)
     order = np.argsort(kind, kind="stable")
     counts = np.bincount(kind, minlength=kinds)
-    rank = np.empty(len(kind), dtype=np.int64)  # of a unit among those of its kind
+    rank = np.empty(len(kind), dtype=np.int64)  # of a unit among the units of its kind
     rank[order] = np.arange(len(kind)) - np.repeat(np.cumsum(counts) - counts, counts)
     pages = -int((-counts // in_page).min())
     found = np.full((pages, page, sampled.shape[1]), ABSENT, dtype=np.int64)
@@ -129,28 +125,28 @@ def lay_out_pages(sampled: SampledRows, kind: PlaceKinds, page: int, kinds: int)
     return found
 
 
-Floats = NDArray[np.floating[Any]]
+AnyFloats = NDArray[np.floating[Any]]
 AT_ONCE = 1 << 22  # numbers that are looked up at once on a GPU
 
 
-def round_to_grid(sums: Floats, grid: GradientSensitivity) -> Floats:
-    """Floats become whole numbers of steps, in place. Private: they get noise next.
+def round_to_grid(sums: AnyFloats, grid: GradientSensitivity) -> AnyFloats:
+    """Convert floats to whole numbers of steps, in place. The result is private, and gets noise next.
 
-    Scaled by a power of two, a float changes its exponent alone. (One that is too small for that is far
-    below half a step.)
+    Scaling by a power of two changes only the exponent of a float. (A float that is too small for that is
+    far below half a step.)
     """
     sums *= sums.dtype.type(1 / grid.step)
     return np.rint(sums, out=sums)
 
 
 class CompensatedSum:
-    """A sum of very many parts in double precision: what is lost at each addition is added in the end."""
+    """A sum of very many parts in double precision: rounding errors are kept, and added in the end."""
 
     def __init__(self, zeros: Tensor) -> None:
         self._total, self._lost, self._part = zeros, torch.zeros_like(zeros), torch.zeros_like(zeros)
 
     def next(self) -> Tensor:
-        """Take in the last part; zeros, to write the next one into."""
+        """Add the last part, and return zeros to write the next one into."""
         before, part = self._total, self._part
         total = before + part
         kept = total - before
@@ -159,28 +155,31 @@ class CompensatedSum:
         return part.zero_()
 
     def sum(self, grid: GradientSensitivity) -> Tensor:
-        """All parts together, cut where whole numbers would stop being exact."""
+        """Return the sum of all parts, clamped where whole numbers would stop being exact."""
         self.next()
         most = float(grid.largest * grid.step)
         return self._total.add_(self._lost).clamp_(-most, most)
 
 
 class StepNoise(ProcessBound):
-    """A mechanism's noise for one vector in each of `steps` steps, and no more."""
+    """The mechanism's noise for one vector in each of `steps` steps, and no more."""
 
     def __init__(self, mechanism: Gaussian, *, steps: int) -> None:
         super().__init__()
         self._sigma, self.size, self._left = mechanism.sigma, mechanism.dimension, steps
         self._starts: NDArray[np.int32] | None = None
-        self._table: Tensor | None = None  # those starts, on the device that asked last
+        self._table: Tensor | None = None  # the starts, on the device of the last call
 
     def lots(self) -> Iterator[NDArray[np.float64]]:
-        """Fresh noise for one step, a lot after the other. The next lot overwrites the last."""
+        """Yield fresh noise for one step, in lots. Each lot overwrites the last."""
         self._begin()
         return discrete_gaussian_lots(self._sigma, self.size)
 
     def on(self, device: torch.device) -> Tensor:
-        """Fresh noise for one step, there. Only random words go there, where a table is known by heart."""
+        """Return fresh noise for one step on a device.
+
+        If there is a table, only random words are sent there.
+        """
         self._begin()
         found = torch.empty(self.size, dtype=torch.float64, device=device)
         for start in range(0, self.size, AT_ONCE):
@@ -198,12 +197,12 @@ class StepNoise(ProcessBound):
     def _begin(self) -> None:
         self.require_here()
         if not self._left:
-            raise SessionOver("all the noise that was paid for is used")
+            raise SessionOver("all the noise that was paid for has been used")
         self._left -= 1
 
 
 def look_up_noise(coded: Lookup, starts: Tensor) -> Tensor:
-    """The numbers of a lookup, computed where the table is: whole numbers in integers, so exact."""
+    """Compute the numbers of a lookup on the table's device: whole numbers in integers, so exact."""
     words = torch.from_numpy(coded.words.copy()).to(starts.device)
     spare = torch.from_numpy(coded.spare).to(starts.device)
     slots = (words >> SLOT_BITS) & ((1 << SLOT_BITS) - 1)
@@ -215,13 +214,13 @@ def look_up_noise(coded: Lookup, starts: Tensor) -> Tensor:
 def release_noisy_sum(
     sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int
 ) -> Tensor:
-    """The noisy sum, divided by a public number. `sums` is overwritten where it can be."""
+    """Return the noisy sum, divided by a public number. `sums` is overwritten where possible."""
     if sums.shape != (noise.size,):
         raise BadValue("the sum is not of the form that was priced")
-    if sums.device.type == "cuda":  # others may have no double precision
+    if sums.device.type == "cuda":  # other devices may lack double precision
         return release_on_gpu(sums, grid, noise, divided_by=divided_by)
     numbers = sums.cpu()
-    each: Floats = numbers.numpy()
+    each: AnyFloats = numbers.numpy()
     share = each.dtype.type(grid.step / divided_by)
     # Lot by lot, so that all of this happens in a processor's cache.
     for start, drawn in zip(range(0, len(each), LOT), noise.lots(), strict=True):
@@ -232,7 +231,7 @@ def release_noisy_sum(
 
 
 def release_on_gpu(sums: Tensor, grid: GradientSensitivity, noise: StepNoise, *, divided_by: int) -> Tensor:
-    """The same on a GPU: in double precision scaling, rounding and adding are exact there, too."""
+    """Return the same on a GPU: in double precision, scaling, rounding and adding are exact there, too."""
     wholes = (sums.double() * float(1 / grid.step)).round_()
     return wholes.add_(noise.on(sums.device)).to(sums.dtype).mul_(float(grid.step / divided_by))
 
@@ -241,7 +240,7 @@ GeneratorState = tuple[Tensor, Tensor | None]
 
 
 def _seed(device: torch.device, number: int) -> None:
-    # Not torch.manual_seed: without a GPU, each call of it adds to a list of what to do on one later.
+    # Not torch.manual_seed: without a GPU, each call of it adds to a list of deferred calls.
     torch.default_generator.manual_seed(number)
     if device.type == "cuda":
         torch.cuda.default_generators[device.index or 0].manual_seed(number)
@@ -253,7 +252,7 @@ def _forked(device: torch.device) -> Any:
 
 @contextmanager
 def fixed_randomness(device: torch.device, number: int) -> Iterator[None]:
-    """The same coins each time: for made-up rows."""
+    """Use the same random numbers each time, for made-up rows."""
     with _forked(device):
         _seed(device, number)
         yield
@@ -261,18 +260,18 @@ def fixed_randomness(device: torch.device, number: int) -> Iterator[None]:
 
 @contextmanager
 def fresh_randomness(device: torch.device) -> Iterator[Callable[[], None]]:
-    """Fresh, secret coins, from each call of what is given on."""
+    """Yield a function that seeds torch with fresh, secret random bits each time it is called."""
     with _forked(device):
         yield lambda: _seed(device, int.from_bytes(random_bytes(8), "little"))
 
 
 def generator_state(device: torch.device) -> GeneratorState:
-    """Where torch's generators stand."""
+    """Return the state of torch's generators."""
     return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
 def restore_generator(coins: GeneratorState, device: torch.device) -> None:
-    """Let torch throw the coins again that it threw from here on."""
+    """Restore the state of torch's generators, so that they repeat their random numbers."""
     torch.set_rng_state(coins[0])
     if coins[1] is not None:
         torch.cuda.set_rng_state(coins[1], device)
@@ -293,7 +292,7 @@ class _WithoutDropout(TorchFunctionMode):
 
 @contextmanager
 def without_dropout(module: nn.Module) -> Iterator[None]:
-    """Dropout does nothing, and all else is as in training: its coins go by place, as nothing else may."""
+    """Switch dropout off, and leave all else as in training: dropout depends on a row's place."""
     # Attention and recurrent layers take it as a number.
     numbers = [
         (part, part.dropout)

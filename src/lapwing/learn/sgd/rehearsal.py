@@ -1,16 +1,15 @@
-"""A module is tried on made-up rows, before anything is charged: is a row's gradient its own, and right?
+"""A rehearsal on made-up rows, before anything is charged: is each row's gradient its own, and right?
 
 Claim    a module that passes gave, at this page's shape and for the rows tried, the same floats for a unit
-         bit for bit at all places of one kind and whoever else was there, nothing for whoever was absent,
-         and units' gradients that add up to the one that torch finds itself.
-Because  that is what is tried: units of many sizes at other places of their kind; single units and many
-         replaced by long ones, by zeros, by nobody, by one another; a weighted sum beside torch's. A place
-         at which floats differ is no error: then there are more kinds of places, in the end one for each.
+         bit for bit at all places of one kind and for all other units in the page, nothing for absent
+         units, and units' gradients that add up to the gradient that torch finds itself.
+Because  exactly this is tried: units of many sizes at other places of their kind; single units and many
+         replaced by long ones, by zeros, by absent ones, by one another; a weighted sum beside torch's. A
+         place at which floats differ is no error: then there are more kinds of places, in the end one each.
 Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
 
-It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed.
-
-What cannot be trained privately, named before anything is charged.
+It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed. Modules that cannot be trained
+privately are refused by name.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from lapwing.learn.sgd.per_row_gradients import CannotTrace, GradientPage, LossF
 from lapwing.learn.sgd.randomness import fixed_randomness, without_dropout
 from lapwing.learn.sgd.unit_gradients import ParameterGradients
 
-# A page has a multiple of so many rows: what is left over at the end of a matrix goes through other code.
-# Rows so many places apart begin alike within 64 bytes, the longest vector of a processor.
+# The number of rows of a page is a multiple of this: the remainder of a matrix goes through other code.
+# Rows this many places apart begin alike within 64 bytes, the longest vector of a processor.
 TILE = 16
 _LONG = 1000
 _USUAL = 1.0
@@ -46,7 +45,10 @@ _OFF, _OFF_OF_ALL = 1e-3, 1e-6
 
 @dataclass(frozen=True)
 class RowForm:
-    """What rows look like: of `x` and `y` nothing else is used. Whole numbers are made up below a bound."""
+    """The form of rows: only the shape and type of `x` and `y` are used.
+
+    Made-up whole numbers are below a bound.
+    """
 
     x: Tensor
     y: Tensor
@@ -55,7 +57,7 @@ class RowForm:
     is_share: bool = False  # made-up float targets lie between 0 and 1
 
     def rows(self, count: int) -> tuple[Tensor, Tensor]:
-        """Made-up rows of this form."""
+        """Make up rows of this form."""
         y = _made_up(self.y, count, self.y_below)
         share = self.is_share and y.is_floating_point()
         return _made_up(self.x, count, self.x_below), (y.sigmoid() if share else y)
@@ -70,7 +72,7 @@ def _made_up(like: Tensor, rows: int, below: int) -> Tensor:
 
 @dataclass(frozen=True)
 class GradientRehearsal:
-    """One way to find a module's gradients, tried on made-up rows. `seed` says which."""
+    """One gradient method of a module, tried on made-up rows. `seed` decides which rows."""
 
     module: nn.Module
     loss_fn: LossFunction
@@ -80,13 +82,13 @@ class GradientRehearsal:
     unit_rows: int
     form: RowForm
     seed: int
-    drops_in_sums: bool  # compare with torch under the same dropout: not where each row has its own coins
-    wrong: str  # what to say of a parameter whose gradients do not add up
+    drops_in_sums: bool  # whether torch is compared under the same dropout
+    wrong: str  # the error message for a parameter whose gradients do not add up
 
     def full(self) -> int:
-        """Do all trials, and say how many kinds of places there are: place p is of kind p % kinds.
+        """Do all trials, and return the number of kinds of places: place p is of kind p % kinds.
 
-        Raises `BadParameter` of what is wrong, `CannotTrace` where only this way is.
+        Raises BadParameter if the module is unfit, and CannotTrace if only this gradient method fails.
         """
         with fixed_randomness(self.form.x.device, self.seed):
             self._nobody_adds_nothing()
@@ -96,7 +98,7 @@ class GradientRehearsal:
         return kinds
 
     def brief(self, kinds: int) -> int:
-        """Do a few trials again, with the numbers that the module has by now; `full` gave `kinds`."""
+        """Do a few trials again, with the module's present numbers. `kinds` is the result of `full`."""
         with fixed_randomness(self.form.x.device, self.seed):
             self._others_change_nothing(brief=True)
             return self._kinds(kinds, _SIZES_AGAIN)
@@ -106,7 +108,7 @@ class GradientRehearsal:
         return self.units * self.unit_rows
 
     def _tried(self, x: Tensor, y: Tensor, present: Tensor | None = None) -> list[ParameterGradients]:
-        """The parts of a page (`present` is of units), with the same coins each time."""
+        """Return the gradients of a page (`present`: a mask of units), always with the same randomness."""
         if present is None:
             present = torch.ones(self.units, dtype=torch.bool, device=x.device)
         page = GradientPage(x, y, present.repeat_interleave(self.unit_rows), self.units)
@@ -114,7 +116,7 @@ class GradientRehearsal:
             return _explained(lambda: self.parts(page))
 
     def _floats(self, parts: list[ParameterGradients]) -> list[Tensor]:
-        """All floats of a page, one line for each unit."""
+        """Return all floats of a page, one line for each unit."""
         found = []
         for part in parts:
             found += [each.reshape(self.units, -1).nan_to_num() for each in part.floats()]
@@ -129,7 +131,7 @@ class GradientRehearsal:
     def _refuse_absent(self, parts: list[ParameterGradients], present: Tensor) -> None:
         for part in parts:
             squares = part.squares()[~present]
-            if ((squares != 0) & squares.isfinite()).any():  # what is not finite adds nothing
+            if ((squares != 0) & squares.isfinite()).any():  # a gradient that is not finite adds nothing
                 raise BadParameter("loss_fn", "mixes the rows of a batch: an absent row has a gradient")
 
     def _others_change_nothing(self, *, brief: bool) -> None:
@@ -139,14 +141,14 @@ class GradientRehearsal:
             try:
                 parts = self._tried(other_x, other_y, present)
             except BadParameter:
-                continue  # rows for which it fails: those are left out in training
+                continue  # the module fails on such rows: training leaves them out
             _refuse_mixing(zip(usual, self._floats(parts), strict=True), kept)
             self._refuse_absent(parts, present)
 
     def _variations(
         self, x: Tensor, y: Tensor, *, brief: bool
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Pages in which some units are others: who is kept, the rows, and who is present."""
+        """Yield pages with some units replaced: the mask of kept units, the rows, and who is present."""
         everyone, half = self.units, self.units // 2
 
         def some(count: int) -> Tensor:
@@ -171,7 +173,7 @@ class GradientRehearsal:
             yield kept, _either(rows, x, new_x), _either(rows, y, new_y), present
 
     def _kinds(self, kinds: int, sizes: tuple[float, ...]) -> int:
-        """Find the number of kinds of places: `kinds`, those within a tile, or one for each place."""
+        """Return the number of kinds of places: `kinds`, those within a tile, or one for each place."""
         for size in sizes:
             x, y = self.form.rows(self._rows)
             if x.is_floating_point():
@@ -182,12 +184,12 @@ class GradientRehearsal:
         return kinds
 
     def _without_dropout(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """A page's floats; none, if the module fails on it."""
+        """Return a page's floats; an empty list if the module fails on it."""
         try:
             with without_dropout(self.module):
                 return self._floats(self._tried(x, y))
         except BadParameter:
-            return []  # such units would be left out
+            return []  # training leaves such units out
 
     def _are_alike(self, kinds: int, usual: list[Tensor], x: Tensor, y: Tensor, *, is_usual: bool) -> bool:
         """Tell whether units keep their floats when they change places within their kind.
@@ -197,22 +199,22 @@ class GradientRehearsal:
         places, of_unit = (torch.arange(n, device=x.device) for n in (self.units, self.unit_rows))
         order = torch.randperm(self.units, device=x.device)
         for turn in range(2):
-            whose = places.clone()
+            moved = places.clone()
             for kind in range(kinds):
                 group = _moving(order[order % kinds == kind], kind, turn)
-                whose[group] = group.roll(1)
-            rows = (whose[:, None] * self.unit_rows + of_unit).flatten()
+                moved[group] = group.roll(1)
+            rows = (moved[:, None] * self.unit_rows + of_unit).flatten()
             found = self._without_dropout(x[rows], y[rows])
-            pairs = [(here, there[whose]) for here, there in zip(found, usual, strict=bool(found))]
-            _refuse_mixing(pairs, whose == places)
+            pairs = [(here, there[moved]) for here, there in zip(found, usual, strict=bool(found))]
+            _refuse_mixing(pairs, moved == places)
             if is_usual:
-                _refuse_by_place(pairs, whose != places)
+                _refuse_by_place(pairs, moved != places)
             if not all(torch.equal(here, there) for here, there in pairs):
                 return False
         return True
 
     def _units_add_up(self) -> None:
-        """Refuse where units' gradients, each times a number, are not those of the losses times it."""
+        """Raise BadParameter if units' gradients do not add up to the gradient of all losses."""
         x, y = self.form.rows(self._rows)
         weights = torch.rand(self.units, dtype=torch.float64, device=x.device) + 0.5
         if self.drops_in_sums:
@@ -248,7 +250,7 @@ class GradientRehearsal:
 
 
 def deterministic_gpu(x: Tensor) -> AbstractContextManager[None]:
-    """On a GPU, let the same rows take the same way each time: no algorithm is chosen by a race."""
+    """Let the same rows use the same algorithms on a GPU each time."""
     if not x.is_cuda:
         return nullcontext()
     flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
@@ -258,7 +260,7 @@ def deterministic_gpu(x: Tensor) -> AbstractContextManager[None]:
 
 
 def _moving(group: Tensor, kind: int, turn: int) -> Tensor:
-    """The places of one kind that change units in this turn: one half, or all where halves are too few."""
+    """Return the places of one kind that change units in this turn: one half, or all if there are few."""
     half = len(group) // 2
     if half >= 2:
         return group[half:] if turn else group[:half]
@@ -266,7 +268,7 @@ def _moving(group: Tensor, kind: int, turn: int) -> Tensor:
 
 
 def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None:
-    """Refuse where a kept unit's floats differ by a bit: only other units are others."""
+    """Raise BadParameter if a kept unit's floats differ by a bit, although only other units changed."""
     if any(not torch.equal(one[kept], other[kept]) for one, other in pairs):
         raise BadParameter(
             "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
@@ -274,7 +276,7 @@ def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None
 
 
 def _refuse_by_place(pairs: list[tuple[Tensor, Tensor]], moved: Tensor) -> None:
-    """Refuse where most units of the usual size that moved changed by more than rounding explains.
+    """Raise BadParameter if most moved units of the usual size changed by more than rounding explains.
 
     Privacy does not need this, since each unit draws its kind of place: such a module is a mistake.
     """
@@ -291,7 +293,7 @@ _Found = TypeVar("_Found")
 
 
 def _explained(run: Callable[[], _Found]) -> _Found:
-    """Run, and say what the module cannot do. Only made-up rows are shown to it."""
+    """Run, and convert errors of the module to BadParameter. It sees only made-up rows."""
     try:
         return run()
     except (CannotTrace, LapwingError):
@@ -305,7 +307,7 @@ _DTYPES = (torch.float32, torch.float64)
 
 
 def refuse_unfit_module(module: nn.Module) -> None:
-    """Refuse what mixes units or keeps statistics of them, by its name."""
+    """Raise BadParameter with the name of a layer that mixes units or keeps statistics of them."""
     for name, part in module.named_modules():
         where = f"{name or 'the module'} ({type(part).__name__})"
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
@@ -327,7 +329,7 @@ def refuse_unfit_module(module: nn.Module) -> None:
         raise BadParameter("module", "must be on one device and of one type of float")
 
 
-# Torch's newer names of the same setting. Convolutions on a GPU are set by us, while they run.
+# Torch's newer names of the same setting. Convolutions on a GPU are set while they run.
 _PRECISIONS = ("", "cuda.matmul", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn", "mkldnn")
 
 
@@ -339,15 +341,15 @@ def _precision(path: str) -> str:
 
 
 def refuse_short_floats() -> None:
-    """Refuse settings under which products of floats lose digits: their error is part of the price."""
+    """Raise BadParameter if torch is set to lose digits in products: the price assumes that it does not."""
     for path in _PRECISIONS:
         if _precision(path) not in ("none", "ieee"):
             where = ".".join(part for part in ("torch.backends", path, "fp32_precision") if part)
             raise BadParameter("torch", f"must multiply in full: set {where} to 'ieee'")
     try:
         in_full = torch.get_float32_matmul_precision() == "highest"
-        _ = torch.backends.cudnn.allow_tf32  # set by us, while a page is worked on: it must be askable
-    except RuntimeError:  # torch does not answer where its older and newer settings are mixed
+        _ = torch.backends.cudnn.allow_tf32  # set during a page, so that it must be readable
+    except RuntimeError:  # torch raises if its older and newer settings are mixed
         raise BadParameter(
             "torch",
             "has older and newer settings of precision mixed up: set all fp32_precision of torch.backends "
@@ -364,13 +366,16 @@ def refuse_short_floats() -> None:
 
 
 class BufferGuard:
-    """The buffers of a module and its loss, as they were: what they remember of rows was not paid for."""
+    """The buffers of a module and its loss, as they were.
+
+    Changes would be statistics of rows, without a charge.
+    """
 
     def __init__(self, module: nn.Module, loss_fn: Any) -> None:
         holders = [("module", module)]
-        whose = loss_fn if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__self__", None)
-        if isinstance(whose, nn.Module) and whose is not module:
-            holders.append(("loss_fn", whose))
+        moved = loss_fn if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__self__", None)
+        if isinstance(moved, nn.Module) and moved is not module:
+            holders.append(("loss_fn", moved))
         self._before = [
             (holder, name, value, value.clone())
             for holder, part in holders
@@ -378,7 +383,7 @@ class BufferGuard:
         ]
 
     def refuse_changes(self) -> None:
-        """Put back what changed, and refuse whoever changed it."""
+        """Restore changed buffers, and raise BadParameter if there were any."""
         changed = [
             (holder, name) for holder, name, now, before in self._before if not _put_back(now, before)
         ]

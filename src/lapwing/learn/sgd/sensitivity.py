@@ -1,4 +1,4 @@
-"""How far one unit can move the whole numbers that get noise: the clip, the floats' error and the grid.
+"""The sensitivity of a noisy sum of clipped gradients, and the price of a run of such sums.
 
 Claim    two samples that differ by one unit give whole-number vectors within L2 distance `distance`.
 Because  a unit's gradient is scaled by a factor that is at most clip / norm, up to the error of a norm
@@ -7,11 +7,9 @@ Because  a unit's gradient is scaled by a factor that is at most clip / norm, up
          half a step on either side. docs/arguments/dp_sgd.md has the proof.
 Test     tests/learn/sgd/test_sensitivity.py, tests/learn/sgd/test_neighbours.py
 
-What a training run costs, and how much noise or how many steps a budget allows.
-
 Claim    a run of noisy sums on fresh Poisson samples is (ε, δ)-private with the ε of its `FixedRun`.
-Because  the number of steps, the rate and the noise are fixed before the first step; `GradientSensitivity` bounds
-         what a unit moves.
+Because  the number of steps, the rate and the noise are fixed before the first step, and
+         `GradientSensitivity` bounds what a unit moves.
 Test     tests/learn/sgd/test_price.py
 """
 
@@ -30,16 +28,16 @@ from lapwing.core.losses import SampledGaussian, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 
 SINGLE, DOUBLE = Fraction(1, 2**24), Fraction(1, 2**53)  # half the spacing of floats next to 1
-# Squares are added in blocks of so many, in the gradients' own type; the blocks in double precision.
+# Squares are added in blocks of this size, in the gradients' own type; the blocks in double precision.
 BLOCK = 1024
 # Sums in single precision are used where they cost at most this much of the clip.
 MOST_SINGLE = Fraction(1, 64)
 # Rounding to the grid costs at most this share of the clip. (Finer grids have wider, slower noise.)
 GRID_SHARE = Fraction(1, 2**14)
-# Up to so many sampled units, pages are added one after the other in double precision.
+# Up to this many sampled units, pages are added one after the other in double precision.
 DOUBLE_UP_TO = 1 << 22
-# More are added in pages of at most so many, and what is lost in adding pages is kept and added as well.
-# The price reaches to twice as many as there are people, whose places alone would take 256 GiB of memory.
+# More units are added in pages of at most FEW, and the rounding errors are kept and added as well.
+# MOST_UNITS is twice the number of people on earth; their indexes alone would take 256 GiB of memory.
 FEW, MOST_UNITS = 32, 1 << 34
 MOST_PARAMETERS = 1 << 30
 SMALLEST_CLIP, LARGEST_CLIP = Fraction(1, 10**6), Fraction(10**6)
@@ -49,7 +47,7 @@ _SMALL_CHANGE = Fraction(1, 2**19)
 
 
 def roundoff_bound(count: int, roundoff: Fraction) -> Fraction:
-    """The relative error of `count` float operations in a row: n u / (1 - n u)."""
+    """Return the relative error of `count` float operations in a row: n u / (1 - n u)."""
     if count * roundoff >= Fraction(1, 2):
         raise BadParameter("page", "is so large that floats are no longer known to be right")
     return count * roundoff / (1 - count * roundoff)
@@ -57,11 +55,11 @@ def roundoff_bound(count: int, roundoff: Fraction) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class GradientSensitivity:
-    """The public grid of a training run, and how far one unit moves a sum on it.
+    """The public grid of a training run, and the distance by which one unit moves a sum on it.
 
-    `page` units are worked on at once. Up to `single_up_to` sampled units are summed in single precision
-    (never, if 0): more of them, or more pages than so many fill, are summed in double precision, and very
-    many with more care, so that no sample is too large.
+    `page` units are processed at once. Up to `single_up_to` sampled units are summed in single precision
+    (never, if 0). More units, or more pages than these fill, are summed in double precision, and very many
+    with compensation, so that no sample is too large.
     """
 
     clip: Fraction
@@ -81,7 +79,7 @@ class GradientSensitivity:
 
     @classmethod
     def of(cls, clip: Number, *, parameters: int, page: int, expected_batch: int) -> GradientSensitivity:
-        """Sums in single precision up to a rather large batch, where that costs little."""
+        """Sum in single precision up to a rather large batch, where that costs little."""
         batch = whole(expected_batch, "expected_batch", at_least=1)
         wanted = batch + 8 * math.isqrt(batch) + 16
         exact_clip = positive(clip, "clip")
@@ -90,18 +88,18 @@ class GradientSensitivity:
 
     @property
     def norm_error(self) -> Fraction:
-        """A clipped gradient is longer than the clip by at most this share of it."""
+        """The share of the clip by which a clipped gradient can be longer than the clip."""
         return roundoff_bound(BLOCK + 6, SINGLE) + _SMALL_CHANGE
 
     @property
     def sum_error(self) -> Fraction:
-        """Two float sums of clipped gradients are off by at most this share of the clip, together.
+        """The greatest error of two float sums of clipped gradients together, as a share of the clip.
 
         Neighbours may be summed in different ways: twice the largest error holds for any two.
         """
         single, double = self._off(self.single_up_to, SINGLE), self._off(DOUBLE_UP_TO, DOUBLE)
         few = min(self.page, FEW)
-        # Of pages whose losses are kept, only losses of losses are lost (Ogita, Rump and Oishi's Sum2).
+        # With compensation, only errors of errors are lost (Ogita, Rump and Oishi's Sum2).
         lost = roundoff_bound(few + 8, DOUBLE) + roundoff_bound(MOST_UNITS // few, DOUBLE) ** 2
         return 2 * max(single, double, MOST_UNITS * lost)
 
@@ -112,11 +110,11 @@ class GradientSensitivity:
         return -(-units // self.page)
 
     def is_single(self, units: int, pages: int) -> bool:
-        """Tell whether so many units in so many pages, full or not, are summed in single precision."""
+        """Tell whether this many units in this many pages, full or not, are summed in single precision."""
         return units <= self.single_up_to and pages <= self._pages(self.single_up_to)
 
     def is_many(self, units: int, pages: int) -> bool:
-        """Tell whether they are summed with more care than double precision."""
+        """Tell whether they are summed with compensation."""
         return units > DOUBLE_UP_TO or pages > self._pages(DOUBLE_UP_TO)
 
     @property
@@ -133,20 +131,20 @@ class GradientSensitivity:
 
     @property
     def distance(self) -> int:
-        """How far one unit moves the vector of whole numbers, in L2, rounded up."""
+        """The L2 distance by which one unit moves the vector of whole numbers, rounded up."""
         moved = self.clip * (1 + self.kappa) / self.step
         return math.ceil(moved + sqrt_up(self.parameters))
 
     @property
     def largest(self) -> int:
-        """No coordinate of up to 2^22 units is larger. Of more units, it is cut here.
+        """The greatest coordinate of up to 2^22 units. With more units, coordinates are clamped to it.
 
-        That costs nothing: two numbers that are cut are no further apart than before.
+        Clamping costs nothing: two clamped numbers are no further apart than before.
         """
         return DOUBLE_UP_TO * self.distance
 
     def mechanism(self, noise: Fraction) -> Gaussian:
-        """The exact noise: `noise` times as wide as one unit can move the sum.
+        """Return the exact noise: `noise` times as wide as one unit can move the sum.
 
         Sums and noise (16 deviations: 2^-180) stay below 2^53, where whole numbers are exact floats.
         """
@@ -164,7 +162,7 @@ _MOST_STEPS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StepSchedule:
-    """Steps that are fixed before the first: how many, at which rate, with how much noise."""
+    """Steps that are fixed before the first one: their number, their rate and their noise."""
 
     sensitivity: GradientSensitivity
     rate: Fraction
@@ -173,11 +171,11 @@ class StepSchedule:
     delta: Fraction
 
     def loss(self, *, done: int = 0) -> FixedRun:
-        """What the steps cost that are still to be done."""
+        """Return the loss of the steps that are still to be done."""
         return _run(self, self.steps - done)
 
     def epsilon(self) -> Fraction:
-        """The ε at δ of the whole run, rounded up."""
+        """Return the ε at δ of the whole run, rounded up."""
         return self.loss().pair[0]
 
 
@@ -196,7 +194,7 @@ def step_schedule(
     steps: int | None,
     noise: Number | None,
 ) -> StepSchedule:
-    """For `steps`, about the least noise within ε; for `noise`, the most steps (to 0.4 %) within ε."""
+    """Return the least noise within ε for `steps`, or the most steps (to 0.4 %) within ε for `noise`."""
     most, spare, often = checked_epsilon(epsilon), checked_delta(delta), positive(rate, "rate")
     if often > 1:
         raise BadParameter("rate", "must lie in (0, 1]")
@@ -214,12 +212,15 @@ def step_schedule(
     assert noise is not None
     width = positive(noise, "noise")
     if width < _LEAST:
-        raise BadParameter("noise", "must be at least 0.3 times what one unit can move")
+        raise BadParameter("noise", "must be at least 0.3 times the distance that one unit can move")
     return at(width, _most_steps(lambda k: at(width, k).epsilon() <= most))
 
 
 def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: float) -> Fraction:
-    """Secants of ln ε over ln noise. What is returned was found to fit, whatever the search assumed."""
+    """Find the noise by secants of ln ε over ln noise.
+
+    The result was checked to fit, whatever the search assumed.
+    """
     low, high = math.log(_LEAST), math.log(_MOST)
     place, slope = min(max(math.log(near), low), high), -1.2
     before: tuple[float, float] | None = None
@@ -246,7 +247,9 @@ def _least_noise(epsilon: Callable[[Fraction], Fraction], most: Fraction, near: 
         if high - low < _NEAR_ENOUGH / 4:
             break
     if fits is None:
-        raise BadParameter("epsilon", "is too small for so many steps: no noise up to 4096 is enough")
+        raise BadParameter(
+            "epsilon", "is too small for this number of steps: no noise up to 4096 is enough"
+        )
     return fits
 
 

@@ -1,11 +1,12 @@
-"""One layer's part of every unit's gradient: its squared norm, and its share of the clipped sum.
+"""The gradients of one parameter, unit by unit: their squared norms, and their share of the clipped sum.
 
-Claim    `squares` is at least (1 - e) times the squared norm of the unit's part, and `add` adds, for each
-         unit, that part times its factor, up to the error that `Sensitivity` prices.
+Claim    `squares` is at least (1 - e) times the squared norm of the unit's gradient, and `add` adds, for
+         each unit, that gradient times its factor, up to the error that `GradientSensitivity` prices.
 Because  each class says how. Nothing here looks at two units at once, except the sum itself.
 Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_neighbours.py
 
-The layers whose gradients follow from what went in and the slope of what came out: one backward pass.
+Layers with a rule get their gradients from their inputs and the slopes of their outputs, in one backward
+pass.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from torch.nn import functional
 from lapwing.learn.sgd.sensitivity import BLOCK
 
 # A ghost norm is taken to be longer by 2^-10 of the sum of the products' lengths. So products that
-# cancel out are clipped for what they are made of, and the error of their sum stays small.
+# cancel out are clipped by their lengths, and the error of their sum stays small.
 CANCELLING = 2.0**-20
 # A longer input is not used: next to it, the smallest floats are no longer nothing.
 LONGEST = 2.0**80
@@ -30,7 +31,7 @@ SHORTEST = 2.0**-40
 
 
 def squared_lengths(rows: Tensor) -> Tensor:
-    """The squared length of each row, in double precision, from blocks in the rows' own type."""
+    """Return the squared length of each row, in double precision, from blocks in the rows' own type."""
     count = rows.shape[1]
     cut = count - count % BLOCK
     total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
@@ -43,13 +44,13 @@ def squared_lengths(rows: Tensor) -> Tensor:
 
 
 def _exact_squares(rows: Tensor) -> Tensor:
-    """The squared length of each row of the last dimension, all in double precision."""
+    """Return the squared length of each row of the last dimension, all in double precision."""
     lengths: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=torch.float64)
     return lengths.square()
 
 
 def safe_squares(rows: Tensor) -> Tensor:
-    """`squared_lengths`, and in double precision for rows whose squares are no ordinary single floats."""
+    """Return `squared_lengths`, in double precision for rows whose squares are extreme floats."""
     if rows.is_cuda:  # there, waiting for which rows these are would cost more than double precision
         return _exact_squares(rows)
     found = squared_lengths(rows)
@@ -60,7 +61,7 @@ def safe_squares(rows: Tensor) -> Tensor:
 
 
 def _added_up(keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The distinct keys, and the sum of the rows of each, always added in the same order."""
+    """Return the distinct keys, and the sum of the rows of each, always added in the same order."""
     distinct, places = torch.unique(keys, return_inverse=True)
     counts = torch.bincount(places, minlength=len(distinct))
     sorted_rows = rows[places.argsort(stable=True)]
@@ -68,7 +69,7 @@ def _added_up(keys: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def at_least_single(values: Tensor) -> Tensor:
-    """Floats of a module that works in less than single precision, as single ones: the same numbers."""
+    """Convert floats shorter than single precision to single precision: the numbers stay the same."""
     return values.float() if values.is_floating_point() and values.itemsize < 4 else values
 
 
@@ -80,25 +81,25 @@ def _put(added: Tensor, into: Tensor, *, is_first: bool) -> None:
 
 
 class ParameterGradients(ABC):
-    """What one layer contributes to one parameter. Tensors have one row for each unit of the page."""
+    """The gradients of one parameter in one layer. Tensors have one row for each unit of the page."""
 
     name: str
 
     @abstractmethod
     def squares(self) -> Tensor:
-        """The squared norm of each unit's part, in double precision."""
+        """Return the squared norm of each unit's gradient, in double precision."""
 
     @abstractmethod
     def floats(self) -> list[Tensor]:
-        """What the sum is made of, by unit: no other unit may change a bit of it."""
+        """Return the floats of the sum, by unit: no other unit may change a bit of them."""
 
     @abstractmethod
     def drop(self, units: Tensor) -> None:
-        """Forget units (a mask) whose gradient is not finite: zero times infinity is no number."""
+        """Set units (a mask) to zero whose gradient is not finite: zero times infinity is not a number."""
 
     @abstractmethod
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
-        """Add each unit's part times its factor to the parameter's flat sum; the first overwrites it."""
+        """Add each unit's gradient times its factor to the flat sum; the first overwrites it."""
 
 
 @dataclass
@@ -110,7 +111,7 @@ class StackedGradients(ParameterGradients):
 
     @classmethod
     def of(cls, name: str, rows: Tensor, present: Tensor | None, page: int) -> StackedGradients:
-        """From each row's gradient (zeros, if it is not present); a unit's rows are added up."""
+        """Add up each unit's rows of gradients. Rows that are not present count as zeros."""
         flat = at_least_single(rows).flatten(1)
         if present is not None:
             flat = flat.masked_fill(~present[:, None], 0)
@@ -118,40 +119,56 @@ class StackedGradients(ParameterGradients):
         return cls(name, each[:, 0] if each.shape[1] == 1 else each.sum(1))
 
     def squares(self) -> Tensor:
+        """Return the squared norms of the gradients."""
         return squared_lengths(self.gradients)
 
     def floats(self) -> list[Tensor]:
+        """Return the gradients."""
         return [self.gradients]
 
     def drop(self, units: Tensor) -> None:
+        """Set the gradients of these units to zero."""
         self.gradients = self.gradients.masked_fill(units[:, None], 0)
 
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
+        """Add the gradients times their factors."""
         added = torch.mv(self.gradients.to(into.dtype).t(), factors.to(into.dtype))
         _put(added, into, is_first=is_first)
 
 
 @dataclass
-class OuterGradients(ParameterGradients):
-    """A weight applied once to each unit: the gradient is b aᵀ, and its norm |a| |b|. Never written out."""
+class _Products(ParameterGradients):
+    """Gradients that are sums of slope inputᵀ: (unit, width), or (unit, time, width)."""
 
     name: str
     inputs: Tensor
     slopes: Tensor
 
-    def squares(self) -> Tensor:
-        # A product of a large and a small length must not be lost on the way.
-        inputs = safe_squares(self.inputs)
-        return (inputs * safe_squares(self.slopes)).masked_fill_(inputs > LONGEST**2, torch.inf)
-
     def floats(self) -> list[Tensor]:
+        """Return inputs and slopes."""
         return [self.inputs, self.slopes]
 
     def drop(self, units: Tensor) -> None:
-        self.inputs = self.inputs.masked_fill(units[:, None], 0)
-        self.slopes = self.slopes.masked_fill(units[:, None], 0)
+        """Set the inputs and slopes of these units to zero."""
+        mask = units.reshape(-1, *[1] * (self.inputs.ndim - 1))
+        self.inputs, self.slopes = self.inputs.masked_fill(mask, 0), self.slopes.masked_fill(mask, 0)
+
+
+@dataclass
+class OuterGradients(_Products):
+    """The gradients b aᵀ of a weight that is applied once to each unit, with norm |a| |b|.
+
+    Never written out.
+    """
+
+    def squares(self) -> Tensor:
+        # A product of a large and a small length must not be lost on the way.
+        """Return the products of the squared lengths."""
+        inputs = safe_squares(self.inputs)
+        return (inputs * safe_squares(self.slopes)).masked_fill_(inputs > LONGEST**2, torch.inf)
 
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
+        """Add the products times their factors."""
         scaled = self.slopes.to(into.dtype) * factors.to(into.dtype)[:, None]
         # Not addmm: a page is summed by itself, so that no term goes through more roundings than priced.
         shaped, inputs = into.view(self.slopes.shape[1], -1), self.inputs.to(into.dtype)
@@ -162,18 +179,15 @@ class OuterGradients(ParameterGradients):
 
 
 @dataclass
-class GhostGradients(ParameterGradients):
-    """A large weight applied several times to each unit: the norm follows from products of pairs.
+class GhostGradients(_Products):
+    """The gradients of a large weight that is applied several times to each unit, by products of pairs.
 
-    |Σ b aᵀ|² = Σ (a·a')(b·b'). All in double precision, and one unit after the other when summed, so that
-    what cancels out within a unit is its own affair.
+    |Σ b aᵀ|² = Σ (a·a')(b·b'). All is in double precision, and summed one unit after the other, so that
+    cancellation stays within a unit.
     """
 
-    name: str
-    inputs: Tensor  # unit, time, in
-    slopes: Tensor  # unit, time, out
-
     def squares(self) -> Tensor:
+        """Return the squared norms, by products of pairs."""
         a, b = self.inputs.double(), self.slopes.double()
         pairs = torch.bmm(a, a.mT).mul_(torch.bmm(b, b.mT)).flatten(1).sum(1)
         inputs = torch.linalg.vector_norm(a, dim=2)
@@ -181,14 +195,8 @@ class GhostGradients(ParameterGradients):
         found: Tensor = pairs.clamp(min=0) + CANCELLING * lengths.square()
         return found.masked_fill_((inputs > LONGEST).any(1), torch.inf)
 
-    def floats(self) -> list[Tensor]:
-        return [self.inputs, self.slopes]
-
-    def drop(self, units: Tensor) -> None:
-        self.inputs = self.inputs.masked_fill(units[:, None, None], 0)
-        self.slopes = self.slopes.masked_fill(units[:, None, None], 0)
-
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
+        """Add the products times their factors, one unit after the other."""
         scaled = self.slopes.double() * factors[:, None, None]
         total = torch.zeros(into.shape, dtype=torch.float64, device=into.device)
         for b, a in zip(scaled, self.inputs.double(), strict=True):
@@ -198,7 +206,7 @@ class GhostGradients(ParameterGradients):
 
 @dataclass
 class EmbeddingGradients(ParameterGradients):
-    """An embedding: `rows[i]` is what unit `units[i]` adds to the line `lines[i]`, each pair once."""
+    """The gradients of an embedding: unit `units[i]` adds `rows[i]` to line `lines[i]`, each pair once."""
 
     name: str
     page: int
@@ -210,7 +218,7 @@ class EmbeddingGradients(ParameterGradients):
     def of(
         cls, name: str, tokens: Tensor, slopes: Tensor, table: int, skipped: int | None
     ) -> EmbeddingGradients:
-        """From tokens (unit, time) and slopes (unit, time, width); a unit's equal tokens are added up."""
+        """Add up each unit's equal tokens, from tokens (unit, time) and slopes (unit, time, width)."""
         page, width = len(tokens), slopes.shape[-1]
         units = torch.arange(page, device=tokens.device)[:, None]
         keys, rows = _added_up((units * table + tokens).flatten(), slopes.reshape(-1, width))
@@ -220,6 +228,7 @@ class EmbeddingGradients(ParameterGradients):
         return cls(name, page, keys // table, lines, rows)
 
     def squares(self) -> Tensor:
+        """Return the squared norms of the units' lines."""
         return self._by_unit(_exact_squares(self.rows))
 
     def _by_unit(self, values: Tensor) -> Tensor:
@@ -227,12 +236,15 @@ class EmbeddingGradients(ParameterGradients):
         return torch.segment_reduce(values, "sum", lengths=counts, axis=0)
 
     def floats(self) -> list[Tensor]:
+        """Return the sum of each unit's lines: units have different numbers of them."""
         return [self._by_unit(self.rows)]  # units have different numbers of lines
 
     def drop(self, units: Tensor) -> None:
+        """Set the lines of these units to zero."""
         self.rows = self.rows.masked_fill(units[self.units][:, None], 0)
 
     def add(self, factors: Tensor, into: Tensor, *, is_first: bool) -> None:
+        """Add the lines times their units' factors."""
         scaled = self.rows.to(into.dtype) * factors.to(into.dtype)[self.units][:, None]
         lines, added = _added_up(self.lines, scaled)
         if is_first:
@@ -240,19 +252,19 @@ class EmbeddingGradients(ParameterGradients):
         into.view(-1, self.rows.shape[1]).index_add_(0, lines, added)
 
 
-# Written out, a weight's gradients of a page take at most so many floats; else ghost norms are used.
+# A weight's gradients of a page are written out up to this many floats; otherwise ghost norms are used.
 MOST_WRITTEN = 1 << 25
 # Pairs of times cost time² · (in + out); writing out costs in · out. So much more may it be.
 WRITING = 16
 
 
 def _by_unit(tensor: Tensor, page: int) -> Tensor:
-    """(rows, ..., width) as (unit, all rows and times of the unit, width)."""
+    """Reshape (rows, ..., width) to (unit, all rows and times of the unit, width)."""
     return tensor.reshape(page, -1, tensor.shape[-1])
 
 
 def _weights(name: str, inputs: Tensor, slopes: Tensor) -> ParameterGradients:
-    """Σ over times of slope inputᵀ, by the cheapest of three ways."""
+    """Return Σ over times of slope inputᵀ, by the cheapest of three classes."""
     (page, times, out), width = slopes.shape, inputs.shape[2]
     if times == 1:
         return OuterGradients(name, inputs[:, 0], slopes[:, 0])
@@ -323,7 +335,7 @@ def _group_norm(
 
 
 def _added(rows: Tensor) -> Tensor:
-    """(unit, row, value) added over the unit's rows."""
+    """Add (unit, row, value) over the unit's rows."""
     return rows[:, 0] if rows.shape[1] == 1 else rows.sum(1)
 
 
@@ -338,7 +350,7 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def has_rule(layer: nn.Module) -> bool:
-    """Whether the layer has a rule here, as it is set."""
+    """Tell whether the layer, with its settings, has a rule here."""
     if isinstance(layer, nn.Conv2d) and (layer.padding_mode != "zeros" or isinstance(layer.padding, str)):
         return False
     if isinstance(layer, nn.Embedding) and (layer.scale_grad_by_freq or layer.sparse):
@@ -349,7 +361,7 @@ def has_rule(layer: nn.Module) -> bool:
 def layer_gradients(
     layer: nn.Module, prefix: str, inputs: Tensor, slopes: Tensor, page: int
 ) -> list[ParameterGradients]:
-    """The layer's parts, under the full names of their parameters."""
+    """Return the layer's gradients, under the full names of their parameters."""
     found = RULES[type(layer)](layer, at_least_single(inputs), at_least_single(slopes), page)
     for name, part in found.items():
         part.name = f"{prefix}{name}"

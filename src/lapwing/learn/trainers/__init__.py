@@ -1,4 +1,4 @@
-"""Private trainers in the manner of scikit-learn: bounds and classes are declared, every fit is paid."""
+"""Private trainers in the manner of scikit-learn: bounds are declared, and every fit is charged."""
 
 from __future__ import annotations
 

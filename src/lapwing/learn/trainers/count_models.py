@@ -1,39 +1,33 @@
-"""How many rows have which value, in whole steps.
+"""Classifiers from noisy counts: naive Bayes, and boosted trees that each split on one column.
 
 Claim    without one unit, counts of F columns move by at most √F · COUNT in L2.
 Because  a unit has one row, which is in at most one cell of each column's table.
 Test     tests/learn/trainers/test_neighbours.py::test_a_bound_that_is_too_small_would_be_seen
+         tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
-Naive Bayes from noisy counts of each column's values by class.
-
-Claim    without one unit, the counts move by at most √columns in L2.
-Because  a unit has one row, which is in at most one cell of each column's table.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
-
-Additive trees: boosting where each tree splits on one column (after DP-EBM, Nori and others 2021).
-
-Claim    without one unit, the counts move by at most √columns in L2, each tree's errors by at most REACH.
+Claim    additive trees (after DP-EBM, Nori and others 2021): without one unit, the counts move by at most
+         √columns in L2, and each tree's errors by at most REACH.
 Because  a unit has one row, which is in at most one leaf of a tree, with an error of length at most REACH.
 Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.exact import Number, positive, whole
-from lapwing.learn.payer import Payer
+from lapwing.core.exact import positive, whole
+from lapwing.learn.table_input import Floats, Wholes
 from lapwing.learn.trainers.columns import (
     UNKNOWN,
     Binned,
     Category,
     Column,
-    Wholes,
     checked_classes,
     checked_coded_columns,
     class_codes,
@@ -41,19 +35,19 @@ from lapwing.learn.trainers.columns import (
 )
 from lapwing.learn.trainers.estimator import Classifier, ModelNumbers, ScoredClassifier
 from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
-from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, Floats, score_count, score_errors
+from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, score_count, score_errors
 
 COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
 
 
 def column_starts(columns: Sequence[Column]) -> list[int]:
-    """Where each column's values begin among all."""
+    """Return the position at which each column's values begin among all values."""
     widths = [column.width for column in columns]
     return [sum(widths[:at]) for at in range(len(widths))]
 
 
 def count_values(rows: Wholes, first: Sequence[int], truth: Wholes, shape: tuple[int, int]) -> Wholes:
-    """How many rows have each value and class."""
+    """Count the rows with each value and class."""
     cells, groups = shape
     total = np.zeros(cells, dtype=np.int64)
     for column, at in zip(rows.T, first, strict=True):
@@ -63,34 +57,23 @@ def count_values(rows: Wholes, first: Sequence[int], truth: Wholes, shape: tuple
 
 
 def sum_of_values(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
-    """For each row, the sum of what its values have, in the order of columns. Unknown ones have 0."""
+    """Return, for each row, the sum over its columns of the entries of `values`. Unknown cells add 0."""
     total = np.zeros((len(rows), values.shape[1]))
     for column, at in zip(rows.T, first, strict=True):
         total += np.where(column[:, None] == UNKNOWN, 0.0, values[at + np.maximum(column, 0)])
     return total
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NaiveBayes(Classifier):
-    """Which class, as if columns were independent within each. Columns are Category or Binned."""
+    """Naive Bayes: classes as if columns were independent within each. Columns are Category or Binned."""
 
     mechanism: ClassVar[str] = "naive bayes"
-    prior_: Floats
-    logs_: Floats
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        columns: Column | Sequence[Column],
-        classes: Sequence[Hashable],
-        purse: Payer,
-    ) -> None:
-        self.epsilon, self.delta, self.columns = epsilon, delta, columns
-        self.classes, self.payer = classes, purse
+    prior_: Floats = field(init=False)
+    logs_: Floats = field(init=False)
 
     def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Logarithms of the estimated probabilities of the classes."""
+        """Return logarithms of the estimated probabilities of the classes."""
         scores = self._scores(X)
         scores -= scores.max(axis=1, keepdims=True)
         normalised: Floats = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
@@ -120,7 +103,7 @@ class NaiveBayes(Classifier):
 
 
 def log_shares(counts: Floats, widths: Sequence[int], sigma: float) -> ModelNumbers:
-    """Logarithms of shares. What is within the noise of 0 is drawn towards equal shares."""
+    """Return logarithms of shares. Counts within the noise of 0 are drawn towards equal shares."""
     logs, totals, at = np.zeros_like(counts), [], 0
     for width in widths:
         part = counts[at : at + width]
@@ -128,7 +111,7 @@ def log_shares(counts: Floats, widths: Sequence[int], sigma: float) -> ModelNumb
         smooth = np.maximum(part, 0.0) + max(1.0, sigma) / 2
         logs[at : at + width] = np.log(smooth / smooth.sum(axis=0))
         at += width
-    # The class totals of every column estimate the same: the narrower a column, the less noise.
+    # The class totals of every column estimate the same number, with less noise in narrower columns.
     prior = np.average([total * width for total, width in zip(totals, widths, strict=True)], axis=0,
                        weights=[1 / width for width in widths])  # fmt: skip
     shares = np.maximum(prior, 1.0)
@@ -136,32 +119,21 @@ def log_shares(counts: Floats, widths: Sequence[int], sigma: float) -> ModelNumb
 
 
 _LOOK = Fraction(1, 10)  # share of the counts
-_CURVE = 0.15  # about the mean of p (1 - p): what a row adds to a leaf's second derivative
+_CURVE = 0.15  # about the mean of p (1 - p), a row's part of a leaf's second derivative
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AdditiveTrees(ScoredClassifier):
-    """Which class, by a sum of curves, one for each column. Columns are Category or Binned.
+    """A classifier by a sum of curves, one for each column. Columns are Category or Binned.
 
-    `passes` over all columns; in each, every column gets a tree whose leaves move by `stride` of the
-    way that lowers the loss most, less where the noise is larger than the leaf.
+    It makes `passes` over all columns. In each, every column gets a tree whose leaves move by `stride` of
+    the step that lowers the loss most, and less where the noise is larger than the leaf.
     """
 
     mechanism: ClassVar[str] = "additive trees"
-    curves_: Floats
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        columns: Column | Sequence[Column],
-        classes: Sequence[Hashable],
-        purse: Payer,
-        passes: int = 5,
-        stride: float = 0.5,
-    ) -> None:
-        self.epsilon, self.delta, self.columns, self.classes = epsilon, delta, columns, classes
-        self.payer, self.passes, self.stride = purse, passes, stride
+    passes: int = 5
+    stride: float = 0.5
+    curves_: Floats = field(init=False)
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         table = self._table(X)
@@ -190,14 +162,14 @@ class AdditiveTrees(ScoredClassifier):
 
 
 class Boosting:
-    """Trees in turn, each on what the earlier ones got wrong; the mean of the later half is kept."""
+    """Trees in turn, each fitted to the errors of the earlier ones. The mean of the later half is kept."""
 
     def __init__(self, run: PricedReleases, columns: Sequence[Category | Binned], stride: float) -> None:
         self._run, self._columns, self._stride = run, columns, stride
         self._starts = column_starts(columns)
 
     def curves(self, rows: Wholes, truth: Wholes, outputs: int) -> Floats:
-        """What each value of each column adds to each score."""
+        """Return what each value of each column adds to each score."""
         leaves = sum(column.width for column in self._columns)
         passes = self._run.parts[1].count // len(self._columns)
         counts = (
@@ -216,7 +188,7 @@ class Boosting:
         return mean / (passes - passes // 2) / FINE
 
     def _tree(self, leaf: Wholes, scores: Wholes, truth: Wholes, counts: Floats) -> Wholes:
-        """What is added in each leaf, in steps of a score."""
+        """Return what is added in each leaf, in steps of a score."""
         part, width = self._run.parts[1], len(counts)
         sums = leaf_error_sums(leaf, score_errors(scores, truth), part.dimension // scores.shape[1])
         noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)[:width] / REACH
@@ -227,7 +199,7 @@ class Boosting:
 
 
 def leaf_error_sums(leaf: Wholes, wrong: Wholes, leaves: int) -> Wholes:
-    """The sum of the rows' errors in each leaf. Rows of unknown value are in none."""
+    """Return the sum of the rows' errors in each leaf. Rows of unknown value are in no leaf."""
     known = leaf != UNKNOWN
     sums = [np.bincount(leaf[known], column[known], minlength=leaves) for column in wrong.T]
     return np.rint(np.column_stack(sums)).astype(np.int64)  # sums of whole numbers below 2^53 are exact

@@ -1,23 +1,23 @@
-"""Second moments of bounded rows, released once: what linear regression and principal components need.
+"""Linear regression, principal components and logistic regression.
+
+The first two need one noisy release of second moments.
 
 Claim    without one unit, the upper half of Σ xxᵀ moves by at most √((b² + m b) / 2) in L2, where b bounds
          a row's squared length and m its largest squared entry.
 Because  Σ_{i≤j} x_i² x_j² = (|x|⁴ + Σ x_i⁴) / 2, and Σ x_i⁴ ≤ m |x|².
 Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
-Linear regression from noisy moments, with as much ridge as the noise needs (after AdaSSP, Wang 2018).
-
-Claim    (ε, δ)-private: one release of the moments of (columns, 1, target), the rest is made of it.
-Because  of `moments`; each of the three has bounded entries, so a row's squared length is bounded.
+Claim    linear regression is (ε, δ)-private: one release of the moments of (columns, 1, target), from which
+         all else is computed. It uses as much ridge as the noise needs (after AdaSSP, Wang 2018).
+Because  each of the three has bounded entries, so a row's squared length is bounded.
 Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
-Principal components of noisy moments.
-
-Claim    (ε, δ)-private: one release of the moments of (columns, 1), the rest is made of it.
-Because  of `moments`.
+Claim    principal components are (ε, δ)-private: one release of the moments of (columns, 1), from which all
+         else is computed.
+Because  each has bounded entries, so a row's squared length is bounded.
 Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
-Logistic regression by noisy gradient descent, on all rows or on Poisson samples of them.
+Logistic regression is done by noisy gradient descent, on all rows or on Poisson samples of them.
 
 Claim    without one unit, each sum of gradients moves by at most REACH · LIMIT in L2, in whole numbers.
 Because  a unit has one row; a row has length at most LIMIT and its error (probability minus truth) length
@@ -25,54 +25,45 @@ Because  a unit has one row; a row has length at most LIMIT and its error (proba
          released before, computed in whole numbers, table look-ups and single rounded operations.
 Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
-Before it, one release of the sum of all rows: rows are centred by its mean and then shortened to `radius`
+The first release is the sum of all rows: rows are centred by its mean and then shortened to `radius`
 (where columns are scaled to -1 … 1), so that wide bounds cost little.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import RegressorMixin, TransformerMixin  # type: ignore[import-untyped]
 
 from lapwing.core.exact import Number, positive, whole
 from lapwing.core.noise import bernoulli
 from lapwing.errors import BadParameter
-from lapwing.learn.payer import Payer
+from lapwing.learn.table_input import Floats, Wholes
 from lapwing.learn.trainers.columns import (
     ONE,
-    Column,
     Real,
-    Wholes,
     checked_classes,
     checked_columns,
     class_codes,
     feature_matrix,
     radius_in_steps,
 )
-from lapwing.learn.trainers.estimator import (
-    ModelNumbers,
-    RegressorMixin,
-    ScoredClassifier,
-    Trainer,
-    TransformerMixin,
-)
+from lapwing.learn.trainers.estimator import ModelNumbers, ScoredClassifier, Trainer
 from lapwing.learn.trainers.pricing import (
     PricedReleases,
     ReleaseGroup,
     checked_rate,
-    checked_size,
     noise_ratio,
     price_releases,
 )
 from lapwing.learn.trainers.whole_vectors import (
     FINE,
     REACH,
-    Floats,
     exact_cross_sum,
     exact_products,
     score_count,
@@ -82,19 +73,19 @@ from lapwing.learn.trainers.whole_vectors import (
 
 
 def moments_release(squared_length: int, wide: int) -> ReleaseGroup:
-    """The release of Σ xxᵀ for rows of `wide` entries up to ONE and of this squared length at most."""
+    """Return the release of Σ xxᵀ for rows of `wide` entries up to ONE, of this squared length."""
     reach = (squared_length * squared_length + ONE * ONE * squared_length) // 2
     return ReleaseGroup(reach, wide * (wide + 1) // 2)
 
 
 def upper_half(rows: Wholes) -> Wholes:
-    """Σ x_i x_j for i <= j, exactly."""
+    """Return Σ x_i x_j for i <= j, exactly."""
     held = rows.astype(np.float64)
     return exact_cross_sum(held, held, ONE * ONE)[np.triu_indices(rows.shape[1])]
 
 
 def noisy_moments(run: PricedReleases, rows: Wholes) -> Floats:
-    """Σ xxᵀ with noise, as a symmetric matrix, for columns scaled to -1 … 1."""
+    """Return Σ xxᵀ with noise, as a symmetric matrix, for columns scaled to -1 … 1."""
     half = run.release(0, upper_half(rows)) / (ONE * ONE)
     wide = rows.shape[1]
     whole_matrix = np.zeros((wide, wide))
@@ -103,42 +94,26 @@ def noisy_moments(run: PricedReleases, rows: Wholes) -> Floats:
 
 
 def largest_noise_eigenvalue(run: PricedReleases, wide: int) -> float:
-    """About the largest eigenvalue of the noise: 2 σ √n of a symmetric matrix of n rows (Wigner)."""
+    """Estimate the largest eigenvalue of the noise: 2 σ √n for a symmetric n × n matrix (Wigner)."""
     return 2 * float(run.sigmas[0]) / (ONE * ONE) * math.sqrt(wide)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LinearRegression(RegressorMixin, Trainer):  # type: ignore[misc]
-    """A number between declared bounds (`target`), by weighted columns.
+    """Linear regression of a number between declared bounds (`target`).
 
-    Rows longer than `radius` (where columns are scaled to -1 … 1) are shortened; None: none is.
+    Rows longer than `radius` (where columns are scaled to -1 … 1) are shortened; with None, no row is.
     """
 
     mechanism: ClassVar[str] = "linear regression"
-    weights_: Floats
-    intercept_: float
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        columns: Column | Sequence[Column],
-        target: Real,
-        purse: Payer,
-        radius: float | None = None,
-    ) -> None:
-        self.epsilon, self.delta, self.columns = epsilon, delta, columns
-        self.target, self.payer, self.radius = target, purse, radius
-
-    def fit(self, X: Any, y: Any, units: Any = None) -> Self:  # noqa: N803
-        """Train. One row of each unit is drawn; without `units`, each row must be one (see `Trainer`)."""
-        return self._fit(X, y, units)
+    target: Real
+    radius: float | None = None
+    weights_: Floats = field(init=False)
+    intercept_: float = field(init=False)
 
     def predict(self, X: Any) -> Floats:  # noqa: N803
-        """The expected number, within the declared bounds."""
-        table = self._table(X)
-        columns = checked_columns(self.columns, table.shape[1])
-        rows = limit_length(feature_matrix(columns, table), self.radius)
+        """Return the expected number, within the declared bounds."""
+        rows = limit_length(self._features(self._table(X)), self.radius)
         found = exact_products(rows, self.weights_[:, None], ONE)[:, 0] / ONE + self.intercept_
         return self.target.value(np.clip(found, -1, 1))
 
@@ -163,13 +138,13 @@ class LinearRegression(RegressorMixin, Trainer):  # type: ignore[misc]
 
 
 def largest_squared_length(columns: int, radius: float | None) -> int:
-    """The largest squared length of a row, in steps."""
+    """Return the largest squared length of a row, in steps."""
     most = columns * ONE * ONE
     return most if radius is None else min(most, radius_in_steps(radius) ** 2)
 
 
 def limit_length(rows: Wholes, radius: float | None) -> Wholes:
-    """Rows within `largest_squared_length`."""
+    """Shorten rows to `largest_squared_length`."""
     if radius is None:
         return rows
     limit = radius_in_steps(radius)
@@ -177,7 +152,7 @@ def limit_length(rows: Wholes, radius: float | None) -> Wholes:
 
 
 def ridge_weights(moments: Floats, products: Floats, noise: float) -> Floats:
-    """Weights with the least ridge that outweighs the noise. Less if the moments themselves do."""
+    """Solve for weights, with the least ridge that outweighs the noise if the moments do not."""
     values, vectors = np.linalg.eigh(moments)
     known = max(float(values[0]) - noise, 0.0)  # the least eigenvalue is about this or more
     ridge = max(noise - known, 0.0)
@@ -185,43 +160,29 @@ def ridge_weights(moments: Floats, products: Floats, noise: float) -> Floats:
     return vectors @ ((vectors.T @ products) / tame)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PCA(TransformerMixin, Trainer):  # type: ignore[misc]
-    """The directions in which rows differ most, in columns scaled to -1 … 1.
+    """The directions in which rows differ most, for columns scaled to -1 … 1.
 
-    Rows longer than `radius` are shortened; None: none is.
+    Rows longer than `radius` are shortened; with None, no row is.
     """
 
     mechanism: ClassVar[str] = "principal components"
     learns_from_y: ClassVar[bool] = False
-    mean_: Floats
-    components_: Floats
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        columns: Column | Sequence[Column],
-        n_components: int,
-        purse: Payer,
-        radius: float | None = None,
-    ) -> None:
-        self.epsilon, self.delta, self.columns = epsilon, delta, columns
-        self.n_components, self.payer, self.radius = n_components, purse, radius
-
-    def fit(self, X: Any, y: Any = None, units: Any = None) -> Self:  # noqa: N803
-        """Find the directions. One row of each unit is drawn; without `units`, each row must be one."""
-        return self._fit(X, None, units)
+    n_components: int
+    radius: float | None = None
+    mean_: Floats = field(init=False)
+    components_: Floats = field(init=False)
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Coordinates along the directions, from the mean."""
+        """Return coordinates along the directions, measured from the mean."""
         rows = self._rows(X)
         middle = [math.fsum(self.mean_ * component) for component in self.components_]
         found: Floats = exact_products(rows, self.components_.T, ONE) / ONE - np.array(middle)
         return found
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """The share of the rows' variance that the directions keep. Not private."""
+        """Return the share of the rows' variance that the directions keep. It is not private."""
         away = self._rows(X) / ONE - self.mean_
         kept = away @ self.components_.T
         return float((kept**2).sum() / max(float((away**2).sum()), 1e-300))
@@ -269,52 +230,35 @@ _LOOK = Fraction(1, 10)  # share of the first release
 _STRIDE = 8.0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LogisticRegression(ScoredClassifier):
-    """Which class, by weighted columns.
+    """A linear classifier.
 
-    `size`: about how many units there are, a public guess. `rate`: the probability with which a unit takes
-    part in a step; 1 for all of them. `steps` and `pace` (learning rate over 1 - momentum) follow from
-    size, ε and δ if they are None.
+    `size` is a public guess of the number of units. `rate` is the probability with which a unit takes part
+    in a step; 1 means all units. `steps` and `pace` (learning rate over 1 - momentum) follow from size, ε
+    and δ if they are None.
     """
 
     mechanism: ClassVar[str] = "logistic regression"
-    centre_: Wholes
-    weights_: Floats
-    intercept_: Floats
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        columns: Column | Sequence[Column],
-        classes: Sequence[Hashable],
-        size: int,
-        purse: Payer,
-        rate: Number = 1,
-        steps: int | None = None,
-        pace: float | None = None,
-        radius: float = 0.5,
-    ) -> None:
-        self.epsilon, self.delta, self.columns, self.classes = epsilon, delta, columns, classes
-        self.size, self.payer, self.rate = size, purse, rate
-        self.steps, self.pace, self.radius = steps, pace, radius
+    size: int
+    rate: Number = 1
+    steps: int | None = None
+    pace: float | None = None
+    radius: float = 0.5
+    centre_: Wholes = field(init=False)
+    weights_: Floats = field(init=False)
+    intercept_: Floats = field(init=False)
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
-        table = self._table(X)
-        rows = _centred(
-            feature_matrix(checked_columns(self.columns, table.shape[1]), table),
-            self.centre_,
-            self._radius(),
-        )
+        rows = _centred(self._features(self._table(X)), self.centre_, self._radius())
         return (exact_products(rows, self.weights_, LIMIT) + _CONSTANT * self.intercept_) / LIMIT
 
     def _radius(self) -> int:
         return radius_in_steps(self.radius)
 
     def _plan(self) -> tuple[int, float]:
-        """Steps and pace: longer and faster the smaller the noise is beside the data."""
-        signal = checked_size(self.size) / noise_ratio(self.epsilon, self.delta)
+        """Return steps and pace: more and faster steps, the smaller the noise is beside the data."""
+        signal = whole(self.size, "size", at_least=1) / noise_ratio(self.epsilon, self.delta)
         steps = (
             max(1, round(4 * signal ** (1 / 3)))
             if self.steps is None
@@ -334,8 +278,8 @@ class LogisticRegression(ScoredClassifier):
         return price_releases(self.epsilon, self.delta, (look, step))
 
     def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
-        rows = feature_matrix(checked_columns(self.columns, table.shape[1]), table)
-        size, classes = checked_size(self.size), checked_classes(self.classes)
+        rows = self._features(table)
+        size, classes = whole(self.size, "size", at_least=1), checked_classes(self.classes)
         centre = shrunken_mean(run.release(0, rows.sum(axis=0)) / size, float(run.sigmas[0]) / size)
         descent = Descent(run, size, self._plan()[1])
         ready = with_constant(rows, centre, self._radius())
@@ -352,27 +296,27 @@ def _centred(rows: Wholes, centre: Wholes, radius: int) -> Wholes:
 
 
 def with_constant(rows: Wholes, centre: Wholes, radius: int) -> Floats:
-    """Centred, shortened, and with a constant at the end: at most LIMIT long, whole, held in floats."""
+    """Centre and shorten the rows, and add a constant: at most LIMIT long, whole numbers in floats."""
     ready = np.full((len(rows), rows.shape[1] + 1), float(_CONSTANT))
     ready[:, :-1] = _centred(rows, centre, radius)
     return ready
 
 
 def shrunken_mean(noisy: Floats, sigma: float) -> Wholes:
-    """The mean row, drawn towards 0 where it is mostly noise (James and Stein), in whole steps."""
+    """Return the mean row in whole steps, drawn towards 0 where it is mostly noise (James and Stein)."""
     signal = 1 - len(noisy) * sigma**2 / max(float(noisy @ noisy), 1e-300)
     return np.clip(np.rint(noisy * max(signal, 0.0)), -ONE, ONE).astype(np.int64)
 
 
 class Descent:
-    """Gradient descent with momentum on noisy sums; the mean of the second half of its way is kept."""
+    """Gradient descent with momentum on noisy sums. The mean of the second half of the steps is kept."""
 
     def __init__(self, run: PricedReleases, size: int, pace: float) -> None:
         self._run, self._size, self._pace = run, size, pace
         self._rate, self._steps = run.parts[1].rate, run.parts[1].count
 
     def weights(self, rows: Floats, truth: Wholes, classes: int) -> Floats:
-        """One column of weights for each score."""
+        """Return one column of weights for each score."""
         outputs = score_count(classes)
         at, speed, mean = np.zeros((3, rows.shape[1], outputs))
         stride = min(_STRIDE, self._pace)
@@ -401,7 +345,7 @@ def _bounded(weights: Floats) -> Floats:
 
 
 def gradient_sum(rows: Floats, truth: Wholes, weights: Floats) -> Wholes:
-    """The sum of all rows' gradients, in steps of 1 / (REACH · LIMIT)."""
+    """Return the sum of all rows' gradients, in steps of 1 / (REACH · LIMIT)."""
     steps = np.rint(weights * _WEIGHT)
     products = rows @ steps  # exact: no partial sum reaches 2^53
     scores = np.floor(products / (LIMIT * _WEIGHT // FINE)).astype(np.int64)

@@ -1,14 +1,13 @@
-"""Rows as bounded whole vectors, and sums of them that no order of adding can change.
+"""Rows as bounded whole vectors, sums that no order of adding can change, and errors of class scores.
 
-Claim    what `shorten` gives has squared length at most limit², in whole numbers; it depends on its own
+Claim    the result of `shorten` has squared length at most limit², in whole numbers, and depends on its own
          row alone. `exact_cross_sum` is the exact sum.
-Because  squared lengths of whole vectors are whole; floats propose the vector, and what were too long
-         would become 0. Products and sums of whole numbers below 2^53 are exact in floats, in any order.
+Because  squared lengths of whole vectors are whole; floats propose the vector, and a vector that is too
+         long becomes 0. Products and sums of whole numbers below 2^53 are exact in floats, in any order.
 Test     tests/learn/trainers/test_shape.py
 
-How wrong scores are: probability minus truth, in whole steps, each row by itself.
-
-Claim    a row's error has length at most REACH, in whole numbers, and depends on its own scores and class.
+Claim    a row's error (probability minus truth) has length at most REACH, in whole numbers, and depends on
+         its own scores and class alone.
 Because  exponentials come from one table (a vectorised `exp` may round by an element's position), the
          rest is single rounded operations in a fixed order, and `shorten` bounds the length.
 Test     tests/learn/trainers/test_shape.py
@@ -19,34 +18,21 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lapwing.core.noise import permutation
-from lapwing.learn.trainers.columns import UNKNOWN, Wholes
+from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.trainers.columns import UNKNOWN
 
 EXACT = 1 << 53
-Floats = NDArray[np.float64]
-
-
-def one_row_of_each(units: Wholes | None, rows: int) -> Wholes:
-    """Which rows are kept: one of each unit, all of its rows equally likely.
-
-    In a random order, a unit's first row is uniform among its rows, whatever the other units have.
-    """
-    if units is None:
-        return np.arange(rows, dtype=np.int64)
-    order = permutation(rows)
-    return order[np.unique(units[order], return_index=True)[1]]
 
 
 def whole_squared_lengths(rows: Wholes) -> Wholes:
-    """Squared lengths, exactly."""
+    """Return the squared length of each row, exactly."""
     lengths: Wholes = np.einsum("ij,ij->i", rows, rows)
     return lengths
 
 
 def shorten(rows: Wholes, radius: int, limit: int) -> Wholes:
-    """Rows at scale limit / radius, those longer than `radius` at length `limit`; rounded towards 0."""
+    """Scale rows by limit / radius; rows longer than `radius` get length `limit`. Round towards 0."""
     length = np.maximum(np.sqrt(whole_squared_lengths(rows).astype(np.float64)), float(radius))
     placed = np.trunc(rows * (limit / length)[:, None]).astype(np.int64)
     too_long = whole_squared_lengths(placed) > limit * limit
@@ -55,7 +41,7 @@ def shorten(rows: Wholes, radius: int, limit: int) -> Wholes:
 
 
 def exact_cross_sum(left: Floats, right: Floats, largest: int) -> Wholes:
-    """leftᵀ · right exactly, where every product of entries is whole and at most `largest`."""
+    """Return leftᵀ · right exactly, where every product of entries is whole and at most `largest`."""
     at_once = EXACT // largest
     total = np.zeros((left.shape[1], right.shape[1]), dtype=np.int64)
     for start in range(0, len(left), at_once):
@@ -65,11 +51,11 @@ def exact_cross_sum(left: Floats, right: Floats, largest: int) -> Wholes:
 
 
 def exact_products(rows: Wholes, weights: Floats, largest: int) -> Floats:
-    """rows · weights, of whole rows with entries up to `largest`: for a row the same, whoever is beside it.
+    """Return rows · weights for whole rows with entries up to `largest`; a row's result ignores other rows.
 
     Weights are rounded to steps so coarse that no partial sum reaches 2^53 of them. So all sums are exact,
-    and it does not matter in which order, or how many at once. What is lost is at most 2^-49 · `largest` ·
-    (number of weights) of the greatest sum that such rows could have.
+    in any order and for any number of rows. The rounding error is at most 2^-49 · `largest` · (number of
+    weights) of the greatest sum that such rows could have.
     """
     greatest = math.frexp(float(np.abs(weights).max(initial=0.0)))[1]
     finest = 51 - greatest - largest.bit_length() - len(weights).bit_length()
@@ -88,14 +74,15 @@ _LOGISTIC = np.rint(REACH / (1 + np.exp(-np.arange(-FAR * FINE, FAR * FINE + 1) 
 
 
 def score_count(classes: int) -> int:
-    """How many scores there are: one tells two classes apart."""
+    """Return the number of scores: one is enough for two classes."""
     return 1 if classes == 2 else classes
 
 
 def score_errors(scores: Wholes, truth: Wholes) -> Wholes:
-    """Probability minus truth in steps, at most REACH long. Rows of unknown class have none.
+    """Return probability minus truth in steps, at most REACH long. Rows of unknown class have no error.
 
-    Each row by itself: the sum over classes is in a fixed order, and exponentials are from a table.
+    Each row is computed by itself: the sum over classes has a fixed order, and exponentials are from a
+    table.
     """
     scores = np.clip(scores, -FAR * FINE, FAR * FINE)
     if scores.shape[1] == 1:
@@ -111,9 +98,9 @@ def score_errors(scores: Wholes, truth: Wholes) -> Wholes:
 
 
 def class_probabilities(scores: Floats) -> Floats:
-    """Probabilities of the classes from real scores, where a single one is that of the second class.
+    """Return probabilities of the classes from real scores; a single score is that of the second class.
 
-    Each row by itself, as above.
+    Each row is computed by itself, as in `score_errors`.
     """
     if scores.shape[1] == 1:
         scores = np.hstack([np.zeros_like(scores), scores])
@@ -130,7 +117,7 @@ def _added(odds: Floats) -> Floats:
 
 
 def _exp(below: Floats) -> Floats:
-    """exp of numbers up to 0, by tables and single operations: to about 15 digits."""
+    """Return exp of numbers up to 0, by tables and single operations, to about 15 digits."""
     far = np.minimum(np.floor(-below / FAR), len(_FAR_EXP) - 1)
     near = np.maximum(below + far * FAR, -FAR)
     step = np.rint(near * FINE)

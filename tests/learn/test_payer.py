@@ -20,7 +20,7 @@ from lapwing.ledger.spending import Target
 LOSS = Pure(Fraction(1, 2))
 
 
-def purse_of(ledger: Ledger, key: str | None) -> LedgerPayer:
+def payer_of(ledger: Ledger, key: str | None) -> LedgerPayer:
     return LedgerPayer(
         Gate(ledger, principal="builder"),
         targets=(Target("visits"),),
@@ -49,7 +49,7 @@ def test_it_is_charged_when_it_runs(ledger: Ledger) -> None:
         seen.append(spent(ledger))
         return b"model"
 
-    paid = purse_of(ledger, None).pay(LOSS, train, mechanism="training", parameters={"steps": 1})
+    paid = payer_of(ledger, None).pay(LOSS, train, mechanism="training", parameters={"steps": 1})
     assert seen == [Fraction(1, 2)]
     assert paid.result == b"model"
     assert paid.receipt is not None
@@ -62,33 +62,33 @@ def test_the_same_key_gives_the_stored_model_and_trains_once(ledger: Ledger) -> 
         runs.append(1)
         return b"model %d" % len(runs)
 
-    purse = purse_of(ledger, "attempt 1")
-    first = purse.pay(LOSS, train, mechanism="training", parameters={"steps": 1})
-    again = purse.pay(LOSS, train, mechanism="training", parameters={"steps": 1})
+    payer = payer_of(ledger, "attempt 1")
+    first = payer.pay(LOSS, train, mechanism="training", parameters={"steps": 1})
+    again = payer.pay(LOSS, train, mechanism="training", parameters={"steps": 1})
     assert (again.result, again.is_replay, len(runs)) == (first.result, True, 1)
     assert spent(ledger) == Fraction(1, 2)
 
 
 def test_over_budget_trains_nothing(ledger: Ledger) -> None:
-    purse = purse_of(ledger, None)
+    payer = payer_of(ledger, None)
     with pytest.raises(OverBudget):
-        purse.pay(Pure(Fraction(2)), lambda: pytest.fail("trained"), mechanism="training", parameters={})
+        payer.pay(Pure(Fraction(2)), lambda: pytest.fail("trained"), mechanism="training", parameters={})
     assert spent(ledger) == 0
 
 
 def test_what_failed_stays_charged_and_is_not_tried_again(ledger: Ledger) -> None:
-    purse = purse_of(ledger, "attempt 1")
+    payer = payer_of(ledger, "attempt 1")
     with pytest.raises(WorkEnded):
-        purse.pay(LOSS, lambda: 1 // 0, mechanism="training", parameters={})  # type: ignore[arg-type,return-value]
+        payer.pay(LOSS, lambda: 1 // 0, mechanism="training", parameters={})  # type: ignore[arg-type,return-value]
     with pytest.raises(WorkEnded):
-        purse.pay(LOSS, lambda: b"model", mechanism="training", parameters={})
+        payer.pay(LOSS, lambda: b"model", mechanism="training", parameters={})
     assert spent(ledger) == Fraction(1, 2)
 
 
-def test_copies_pay_from_the_same_purse(ledger: Ledger) -> None:
-    purse = purse_of(ledger, None)
-    assert copy.deepcopy(purse) is purse
-    assert copy.copy(purse) is purse
+def test_copies_pay_from_the_same_payer(ledger: Ledger) -> None:
+    payer = payer_of(ledger, None)
+    assert copy.deepcopy(payer) is payer
+    assert copy.copy(payer) is payer
 
 
 def test_public_data_costs_nothing() -> None:
@@ -98,16 +98,14 @@ def test_public_data_costs_nothing() -> None:
 class Silent(Payer):
     """Does not say what it protects."""
 
-    @property
-    def relation(self) -> Relation:
-        return Relation.ADD_REMOVE
+    relation = Relation.ADD_REMOVE
 
     def pay(self, *_: Any, **__: Any) -> PaidResult:
         return PaidResult(b"", None)
 
 
-def test_a_purse_knows_what_it_protects(ledger: Ledger) -> None:
-    assert purse_of(ledger, None).unit is Unit.PERSON
+def test_a_payer_knows_what_it_protects(ledger: Ledger) -> None:
+    assert payer_of(ledger, None).unit is Unit.PERSON
     assert PublicData().unit is None
     assert Silent().unit is Unit.PERSON
     monthly = LedgerPayer(
@@ -118,23 +116,23 @@ def test_a_purse_knows_what_it_protects(ledger: Ledger) -> None:
         request=b"",
     )
     with pytest.raises(BadParameter, match="a person and period"):
-        monthly.whose(None)
+        monthly.checked_units(None)
 
 
-@pytest.mark.parametrize("make", [lambda ledger: purse_of(ledger, None), lambda _: Silent()])
+@pytest.mark.parametrize("make", [lambda ledger: payer_of(ledger, None), lambda _: Silent()])
 def test_where_persons_are_protected_somebody_must_say_whose_rows_they_are(
     make: Any, ledger: Ledger
 ) -> None:
-    purse = make(ledger)
-    with pytest.raises(BadParameter, match="protected is a person"):
-        purse.whose(None)
-    assert purse.whose(EACH_ROW) is None
-    assert purse.whose([1]) == [1]
+    payer = make(ledger)
+    with pytest.raises(BadParameter, match="a person is protected"):
+        payer.checked_units(None)
+    assert payer.checked_units(EACH_ROW) is None
+    assert payer.checked_units([1]) == [1]
 
 
 def test_public_rows_are_anybodys() -> None:
-    assert PublicData().whose(None) is None
-    assert PublicData().whose(EACH_ROW) is None
+    assert PublicData().checked_units(None) is None
+    assert PublicData().checked_units(EACH_ROW) is None
 
 
 def test_the_promise_stays_itself_in_copies() -> None:
@@ -149,6 +147,6 @@ def test_what_was_stored_is_not_made_again() -> None:
     assert (paid.result, paid.is_replay) == (b"model", True)
 
 
-def test_without_a_purse_nothing_is_made() -> None:
+def test_without_a_payer_nothing_is_made() -> None:
     with pytest.raises(BadParameter, match="n_jobs=1"):
         NoPayer().pay(LOSS, lambda: pytest.fail("trained"), mechanism="training", parameters={})

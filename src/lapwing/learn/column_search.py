@@ -57,14 +57,9 @@ def find_values(
     known = next((one for name, one in own.columns.items() if name.lower() == column.lower()), None)
     if known is not None and not isinstance(known.kind, Text):
         raise BadParameter("column", "is declared with bounds or values already")
-    asked = Dataset(policy_with_column(dataset.policy, table, column, Text()), analyst=dataset.analyst)
-    try:
-        asked._ledger = dataset.ledger
-        sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608
-        answer = asked.ask(sql, epsilon=epsilon, delta=delta)
-    finally:
-        asked._ledger = None  # the caller closes it
-        asked.close()
+    sql = f'SELECT "{column}", COUNT(*) AS n FROM "{table}" GROUP BY "{column}"'  # noqa: S608
+    with dataset.curator.with_policy(policy_with_column(dataset.policy, table, column, Text())) as curator:
+        answer = curator.session(dataset.analyst).ask(sql, epsilon=epsilon, delta=delta)
     values = tuple(sorted(str(value) for value in answer.columns[0].values))
     if not values:
         raise BadParameter("epsilon", "was too small to find any value. Ask with a larger ε or δ")

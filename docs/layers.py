@@ -1,6 +1,7 @@
 """Write the import order of pyproject.toml into CONTRIBUTING.md and into the picture of the README.
 
-Run it with `make pictures` after a change of the contracts. tests/shape/test_layers.py fails if the files are stale.
+Run it with `make pictures` after a change of the contracts. tests/shape/test_layers.py fails if the files
+are stale.
 """
 
 from __future__ import annotations
@@ -64,15 +65,19 @@ def as_boxes() -> tuple[str, int]:
 
 def between(text: str, new: str) -> str:
     """Return `text` with `new` between the two marks."""
-    return re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{new}\n{END}", text, flags=re.DOTALL)
+    return re.sub(
+        f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: f"{BEGIN}\n{new}\n{END}", text, flags=re.DOTALL
+    )
 
 
 def written() -> dict[Path, str]:
     """Return what both files should hold."""
     boxes, bottom = as_boxes()
-    picture = between(PICTURE.read_text(encoding="utf-8"), f'    {boxes}')
+    picture = between(PICTURE.read_text(encoding="utf-8"), f"    {boxes}")
     picture = re.sub(r'viewBox="0 0 980 \d+"', f'viewBox="0 0 980 {bottom}"', picture, count=1)
-    picture = re.sub(r'<rect width="980" height="\d+"', f'<rect width="980" height="{bottom}"', picture, count=1)
+    picture = re.sub(
+        r'<rect width="980" height="\d+"', f'<rect width="980" height="{bottom}"', picture, count=1
+    )
     return {TEXT: between(TEXT.read_text(encoding="utf-8"), as_text()), PICTURE: picture}
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from lapwing.cli.explanation import Explanation, explain, percent_down, percent_up, rounded_up
+from lapwing.core.explanation import Explanation, explain, percent_down, percent_up, rounded_up
 from lapwing.errors import BadParameter
 
 EPSILONS = ["0.01", "0.1", "0.5", "1", "3", "10"]

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from lapwing.cli.ledger import _without_password
+from lapwing.config.values import checked_label
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter, Unavailable, WorkEnded
 from lapwing.ledger import Ledger, Slices
 from lapwing.ledger.accountant.textbook import Unreadable, opinion
-from lapwing.ledger.entry import checked_label
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.spending import Target
 from lapwing.ledger.sqlite_store import SqliteStore

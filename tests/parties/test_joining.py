@@ -100,5 +100,5 @@ def test_a_run_that_was_charged_and_has_no_journal_is_passed_over(group: Group) 
 def test_a_stranger_cannot_join(group: Group, tmp_path: Path) -> None:
     consortium, _, _ = group
     stranger = MemberKeys.create("north", tmp_path / "stranger")
-    with pytest.raises(BadParameter, match="north .with this key. is none of north, south"):
+    with pytest.raises(BadParameter, match=r"north .with this key. is none of north, south"):
         find_run(consortium, stranger, None, was_charged=lambda _: False)

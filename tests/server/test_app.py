@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from lapwing.survey.credentials import blind_token, new_invitation, prepare_token
+from lapwing.survey.web_app import PAGES
 from lapwing.web.replies import TYPES
-from lapwing.web.survey_app import PAGES
 from support.collecting import DIGEST, SIZE, Shelf, credential, invited, key
 from support.survey_server import PUBLIC, Process
 

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from lapwing.errors import BadParameter
+from lapwing.survey.web_app import create_app
 from lapwing.web.serving import require_encrypted, serve
-from lapwing.web.survey_app import create_app
 from support import postgres
 from support.collecting import SIZE, Shelf, credential, desk, invited
 from support.survey_server import PUBLIC, Process

@@ -1,4 +1,4 @@
-"""The order of imports is written down in one place; the texts and pictures that show it are made from it."""
+"""The order of imports is written down in one place. Texts and pictures that show it are made from it."""
 
 from __future__ import annotations
 

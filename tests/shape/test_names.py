@@ -1,4 +1,4 @@
-"""One concept has one name: no public class name twice, no module name twice within a folder of the top level."""
+"""One concept has one name: no public class name twice, no module name twice within a part."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives import serialization
 from lapwing.survey.credentials import BlindSigningKey
 from lapwing.survey.report_store import StoppingRule
 from lapwing.survey.service import SurveyService, open_report_store
+from lapwing.survey.web_app import CONTENT_SECONDS, create_app
 from lapwing.web.serving import ConnectionLimits, serve
-from lapwing.web.survey_app import CONTENT_SECONDS, create_app
 from support.collecting import DIGEST, SIZE, private_key, small
 
 PUBLIC = {"name": "test", "title": "A test", "report_size": SIZE, "questions": []}

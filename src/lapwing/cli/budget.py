@@ -56,7 +56,7 @@ def budget(
     anchor: AnchorAt = None,
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
-    from lapwing.ledger.budget_history import overview  # noqa: PLC0415
+    from lapwing.ledger.budget_history import overview
 
     check_plot(plot)
     with opened_ledger(where, keys, anchor) as ledger:
@@ -72,8 +72,8 @@ def budget(
 
 
 def _drawn(ledger: Ledger, found: LedgerOverview) -> Figure:
-    from lapwing.ledger.budget_history import BudgetHistory  # noqa: PLC0415
-    from lapwing.plots.spending import spending  # noqa: PLC0415
+    from lapwing.ledger.budget_history import BudgetHistory
+    from lapwing.plots.spending import spending
 
     if len(found.families) != 1:
         raise BadParameter("plot", "shows one account: name it with --account")
@@ -190,7 +190,7 @@ def history(
 ) -> None:
     """Show what was asked: question, who, when, price, receipt, and whether there was an answer."""
     from lapwing.ledger.request_log import PrincipalTotals, each_request
-    from lapwing.sql.answers import stored_question  # noqa: PLC0415
+    from lapwing.sql.answers import stored_question
 
     if as_json and as_csv:
         raise BadParameter("csv", "or --json: ask for one of them")
@@ -224,8 +224,8 @@ def history(
 
 def _of_policy(path: str) -> tuple[str, Path | None, str | None, str]:
     """Return the ledger of a policy, its keys and anchor, and the account of the data."""
-    from lapwing.sql import policy_ledger  # noqa: PLC0415
-    from lapwing.sql.policy_file import load_policy  # noqa: PLC0415
+    from lapwing.sql import policy_ledger
+    from lapwing.sql.policy_file import load_policy
 
     with os_errors_told():
         policy = load_policy(Path(path))
@@ -312,7 +312,7 @@ def show_requests(found: Sequence[LoggedRequest]) -> None:
 
 def show_totals(totals: Sequence[PrincipalTotal]) -> None:
     """Show the requests of each analyst, added up."""
-    from lapwing.ledger.request_log import short_up  # noqa: PLC0415
+    from lapwing.ledger.request_log import short_up
 
     with console() as out:
         if not totals:
@@ -357,7 +357,7 @@ DELTA_MEANS = (
 
 def show_account(ledger: Ledger, label: str) -> None:
     """Show the promise of an account, after it was opened or raised."""
-    from lapwing.ledger.budget_history import overview  # noqa: PLC0415
+    from lapwing.ledger.budget_history import overview
 
     with console() as out:
         for family in overview(ledger, label).families:
@@ -455,8 +455,8 @@ def _gathered(blocks: Sequence[BlockRemainder]) -> list[list[BlockRemainder]]:
 
 
 def _named(family: FamilyOverview, blocks: Sequence[BlockRemainder]) -> str:
-    from lapwing.ledger import Slices  # noqa: PLC0415
-    from lapwing.ledger.request_log import block_name  # noqa: PLC0415
+    from lapwing.ledger import Slices
+    from lapwing.ledger.request_log import block_name
 
     names = ", ".join(block_name(block.label, Slices(family.slices)) for block in blocks[:NAMED])
     more = len(blocks) - NAMED
@@ -522,12 +522,12 @@ def _pair(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def _up(value: Fraction) -> str:
-    from lapwing.ledger.request_log import short_up  # noqa: PLC0415
+    from lapwing.ledger.request_log import short_up
 
     return short_up(value)
 
 
 def _down(value: Fraction) -> str:
-    from lapwing.ledger.request_log import short_down  # noqa: PLC0415
+    from lapwing.ledger.request_log import short_down
 
     return short_down(value)

@@ -111,7 +111,7 @@ def working(what: str) -> Iterator[Callable[[int, int], None]]:
     if not sys.stderr.isatty():
         yield lambda _, __: None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     # On stderr, since the output may be JSON; and removed when it is done.
@@ -155,7 +155,7 @@ def os_errors_told() -> Iterator[None]:
 @contextmanager
 def opened_ledger(where: str, keys: Path | None, anchor: str | None) -> Iterator[Ledger]:
     """Open a ledger, checked against its entries and anchors."""
-    from lapwing.ledger import Ledger  # noqa: PLC0415
+    from lapwing.ledger import Ledger
 
     with os_errors_told():
         require_ledger(where, keys)
@@ -173,7 +173,7 @@ def require_file(path: Path, option: str) -> None:
 
 def require_ledger(where: str, keys: Path | None) -> None:
     """Raise BadParameter if there is no ledger to open, or no key file where one was named."""
-    from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
+    from lapwing.config.values import is_postgres
 
     if keys is not None:
         require_file(keys, "keys")
@@ -205,7 +205,7 @@ def write_new(path: Path, text: str, *, option: str) -> None:
 def check_plot(path: Path | None) -> None:
     """Raise BadParameter, before anything is charged, if the path of a picture has an unknown suffix."""
     if path is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
+        from lapwing.plots.style import checked_path
 
         checked_path(path)
 
@@ -213,7 +213,7 @@ def check_plot(path: Path | None) -> None:
 def write_plot(path: Path, figure: Figure, *, quiet: bool = False) -> None:
     """Save a picture, and print where it is unless `quiet`."""
     # matplotlib takes a second to load: only commands that draw wait for it.
-    from lapwing.plots.style import save  # noqa: PLC0415
+    from lapwing.plots.style import save
 
     try:
         save(figure, path)

@@ -20,9 +20,9 @@ import numpy as np
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table, tell
-from lapwing.cli.explanation import short
 from lapwing.cli.joining import RunResult, take_part_in_run
 from lapwing.cli.query import show_answer
+from lapwing.core.explanation import short
 from lapwing.errors import LapwingError, MissingExtra, OverBudget
 from lapwing.examples import clinic
 from lapwing.examples.clinic import state_in
@@ -307,7 +307,7 @@ def _free_port() -> int:
 
 def tell_train() -> None:
     """Append four months of data, and train two pipelines."""
-    from lapwing.learn.stream import Stream  # noqa: PLC0415 (an extra)
+    from lapwing.learn.stream import Stream
 
     with TemporaryDirectory(prefix="lapwing-demo-") as name, state_in(Path(name, "state")):
         folder = Path(name)
@@ -325,11 +325,11 @@ def tell_train() -> None:
 
 
 def _run(stream: Stream, folder: Path, name: str, *, show: bool) -> None:
-    from lapwing.cli.learning import show_outcome  # noqa: PLC0415
-    from lapwing.learn.pipelines.model_card import model_card  # noqa: PLC0415
-    from lapwing.learn.pipelines.pipeline_file import load_pipeline  # noqa: PLC0415
+    from lapwing.cli.learning import show_outcome
+    from lapwing.learn.pipelines.model_card import model_card
+    from lapwing.learn.pipelines.pipeline_file import load_pipeline
     from lapwing.learn.pipelines.run_files import load_model, write_outputs
-    from lapwing.learn.pipelines.training import train  # noqa: PLC0415
+    from lapwing.learn.pipelines.training import train
 
     pipeline = load_pipeline(folder / name)
     runs = folder / "runs" / pipeline.name

@@ -26,7 +26,7 @@ from lapwing.errors import BadParameter
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lapwing.cli.explanation import Explanation
+    from lapwing.core.explanation import Explanation
 
 
 def explain(
@@ -39,12 +39,12 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """Say in plain words what ε and δ promise, and what they cost in accuracy."""
-    from lapwing.cli.explanation import explain as explained  # noqa: PLC0415
+    from lapwing.core.explanation import explain as explained
 
     explanation = explained(epsilon, delta, _whole(n))
     check_plot(plot)
     if plot is not None:
-        from lapwing.plots.loss import privacy_loss  # noqa: PLC0415
+        from lapwing.plots.loss import privacy_loss
 
         figure = privacy_loss(epsilon, delta)
         write_plot(plot, figure, quiet=True)
@@ -65,7 +65,7 @@ def _whole(text: str) -> int:
 
 
 def _show(out: Console, it: Explanation) -> None:
-    from lapwing.cli.explanation import percent_down, percent_up, short
+    from lapwing.core.explanation import percent_down, percent_up, short
 
     out.print(Text(f"ε {short(it.epsilon)}, δ {short(it.delta)}, {it.n:,} people", style="bold"))
     for found in it.warnings:

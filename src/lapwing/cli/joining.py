@@ -74,8 +74,8 @@ class RunResult:
 
 def charge_text(plan: JointPlan) -> str:
     """Return the charge to one member's ledger, in words."""
-    from lapwing.core.loss_records import describe  # noqa: PLC0415
-    from lapwing.ledger.request_log import price_in_words  # noqa: PLC0415
+    from lapwing.core.loss_records import describe
+    from lapwing.ledger.request_log import price_in_words
 
     return price_in_words(describe(plan.loss), (), Fraction(0))
 
@@ -83,8 +83,8 @@ def charge_text(plan: JointPlan) -> str:
 @contextmanager
 def bound(spec: object, policy: Path, tell: Tell) -> Iterator[tuple[Dataset, Statistic]]:
     """Open a policy's data and bind a statistic to it. Nothing is read or charged by that."""
-    from lapwing.parties.statistics import statistic_of  # noqa: PLC0415
-    from lapwing.sql.dataset import open as open_dataset  # noqa: PLC0415
+    from lapwing.parties.statistics import statistic_of
+    from lapwing.sql.dataset import open as open_dataset
 
     assert isinstance(spec, dict)
     with open_dataset(policy) as data:
@@ -120,7 +120,7 @@ def progress_in_run(
 
 
 def _from_journal(table: RunConfiguration, index: int, folder: Path) -> RunProgress:
-    from lapwing.parties.journals import MemberJournal  # noqa: PLC0415
+    from lapwing.parties.journals import MemberJournal
 
     path = folder / f"{table.label}.journal"
     if not path.exists():
@@ -131,7 +131,7 @@ def _from_journal(table: RunConfiguration, index: int, folder: Path) -> RunProgr
 
 def charges_of(data: Dataset) -> WasCharged:
     """Return a function that tells whether the policy's ledger was charged for a run."""
-    from lapwing.ledger.gate import Gate  # noqa: PLC0415
+    from lapwing.ledger.gate import Gate
 
     gate = Gate(data.ledger, principal=data.analyst)
     return lambda run: gate.find(run.hex()) is not None
@@ -153,8 +153,8 @@ def members_without_result(table: RunConfiguration, folder: Path) -> tuple[str, 
 
 def _relayed(table: RunConfiguration, folder: Path) -> tuple[bool, tuple[str, ...]] | None:
     """Return whether a relayed run has ended, and who may miss its result; None if not relayed here."""
-    from lapwing.parties.journals import RelayJournal  # noqa: PLC0415
-    from lapwing.parties.protocols.registry import PROTOCOLS  # noqa: PLC0415
+    from lapwing.parties.journals import RelayJournal
+    from lapwing.parties.protocols.registry import PROTOCOLS
 
     if not (folder / f"{table.label}.relay").exists():
         return None
@@ -185,7 +185,7 @@ def take_part_in_run(
     `show` is called with the result at once; a member that hosts the relay then stays for the others.
     """
     from lapwing.parties.draft import require_coalition, require_same_meaning
-    from lapwing.parties.member import take_part  # noqa: PLC0415
+    from lapwing.parties.member import take_part
 
     index, folder = member_index(consortium, keys), runs_folder(keys.folder)
     with bound(dict(consortium.statistic), policy, tell) as (data, statistic):
@@ -245,7 +245,7 @@ def contribution(
     consortium: Consortium, table: RunConfiguration, statistic: Statistic, data: Dataset
 ) -> Contribution:
     """Return this member's contribution: it is charged first, then read, then noised."""
-    from lapwing.parties.contribution import Contribution  # noqa: PLC0415
+    from lapwing.parties.contribution import Contribution
 
     plan = consortium.plan
     if plan.is_local:
@@ -272,7 +272,7 @@ def _relaying(
     table: RunConfiguration, keys: MemberKeys, folder: Path, listen: str | None, tell: Tell
 ) -> AbstractContextManager[None]:
     """Run the relay in a thread, if this member is the host."""
-    from lapwing.parties.relay_server import relay_in_thread  # noqa: PLC0415
+    from lapwing.parties.relay_server import relay_in_thread
 
     def tell_unserved(event: Progress) -> None:  # the member itself watches everything else
         if event.kind == "unserved":

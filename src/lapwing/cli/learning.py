@@ -58,7 +58,7 @@ def append(
     as_json: AsJson = False,
 ) -> None:
     """Take new data in and open its blocks. What was taken in before is never changed."""
-    from lapwing.learn.stream import Stream  # noqa: PLC0415
+    from lapwing.learn.stream import Stream
 
     opened = Stream.open(policy, analyst=analyst, threads=threads)
     opened.dataset.tell = tell
@@ -102,7 +102,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show every block, what is left of it, and which are retired. It costs nothing."""
-    from lapwing.learn.stream import Stream  # noqa: PLC0415
+    from lapwing.learn.stream import Stream
 
     with os_errors_told(), Stream.open(policy, analyst=analyst) as stream:
         found = stream.status(pipeline=pipeline)
@@ -113,8 +113,8 @@ def status(
 
 
 def _show_status(found: StreamStatus) -> None:
-    from lapwing.learn.stream_blocks import blocks_text  # noqa: PLC0415
-    from lapwing.ledger.request_log import short_down  # noqa: PLC0415
+    from lapwing.learn.stream_blocks import blocks_text
+    from lapwing.ledger.request_log import short_down
 
     version = "nothing was taken in yet" if found.version is None else f"version {found.version}"
     grid = Table(title=f"{found.name}: {version}; {found.sharing}")
@@ -184,7 +184,7 @@ def train(
         )
         logged = {}
         if mlflow is not None:
-            from lapwing.learn.pipelines.run_files import log_to_mlflow  # noqa: PLC0415
+            from lapwing.learn.pipelines.run_files import log_to_mlflow
 
             logged = {"mlflow_run": log_to_mlflow(card, files, mlflow)}
     if as_json:
@@ -204,12 +204,12 @@ def _train(
     threads: int | None,
     quiet: bool,
 ) -> tuple[TrainingOutcome, dict[str, Any], dict[str, Path]]:
-    from lapwing.learn.pipelines.model_card import model_card  # noqa: PLC0415
+    from lapwing.learn.pipelines.model_card import model_card
     from lapwing.learn.pipelines.pipeline_file import load_pipeline, raise_as_file_mistake
-    from lapwing.learn.pipelines.run_files import write_outputs  # noqa: PLC0415
-    from lapwing.learn.pipelines.training import check_pipeline  # noqa: PLC0415
-    from lapwing.learn.pipelines.training import train as run_pipeline  # noqa: PLC0415
-    from lapwing.learn.stream import Stream  # noqa: PLC0415
+    from lapwing.learn.pipelines.run_files import write_outputs
+    from lapwing.learn.pipelines.training import check_pipeline
+    from lapwing.learn.pipelines.training import train as run_pipeline
+    from lapwing.learn.stream import Stream
 
     pipeline = load_pipeline(path)
     place = folder if folder is not None else path.with_name(f"{path.stem}.runs")
@@ -253,10 +253,11 @@ class AttemptBoard:
 
     def add(self, event: TrainingEvent) -> str:
         """Add one event. Return a line to print where there is no live table."""
-        from lapwing.learn.pipelines.model_card import list_blocks  # noqa: PLC0415
-        from lapwing.learn.stream_blocks import blocks_text  # noqa: PLC0415
+        from lapwing.learn.pipelines.model_card import list_blocks
+        from lapwing.learn.stream_blocks import blocks_text
 
-        used = f"{blocks_text(len(event.blocks))} ({list_blocks(event.blocks)}), ε {float(event.tried.epsilon):.6g}"
+        blocks = f"{blocks_text(len(event.blocks))} ({list_blocks(event.blocks)})"
+        used = f"{blocks}, ε {float(event.tried.epsilon):.6g}"
         if event.done is None:
             self.now = f"attempt {event.tried.attempt}: {used}"
             return self.now
@@ -282,9 +283,9 @@ class AttemptBoard:
 @contextmanager
 def watching_attempts(*, quiet: bool) -> Iterator[TrainingWatcher]:
     """Show progress: a table on stderr, if that is a terminal; else a line for each event."""
-    from rich.live import Live  # noqa: PLC0415
+    from rich.live import Live
 
-    from lapwing.learn.pipelines.model_card import printable  # noqa: PLC0415
+    from lapwing.learn.pipelines.model_card import printable
 
     board = AttemptBoard()
     if quiet:
@@ -310,9 +311,9 @@ def watching_attempts(*, quiet: bool) -> Iterator[TrainingWatcher]:
 
 def show_outcome(outcome: TrainingOutcome, card: dict[str, Any], files: dict[str, Path]) -> None:
     """Show the attempts, the verdict, the budget spent, and the files."""
-    from lapwing.learn.pipelines.calibration import calibration_lines  # noqa: PLC0415
-    from lapwing.learn.pipelines.components import statistic_lines  # noqa: PLC0415
-    from lapwing.learn.pipelines.model_card import printable  # noqa: PLC0415
+    from lapwing.learn.pipelines.calibration import calibration_lines
+    from lapwing.learn.pipelines.components import statistic_lines
+    from lapwing.learn.pipelines.model_card import printable
 
     with console() as out:
         end = outcome.end.value

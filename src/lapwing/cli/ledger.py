@@ -37,10 +37,10 @@ from lapwing.cli.console import (
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
-    from lapwing.cli.verify import VerifiedFile
     from lapwing.ledger import CuratorKey
     from lapwing.ledger.ledger import LedgerPlace
     from lapwing.ledger.request_log import LogLine
+    from lapwing.ledger.verification import VerifiedFile
 
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ CuratorFile = Annotated[Path, typer.Option("--curator", help="The curator's key 
 
 
 def _curator(path: Path) -> CuratorKey:
-    from lapwing.ledger import CuratorKey  # noqa: PLC0415
+    from lapwing.ledger import CuratorKey
 
     require_file(path, "curator")
     return CuratorKey.load(path)
@@ -71,8 +71,8 @@ def init(
     ] = None,
 ) -> None:
     """Make a new ledger with new keys."""
-    from lapwing.ledger import Ledger  # noqa: PLC0415
-    from lapwing.ledger.ledger import LedgerPlace  # noqa: PLC0415
+    from lapwing.ledger import Ledger
+    from lapwing.ledger.ledger import LedgerPlace
 
     with os_errors_told():
         place = LedgerPlace.of(where, keys=keys, anchor=anchor)
@@ -89,7 +89,7 @@ def init(
 
 def _require_room(place: LedgerPlace, curator: Path) -> None:
     """Raise BadParameter if a file of the new ledger cannot be made: half a ledger would be in the way."""
-    from lapwing.ledger.anchors import FileAnchor  # noqa: PLC0415
+    from lapwing.ledger.anchors import FileAnchor
 
     files = {"keys": place.keys, "curator": curator}
     if isinstance(place.anchor, FileAnchor):
@@ -129,7 +129,7 @@ def account(
     anchor: AnchorAt = None,
 ) -> None:
     """Open an account with a budget for life. Nothing of it can ever be changed."""
-    from lapwing.core.losses import Relation  # noqa: PLC0415
+    from lapwing.core.losses import Relation
     from lapwing.ledger import Slices, Unit
 
     with opened_ledger(where, keys, anchor) as ledger:
@@ -185,9 +185,9 @@ def log(
     anchor: AnchorAt = None,
 ) -> None:
     """Show the newest entries: who was charged for what."""
-    from dataclasses import asdict  # noqa: PLC0415
+    from dataclasses import asdict
 
-    from lapwing.ledger.request_log import log_lines  # noqa: PLC0415
+    from lapwing.ledger.request_log import log_lines
 
     with opened_ledger(where, keys, anchor) as ledger:
         lines = log_lines(ledger, last=last)
@@ -209,7 +209,7 @@ def verify(
     anchor: AnchorAt = None,
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
-    from lapwing.cli.verify import verify_file  # noqa: PLC0415
+    from lapwing.ledger.verification import verify_file
 
     with os_errors_told():
         found: VerifiedFile = verify_file(file, key=key, keys=keys, anchor=anchor, working=working)
@@ -234,7 +234,7 @@ def export(
     anchor: AnchorAt = None,
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
-    from lapwing.ledger.publishing import export_statement as write  # noqa: PLC0415
+    from lapwing.ledger.publishing import export_statement as write
 
     with opened_ledger(where, keys, anchor) as ledger:
         with working("writing the statement") as told:
@@ -252,7 +252,7 @@ def prove(
     anchor: AnchorAt = None,
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
-    from lapwing.ledger.publishing import prove_entry as proof_of  # noqa: PLC0415
+    from lapwing.ledger.publishing import prove_entry as proof_of
 
     with opened_ledger(where, keys, anchor) as ledger:
         with working("proving"):
@@ -270,7 +270,7 @@ def recover(
     anchor: AnchorAt = None,
 ) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
-    from lapwing.ledger import ledger as recovery  # noqa: PLC0415
+    from lapwing.ledger import ledger as recovery
 
     with os_errors_told():
         require_ledger(where, keys)
@@ -310,11 +310,11 @@ def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: 
 
 def _without_password(where: str) -> str:
     """Return a URL that may be shown: a password may be before the host, and among the options."""
-    from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
+    from lapwing.config.values import is_postgres
 
     if not is_postgres(where):
         return where
-    from lapwing.storage.postgres import PostgresAddress  # noqa: PLC0415
+    from lapwing.storage.postgres import PostgresAddress
 
     return PostgresAddress.of(where).where
 

@@ -52,7 +52,7 @@ def lapwing(
 
 def demo() -> None:
     """Show private SQL, a survey, a joint count, models and mechanisms, with lifetime budgets."""
-    from lapwing.cli.demo import show_demo  # noqa: PLC0415
+    from lapwing.cli.demo import show_demo
 
     show_demo()
 

@@ -84,7 +84,7 @@ def init(
     ] = None,
 ) -> None:
     """Make your keys, and the card that you show to the other members."""
-    from lapwing.parties.identity import MemberKeys  # noqa: PLC0415
+    from lapwing.parties.identity import MemberKeys
 
     with os_errors_told():
         keys = MemberKeys.create(name, folder or Path(name))
@@ -102,7 +102,7 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show which protocol would run, with its guarantee, error and traffic. Free; reads no private row."""
-    from lapwing.cli.show_party import show_plan  # noqa: PLC0415
+    from lapwing.cli.show_party import show_plan
     from lapwing.parties.draft import plan_for, read_draft
 
     file = read_draft(wish)
@@ -128,7 +128,7 @@ def invite(
 ) -> None:
     """Write the consortium file that every member signs: members, statistic, protocol, parameters."""
     from lapwing.parties.draft import found_consortium, read_draft
-    from lapwing.parties.identity import Card  # noqa: PLC0415
+    from lapwing.parties.identity import Card
 
     file = read_draft(wish)
     with bound(file.statistic, policy) as (_, statistic):
@@ -154,10 +154,10 @@ def join(
     yes: Annotated[bool, typer.Option("--yes", help="Sign without being asked.")] = False,
 ) -> None:
     """See what you are asked to take part in, and what it will cost your people; then sign it."""
-    from lapwing.cli.show_party import show_invitation  # noqa: PLC0415
-    from lapwing.parties.consortium import Consortium  # noqa: PLC0415
+    from lapwing.cli.show_party import show_invitation
+    from lapwing.parties.consortium import Consortium
     from lapwing.parties.draft import require_coalition, require_same_meaning
-    from lapwing.parties.identity import MemberKeys  # noqa: PLC0415
+    from lapwing.parties.identity import MemberKeys
 
     keys = MemberKeys.open(me)
     consortium = Consortium.read(file)
@@ -182,7 +182,7 @@ def join(
 
 def _write_merged(path: Path, signed: Consortium) -> Consortium:
     """Add signatures to those that others may have written meanwhile into the same file; all or nothing."""
-    from lapwing.parties.consortium import Consortium  # noqa: PLC0415
+    from lapwing.parties.consortium import Consortium
 
     with _locked(path):
         merged = Consortium.read(path).merged(signed)
@@ -214,7 +214,7 @@ def verify(
 ) -> None:
     """Check a run from its public transcript: members, signatures, order, agreed sets and opened sums."""
     from lapwing.cli.show_party import replace_unprintable, show_verified, verified_json
-    from lapwing.parties.transcript import verify_transcript as verified  # noqa: PLC0415
+    from lapwing.parties.transcript import verify_transcript as verified
 
     require_file(transcript, "transcript")
     try:
@@ -249,7 +249,7 @@ def run(
     shows the same answer for nothing; --number 2 is a new run, which is charged again.
     """
     from lapwing.cli.show_party import show_result, watching_run
-    from lapwing.core.spread import checked_confidence  # noqa: PLC0415
+    from lapwing.core.spread import checked_confidence
 
     level = checked_confidence(confidence)
     with os_errors_told():
@@ -277,8 +277,8 @@ def run(
 
 
 def _opened_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
-    from lapwing.parties.consortium import Consortium  # noqa: PLC0415
-    from lapwing.parties.identity import MemberKeys  # noqa: PLC0415
+    from lapwing.parties.consortium import Consortium
+    from lapwing.parties.identity import MemberKeys
 
     keys, consortium = MemberKeys.open(me), Consortium.read(file)
     consortium.require_signed_by_all()
@@ -287,7 +287,7 @@ def _opened_signed(file: Path, me: Path) -> tuple[MemberKeys, Consortium]:
 
 def _exit_with_advice(error: LapwingError, advice: str) -> typer.Exit:
     """Tell of the error and the advice on stderr. Return the exit to raise."""
-    from lapwing.cli.show_party import replace_unprintable  # noqa: PLC0415
+    from lapwing.cli.show_party import replace_unprintable
 
     tell(replace_unprintable(str(error)))
     if advice:
@@ -330,7 +330,7 @@ def _after_disconnect(consortium: Consortium, keys: MemberKeys, number: int | No
 
 def _show_end_again(table: RunConfiguration, keys: MemberKeys, listen: str | None) -> None:
     """Serve the end of a run again, if this is the host and some members may have missed it."""
-    from lapwing.parties.relay_server import serve_relay  # noqa: PLC0415
+    from lapwing.parties.relay_server import serve_relay
 
     folder = joining.runs_folder(keys.folder)
     waiting = joining.members_without_result(table, folder) if keys.card == table.host else ()
@@ -347,8 +347,8 @@ def _show_end_again(table: RunConfiguration, keys: MemberKeys, listen: str | Non
 @app.command()
 def relay(file: ConsortiumPath, *, me: Me, number: Number = None, listen: Listen = None) -> None:
     """Only relay: for a host that the consortium names and that is not a member."""
-    from lapwing.cli.show_party import watching_run  # noqa: PLC0415
-    from lapwing.parties.relay_server import serve_relay  # noqa: PLC0415
+    from lapwing.cli.show_party import watching_run
+    from lapwing.parties.relay_server import serve_relay
 
     with os_errors_told():
         keys, consortium = _opened_signed(file, me)
@@ -392,10 +392,10 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Run all members in one process on made-up counts, and show every round."""
-    from lapwing.cli.show_party import show_simulation  # noqa: PLC0415
-    from lapwing.core.exact import exact  # noqa: PLC0415
-    from lapwing.parties.requirements import JointRequirements  # noqa: PLC0415
-    from lapwing.parties.simulation import simulate as simulated  # noqa: PLC0415
+    from lapwing.cli.show_party import show_simulation
+    from lapwing.core.exact import exact
+    from lapwing.parties.requirements import JointRequirements
+    from lapwing.parties.simulation import simulate as simulated
 
     wish = JointRequirements(
         members=members,
@@ -441,9 +441,9 @@ def compare(
     quick: Annotated[bool, typer.Option("--quick", help="Few points, in a second or two.")] = False,
 ) -> None:
     """Measure the error of a share: one curator, several members, the local model. Takes half a minute."""
-    from lapwing.cli.show_party import show_comparison  # noqa: PLC0415
+    from lapwing.cli.show_party import show_comparison
     from lapwing.parties.simulation import MEMBERS, SIZES
-    from lapwing.parties.simulation import compare_trust_models as compared  # noqa: PLC0415
+    from lapwing.parties.simulation import compare_trust_models as compared
 
     check_plot(plot)
     sizes, members = (QUICK_SIZES, QUICK_MEMBERS) if quick else (SIZES, MEMBERS)
@@ -454,7 +454,7 @@ def compare(
         if out is not None:
             out.write_text(json.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
     if plot is not None:
-        from lapwing.plots.parties import parties  # noqa: PLC0415
+        from lapwing.plots.parties import parties
 
         write_plot(plot, parties(found))
 

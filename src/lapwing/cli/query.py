@@ -84,7 +84,7 @@ Threads = Annotated[int | None, typer.Option(help="How many cores an embedded en
 @contextmanager
 def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
     """Open the data set of a policy for an analyst."""
-    from lapwing.sql.dataset import open as open_dataset  # noqa: PLC0415
+    from lapwing.sql.dataset import open as open_dataset
 
     with os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
         found.tell = tell
@@ -185,8 +185,8 @@ def _show_answers(answer: Answer, first: Answer | None, *, plot: Path | None, as
 
 def tell_not_utf8(policy: Policy) -> None:
     """Tell the curator of CSV files whose encoding is not the declared one."""
-    from lapwing.engines.csv_files import NOT_UTF8  # noqa: PLC0415
-    from lapwing.sql.truncated.open_sources import tables_not_utf8  # noqa: PLC0415
+    from lapwing.engines.csv_files import NOT_UTF8
+    from lapwing.sql.truncated.open_sources import tables_not_utf8
 
     for name in tables_not_utf8(policy):
         tell(f"tables.{name}: some lines count as no rows, since they are {NOT_UTF8}")
@@ -224,7 +224,7 @@ def bounds(
     as_json: AsJson = False,
 ) -> None:
     """Search bounds for a column privately. It is charged like any other answer."""
-    from lapwing.config.toml_text import quoted  # noqa: PLC0415
+    from lapwing.config.toml_text import quoted
 
     table, _, name = column.partition(".")
     if not table or not name:
@@ -310,7 +310,7 @@ def show_answer(answer: Answer) -> None:
 
 def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
     """Print the first rows of an answer, and its notes."""
-    from lapwing.sql.answers import column_notes  # noqa: PLC0415
+    from lapwing.sql.answers import column_notes
 
     headings, cells = answer.table(ROWS_SHOWN)
     out.print(table(*headings, right=range(len(headings)), rows=cells))
@@ -352,8 +352,8 @@ def check(
             "is no terminal, and exact counts are private: a file or a log would keep them. Nothing was "
             "read. If you keep it as safe as the data itself, add --into-a-file",
         )
-    from lapwing.ledger import CuratorKey  # noqa: PLC0415
-    from lapwing.sql.cell_check import check_exactly  # noqa: PLC0415
+    from lapwing.ledger import CuratorKey
+    from lapwing.sql.cell_check import check_exactly
 
     require_file(curator, "curator")
     key = CuratorKey.load(curator)
@@ -363,7 +363,7 @@ def check(
 
 
 def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
-    from lapwing.sql.cell_check import possible_states  # noqa: PLC0415
+    from lapwing.sql.cell_check import possible_states
 
     with console() as out:
         warning(out, PRIVATE)
@@ -389,7 +389,7 @@ def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
 
 
 def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: bool) -> None:
-    from lapwing.sql.cell_check import check_noisily  # noqa: PLC0415
+    from lapwing.sql.cell_check import check_noisily
 
     with opened_dataset(policy, analyst) as found:
         made = check_noisily(found, epsilon)
@@ -400,7 +400,7 @@ def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: 
 
 
 def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
-    from lapwing.sql.answers import cell_text  # noqa: PLC0415
+    from lapwing.sql.answers import cell_text
 
     with console() as out:
         for one in made:

@@ -104,13 +104,14 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
 
 
 def _together(plan: JointPlan) -> str:
-    from lapwing.parties.joint_plan import epsilon_by_coalition  # noqa: PLC0415
+    from lapwing.parties.joint_plan import epsilon_by_coalition
 
     found, planned = epsilon_by_coalition(plan), plan.requirements.coalition
     if max(found.values()) <= plan.requirements.epsilon:
         return "No more: every member hides alone."
     texts = [
-        f"{size} of {plan.requirements.members}{' (planned)' if size == planned else ''}: ε {float(epsilon):.3g}"
+        f"{size} of {plan.requirements.members}{' (planned)' if size == planned else ''}"
+        f": ε {float(epsilon):.3g}"
         for size, epsilon in found.items()
     ]
     return "; ".join(texts) + ". Whoever owns or runs several members holds them together."

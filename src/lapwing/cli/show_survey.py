@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table
-from lapwing.cli.explanation import short
+from lapwing.core.explanation import short
 from lapwing.survey.designing import epsilon_text
 from lapwing.survey.questionnaire import NO_ANSWER
 from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon
@@ -206,7 +206,7 @@ def _cross(out: Console, cross: CrossTable) -> None:
 
 def panels_of(found: SurveyEstimates) -> list[EstimatePanel]:
     """Return the panels of a picture: one table of each question, over all reports or within groups."""
-    from lapwing.plots.answers import EstimatePanel  # noqa: PLC0415 (an extra)
+    from lapwing.plots.answers import EstimatePanel
 
     def bar(interval: Interval | None) -> Bar | None:
         return None if interval is None else (interval.low, interval.high)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def example(folder: ExampleFolder = Path(".")) -> None:
     """Write an invented data set (visits to a hospital) and its policy, to try things on."""
-    from lapwing.examples.visits import write_visits  # noqa: PLC0415
+    from lapwing.examples.visits import write_visits
 
     names, is_new = write_visits(folder)
     files = ", ".join(names)
@@ -59,7 +59,7 @@ def init(
 
 
 def _ask(schema: SourceSchema) -> str | None:
-    from lapwing.sql.policy_draft import find_unit_column  # noqa: PLC0415
+    from lapwing.sql.policy_draft import find_unit_column
 
     print("Which column says whom a row is about?")
     for name, kind in schema.columns:

@@ -59,8 +59,8 @@ Reports = Annotated[
 
 def designed(file: Path) -> Design:
     """Return the design of a survey file."""
-    from lapwing.survey.designing import design  # noqa: PLC0415
-    from lapwing.survey.survey_file import load  # noqa: PLC0415
+    from lapwing.survey.designing import design
+    from lapwing.survey.survey_file import load
 
     return design(load(file))
 
@@ -68,7 +68,7 @@ def designed(file: Path) -> Design:
 @app.command()
 def example(folder: ExampleFolder = Path(".")) -> None:
     """Write a survey with a question of every kind, to begin from."""
-    from lapwing.examples.visits import already_written  # noqa: PLC0415
+    from lapwing.examples.visits import already_written
 
     target = folder / EXAMPLE
     text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
@@ -85,8 +85,8 @@ def example(folder: ExampleFolder = Path(".")) -> None:
 @app.command()
 def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
-    from lapwing.survey.designing import epsilon_text  # noqa: PLC0415
-    from lapwing.survey.invitations import require_answerable  # noqa: PLC0415
+    from lapwing.survey.designing import epsilon_text
+    from lapwing.survey.invitations import require_answerable
 
     found = designed(file)
     require_answerable(found)
@@ -108,8 +108,8 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
 
 def fingerprint_of(made: Design) -> str | None:
     """Return the fingerprint of the survey and its key, for respondents; None before the key is made."""
-    from lapwing.survey.offered import fingerprint  # noqa: PLC0415
-    from lapwing.survey.service import existing_signing_key  # noqa: PLC0415
+    from lapwing.survey.offered import fingerprint
+    from lapwing.survey.service import existing_signing_key
 
     survey = made.survey
     key = existing_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
@@ -128,8 +128,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show each question's protocol, ε and expected error, and how many respondents a margin needs."""
-    from lapwing.cli.show_survey import show_plan  # noqa: PLC0415
-    from lapwing.survey.planning import plan as planned  # noqa: PLC0415
+    from lapwing.cli.show_survey import show_plan
+    from lapwing.survey.planning import plan as planned
 
     made = planned(designed(file), n, margin=margin, confidence=confidence)
     if as_json:
@@ -149,9 +149,9 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Invent respondents, randomize their answers for real, and say what the invented truth is."""
-    from lapwing.cli.show_survey import show_invented  # noqa: PLC0415
-    from lapwing.survey.planning import simulate_answers  # noqa: PLC0415
-    from lapwing.survey.report_file import write_reports  # noqa: PLC0415
+    from lapwing.cli.show_survey import show_invented
+    from lapwing.survey.planning import simulate_answers
+    from lapwing.survey.report_file import write_reports
 
     made = designed(file)
     target = file.with_suffix(".simulated") if out is None else out
@@ -167,8 +167,8 @@ def simulate(
 
 def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
     """Return all reports in the survey's store, and whether each came with a credential."""
-    from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
-    from lapwing.survey.report_store import read_all_reports  # noqa: PLC0415
+    from lapwing.config.values import is_postgres
+    from lapwing.survey.report_store import read_all_reports
 
     where = made.survey.reports
     if not is_postgres(where) and not Path(where).is_file():
@@ -201,8 +201,8 @@ def estimate(
 ) -> None:
     """Estimate every question from the reports, with intervals."""
     from lapwing.cli.show_survey import respondent_loss, show_estimates
-    from lapwing.survey.estimating import estimate as estimated  # noqa: PLC0415
-    from lapwing.survey.report_file import read_reports  # noqa: PLC0415
+    from lapwing.survey.estimating import estimate as estimated
+    from lapwing.survey.report_file import read_reports
 
     pairs = [_pair(text) for text in cross or ()]
     if picture is not None:
@@ -235,8 +235,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _drawn(made: Design, result: SurveyEstimates) -> Figure:
-    from lapwing.cli.show_survey import panels_of  # noqa: PLC0415
-    from lapwing.plots.answers import estimates_picture  # noqa: PLC0415
+    from lapwing.cli.show_survey import panels_of
+    from lapwing.plots.answers import estimates_picture
 
     title = f"{made.survey.title} ({result.reports:,} reports)"
     return estimates_picture(panels_of(result), title=title, confidence=float(result.confidence))
@@ -261,7 +261,7 @@ def invite(
     ] = False,
 ) -> None:
     """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
-    from lapwing.survey import invitations  # noqa: PLC0415
+    from lapwing.survey import invitations
 
     _require_base(base)
     design = designed(file)
@@ -293,9 +293,9 @@ def invite(
 
 def _require_base(base: str) -> None:
     """Raise BadParameter unless links can begin with this address and nobody can read them on their way."""
-    from urllib.parse import urlsplit  # noqa: PLC0415
+    from urllib.parse import urlsplit
 
-    from lapwing.web.serving import is_loopback  # noqa: PLC0415
+    from lapwing.web.serving import is_loopback
 
     wrong = BadParameter("base", "must be an address such as https://survey.example.org")
     if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
@@ -313,7 +313,7 @@ def _require_base(base: str) -> None:
 
 def _ledger(design: Design) -> str:
     """Return the ledger's name for people, never with a password."""
-    from lapwing.ledger.ledger import is_postgres  # noqa: PLC0415
+    from lapwing.config.values import is_postgres
 
     return "PostgreSQL" if is_postgres(design.survey.ledger) else design.survey.ledger
 
@@ -332,10 +332,10 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
-    from lapwing.survey.offered import fingerprint  # noqa: PLC0415
-    from lapwing.web.serving import require_encrypted  # noqa: PLC0415
-    from lapwing.web.serving import serve as run  # noqa: PLC0415
-    from lapwing.web.survey_hosting import open_survey  # noqa: PLC0415
+    from lapwing.survey.hosting import open_survey
+    from lapwing.survey.offered import fingerprint
+    from lapwing.web.serving import require_encrypted
+    from lapwing.web.serving import serve as run
 
     has_tls = tls_cert is not None
     require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
@@ -377,7 +377,7 @@ def collect(
 ) -> None:
     """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
     from lapwing.survey import invitations, report_store
-    from lapwing.survey.report_file import read_reports  # noqa: PLC0415
+    from lapwing.survey.report_file import read_reports
     from lapwing.survey.report_store import IntakeResult
 
     design = designed(file)
@@ -422,7 +422,7 @@ def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
 
 @contextmanager
 def _reports(design: Design) -> Iterator[ReportStore]:
-    from lapwing.survey.service import open_report_store  # noqa: PLC0415
+    from lapwing.survey.service import open_report_store
 
     kept = open_report_store(design.survey.reports, digest=design.digest, report_size=design.report_size)
     try:
@@ -432,7 +432,7 @@ def _reports(design: Design) -> Iterator[ReportStore]:
 
 
 def _rule(design: Design) -> StoppingRule:
-    from lapwing.survey.report_store import StoppingRule  # noqa: PLC0415
+    from lapwing.survey.report_store import StoppingRule
 
     return StoppingRule(design.survey.stop_after, design.survey.until)
 

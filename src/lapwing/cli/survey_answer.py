@@ -63,7 +63,7 @@ def answer(
     to one survey always the same report.
     """
     from lapwing.survey.offered import fingerprint, read_offered
-    from lapwing.survey.respondent import Respondent  # noqa: PLC0415
+    from lapwing.survey.respondent import Respondent
 
     link = survey if _is_link(survey) else send
     if (link is None) == (out is None):
@@ -136,7 +136,7 @@ def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
     key: PublicKey | None = None
     served: dict[str, Any] | None = None
     if url:
-        from lapwing.survey.survey_client import SurveyClient  # noqa: PLC0415
+        from lapwing.survey.survey_client import SurveyClient
 
         served, key = SurveyClient(url).survey()
     if _is_link(survey):
@@ -150,12 +150,12 @@ def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
 
 def _from_file(path: Path) -> dict[str, Any]:
     if path.suffix == ".toml":
-        from lapwing.survey.designing import design  # noqa: PLC0415
-        from lapwing.survey.survey_file import load  # noqa: PLC0415
+        from lapwing.survey.designing import design
+        from lapwing.survey.survey_file import load
 
         return design(load(path)).public()
-    from lapwing.survey.designing import LARGEST_SURVEY  # noqa: PLC0415
-    from lapwing.survey.offered import parse_exact_json  # noqa: PLC0415
+    from lapwing.survey.designing import LARGEST_SURVEY
+    from lapwing.survey.offered import parse_exact_json
 
     with os_errors_told():
         require_file(path, "survey")
@@ -181,7 +181,7 @@ def _show(device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey,
     `shown` is the fingerprint, or None if it is not known.
     """
     from lapwing.survey.odds import odds_in_words, promise_in_words
-    from lapwing.survey.offered import grouped_digits  # noqa: PLC0415
+    from lapwing.survey.offered import grouped_digits
 
     print(_clean(f"{offered.title}\n\n{offered.text}"))
     print("\nThis device throws coins, and what it sends may differ from your answer.")
@@ -290,7 +290,7 @@ def _asked_for(question: OfferedQuestion, ask: Callable[[str], str]) -> object:
 
 def _write(path: Path, offered: OfferedSurvey, report: bytes, mark: bytes) -> None:
     """Write a file of one report, as `lapwing survey collect` takes it."""
-    from lapwing.survey.report_file import report_file_header  # noqa: PLC0415
+    from lapwing.survey.report_file import report_file_header
 
     with new_file(path, option="out", mode=0o600) as file:
         file.write(report_file_header(offered.digest, mark) + report)
@@ -298,7 +298,7 @@ def _write(path: Path, offered: OfferedSurvey, report: bytes, mark: bytes) -> No
 
 def _tell(offered: OfferedSurvey, report: bytes, *, mine: bool) -> None:
     """Say in words what was sent. Only after it was sent: the coin must not decide who takes part."""
-    from lapwing.survey.odds import sent_in_words  # noqa: PLC0415
+    from lapwing.survey.odds import sent_in_words
 
     if not mine:
         print("It was sent for another invitation, so what it says is not shown: one device, one person.")

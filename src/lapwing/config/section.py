@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from lapwing.config.toml_text import FileMistakes, Key, quoted
+from lapwing.config.values import POSTGRES_SCHEMES, checked_label
 from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import checked_label
-from lapwing.ledger.ledger import POSTGRES_SCHEMES
 
 NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 RESERVED_PREFIX = "lapwing_"

@@ -33,11 +33,12 @@ from pathlib import Path
 
 from lapwing.config.section import Section
 from lapwing.config.toml_text import read_toml
+from lapwing.config.values import checked_label
 from lapwing.core.budget import Terms
 from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
-from lapwing.ledger.entry import Costs, checked_label
+from lapwing.ledger.entry import Costs
 from lapwing.ledger.spending import Target
 from lapwing.sql import policy_ledger
 from lapwing.sql.policy import Policy

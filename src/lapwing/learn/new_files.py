@@ -42,7 +42,8 @@ def require_unchanged_files(policy: Policy, version: int) -> None:
             raise BadParameter(
                 "source",
                 "which files were taken in before is not known any more: its note is lost. Restore "
-                f"{prepared_copy.prepared_folder(policy).name} from a backup; or `lapwing prepare` reads all anew",
+                f"{prepared_copy.prepared_folder(policy).name} from a backup; or `lapwing prepare` "
+                "reads all anew",
             )
         return
     now = prepared_copy.files_of(policy)

@@ -27,22 +27,13 @@ from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 
+from lapwing.config.values import checked_label
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.ledger.accounts import Account, Slices
-from lapwing.ledger.entry import (
-    Costs,
-    Ranges,
-    Receipt,
-    checked_label,
-    digest_of,
-    encode,
-    now,
-    request_digest,
-    text_of,
-)
+from lapwing.ledger.entry import Costs, Ranges, Receipt, digest_of, encode, now, request_digest, text_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_status import RequestState, hashed_key, status_under_key
 from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, left_after

@@ -28,11 +28,12 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lapwing.config.values import checked_label, is_postgres
 from lapwing.errors import BadParameter
 from lapwing.ledger.accounts import Account, Slices
-from lapwing.ledger.entry import CommittedName, checked_label, encode, now
+from lapwing.ledger.entry import CommittedName, encode, now
 from lapwing.ledger.keys import CuratorKey
-from lapwing.ledger.ledger import Ledger, is_postgres
+from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.remote_anchors import witness_directory
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged

@@ -8,7 +8,6 @@ the id stands for.
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,10 +17,9 @@ from time import time_ns
 from typing import Any, NamedTuple
 
 from lapwing.core.noise import random_bytes
-from lapwing.errors import BadParameter, Tampered
+from lapwing.errors import Tampered
 
 FORMAT = 1
-LABEL_AT_MOST = 200
 SALT_BYTES = 32
 ID_LETTERS = 32
 Ranges = list[list[int]]
@@ -95,24 +93,6 @@ def now() -> str:
 @lru_cache(maxsize=2)
 def _second_text(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-
-
-def checked_label(text: str, name: str) -> str:
-    """Return a label in Unicode form NFC.
-
-    Raises BadParameter if it has not 1 to 200 printable characters.
-    """
-    if not isinstance(text, str):
-        raise BadParameter(name, "must be text")
-    if not 0 < len(text) <= LABEL_AT_MOST:
-        raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
-    if not text.isascii():  # in ASCII there is one form
-        text = unicodedata.normalize("NFC", text)
-        if len(text) > LABEL_AT_MOST:  # a few letters become longer
-            raise BadParameter(name, f"must have 1 to {LABEL_AT_MOST} characters")
-    if not text.isprintable() or text != text.strip():
-        raise BadParameter(name, "must be printable, without spaces around it")
-    return text
 
 
 def ranges_of(numbers: Sequence[int]) -> Ranges:

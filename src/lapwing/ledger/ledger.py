@@ -35,6 +35,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from lapwing.config.values import checked_label, is_postgres
 from lapwing.core.budget import Terms
 from lapwing.core.exact import Number
 from lapwing.core.losses import Relation
@@ -52,15 +53,13 @@ from lapwing.ledger.accounts import (
 )
 from lapwing.ledger.anchors import Anchor, FileAnchor, Head, Mark
 from lapwing.ledger.check import CheckReport, check, differing
-from lapwing.ledger.entry import FORMAT, CommittedName, checked_label, encode, now
+from lapwing.ledger.entry import FORMAT, CommittedName, encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.lookup import LedgerLookup
 from lapwing.ledger.remote_anchors import anchor_at, witness_directory
 from lapwing.ledger.schema import COSTS, LOST, MIGRATIONS, OPEN
 from lapwing.ledger.sqlite_store import SqliteStore
 from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
-
-POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +131,6 @@ class LedgerPlace:
         """
         directory = witness_directory()
         return (FileAnchor(directory / f"{ledger_id}.anchor"),) if directory else ()
-
-
-def is_postgres(where: str | Path) -> bool:
-    """Return whether this is the URL of a PostgreSQL database."""
-    return isinstance(where, str) and where.startswith(POSTGRES_SCHEMES)
 
 
 class RunningRequests:

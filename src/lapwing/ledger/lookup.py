@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Sequence
 
+from lapwing.config.values import checked_label
 from lapwing.core.budget import ProcessBound
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.accounts import (
@@ -21,7 +22,7 @@ from lapwing.ledger.accounts import (
     account_of,
     block_of,
 )
-from lapwing.ledger.entry import CommittedName, Ranges, checked_label, commitment, ranges_of
+from lapwing.ledger.entry import CommittedName, Ranges, commitment, ranges_of
 from lapwing.ledger.store import Row, Store, Transaction
 
 FEW = 500

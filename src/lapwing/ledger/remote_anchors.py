@@ -372,7 +372,7 @@ class PostgresAnchor(DatabaseAnchor):
     )
 
     def __init__(self, url: str) -> None:
-        from lapwing.storage.postgres import parse_postgres_url, psycopg
+        from lapwing.storage.postgres import parse_postgres_url, psycopg  # noqa: PLC0415 (an extra)
 
         self._psycopg = psycopg
         self.errors = (psycopg.Error,)

@@ -14,8 +14,9 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
+from lapwing.config.values import checked_label
 from lapwing.errors import Tampered
-from lapwing.ledger.entry import Receipt, checked_label, digest_of
+from lapwing.ledger.entry import Receipt, digest_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.store import Row, Transaction, is_as_sealed
 

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
 from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger.accounts import EVERYONE, Account, Block, Slices, Unit
-from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, checked_label, text_of
+from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, text_of
 
 if TYPE_CHECKING:
     from lapwing.ledger.ledger import Ledger

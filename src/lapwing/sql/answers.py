@@ -271,7 +271,7 @@ class Answer:
             >>> figure = answer.plot("visits.svg")
         """
         from lapwing.plots.answers import answer_picture as draw  # noqa: PLC0415 (matplotlib is an extra)
-        from lapwing.plots.style import checked_path, save
+        from lapwing.plots.style import checked_path, save  # noqa: PLC0415
 
         figure = draw(
             [

@@ -14,11 +14,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
+from lapwing.config.values import checked_label
 from lapwing.core.exact import Number
 from lapwing.core.spread import checked_confidence
 from lapwing.engines.engine import ReportProgress
 from lapwing.ledger import Ledger
-from lapwing.ledger.entry import checked_label
 from lapwing.sql import policy_ledger
 from lapwing.sql.accuracy import AccuracyOrPrice, checked_count
 from lapwing.sql.answers import Answer

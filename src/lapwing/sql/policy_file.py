@@ -28,12 +28,12 @@ from typing import Any
 
 from lapwing.config.section import Section, did_you_mean, quoted_choices, read_ledger_locations
 from lapwing.config.toml_text import FileMistakes, read_toml
+from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA_UNIT, SHARE_DELTA0, Terms
 from lapwing.core.exact import round_down
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.engines.engine import MEGABYTE, EngineLimits
 from lapwing.errors import BadFile, BadParameter
-from lapwing.ledger.entry import checked_label
 from lapwing.sql.expression import SECONDS, Moment
 from lapwing.sql.policy import BlockRule, Policy, Source, Table, period_of
 from lapwing.sql.policy_tables import TableContext, read_tables, require_keys

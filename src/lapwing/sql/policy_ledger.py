@@ -30,12 +30,13 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 
+from lapwing.config.values import is_postgres
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, data_sets, register
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
 from lapwing.ledger.gate import targets
-from lapwing.ledger.ledger import LedgerPlace, is_postgres, record_policy
+from lapwing.ledger.ledger import LedgerPlace, record_policy
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges
 from lapwing.ledger.spending import Target
 from lapwing.ledger.unit_ids import Ids

@@ -20,12 +20,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
+from lapwing.config.values import is_postgres
 from lapwing.core.losses import Pure, Relation
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import Account, Ledger, Slices, Unit
 from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.ledger import LedgerPlace, is_postgres
+from lapwing.ledger.ledger import LedgerPlace
 from lapwing.ledger.spending import Spending, Target
 from lapwing.ledger.unit_ids import normal_id
 from lapwing.survey.credentials import new_invitation

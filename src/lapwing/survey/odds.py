@@ -2,7 +2,7 @@
 
 `stated_odds` is the text in a survey's public part; it belongs to the survey's digest. `odds_in_words` is
 what respondents read before coins are drawn, and `sent_in_words` afterwards. Both come from the recipe's
-whole numbers, never from the owner's text. The page says the same (server/pages/words.js);
+whole numbers, never from the owner's text. The page says the same (survey/pages/words.js);
 tests/survey/vectors.json holds both to it.
 
 Odds in words.

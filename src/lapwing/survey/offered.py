@@ -3,7 +3,7 @@
 The device uses only fields that the digest covers, and refuses a survey with an unknown field. So nothing
 in a survey can mark one respondent unseen. JSON from the owner has whole numbers only: a browser would
 round others, and then the two would not agree on the digest. The page does the same
-(server/pages/offered.js).
+(survey/pages/offered.js).
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter, BadValue, Unavailable
-from lapwing.ledger.ledger import is_postgres
 from lapwing.survey.credentials import PREPARED_BYTES, BlindSigningKey
 from lapwing.survey.report_store import (
     IntakeResult,

@@ -35,9 +35,9 @@ from lapwing.config.section import (
     read_location,
 )
 from lapwing.config.toml_text import dotted, quoted, read_toml
+from lapwing.config.values import POSTGRES_SCHEMES
 from lapwing.core.exact import log_up
 from lapwing.core.losses import checked_epsilon
-from lapwing.ledger.ledger import POSTGRES_SCHEMES
 from lapwing.survey.questionnaire import (
     NO_ANSWER,
     AnswerCoding,

@@ -1,4 +1,4 @@
-"""HTTP: running a server, TLS, headers, limits of connections; and the web service of surveys."""
+"""HTTP: running a server, TLS, headers, limits of connections."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lapwing.config.values import checked_label
 from lapwing.core.exact import exact, set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Features
 from lapwing.learn.pipelines.calibration import CalibrationSettings
 from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
-from lapwing.ledger.entry import checked_label
 from lapwing.sql.row_questions import RowQuestion
 
 

@@ -2,8 +2,8 @@
 
 Claim    each unit is sampled independently with probability exactly `rate`; which of its rows count is
          drawn from its own rows alone; the kind of its place is drawn for it alone.
-Because  random numbers come from `lapwing.core.noise`; rows are ranked within their unit by random keys. The
-         other units decide the page of a unit, and its place within its kind: nothing else.
+Because  random numbers come from `lapwing.core.noise`; rows are ranked within their unit by random keys.
+         The other units decide the page of a unit, and its place within its kind: nothing else.
 Test     tests/learn/sgd/test_sampling.py
 
 A sample may be empty: the step then releases noise alone. Batches of a fixed size, from shuffled data,
@@ -18,8 +18,8 @@ Test     tests/learn/sgd/test_noisy.py, tests/learn/sgd/test_neighbours.py
 
 Each draw is used once, is in memory only, and is lost with the process: after a crash, new noise is drawn.
 
-Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh bits of `lapwing.core.noise`, new
-         ones for each call of the function that it yields, and not from a seed that somebody set.
+Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh bits of `lapwing.core.noise`,
+         new ones for each call of the function that it yields, and not from a seed that somebody set.
 Because  torch's generators are seeded from there, and restored afterwards.
 Test     tests/learn/sgd/test_coins.py
 """

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lapwing.config.values import is_postgres
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger import Ledger
 from lapwing.ledger.accountant.guarantee import Guarantee, StatementReport
 from lapwing.ledger.anchors import Head
 from lapwing.ledger.entry import digest_of
 from lapwing.ledger.keys import KEY_BYTES
-from lapwing.ledger.ledger import is_postgres
+from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.statement import verify_proof, verify_statement
 
 Working = Callable[[str], AbstractContextManager[object]]  # shows that something takes time

@@ -11,7 +11,7 @@ from lapwing.survey.designing import Design, design
 from lapwing.survey.report_store import StoppingRule
 from lapwing.survey.service import SurveyService, open_report_store, open_signing_key
 from lapwing.survey.survey_file import load
-from lapwing.web.survey_app import create_app
+from lapwing.survey.web_app import create_app
 
 
 @dataclass(frozen=True)

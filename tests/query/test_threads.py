@@ -14,9 +14,9 @@ import pytest
 
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
-from lapwing.ledger import DataSet, data_sets
+from lapwing.ledger import DataSet
 from lapwing.sql.dataset import Dataset
-from lapwing.sql.truncated import prepared_copy, registration
+from lapwing.sql.truncated import registration
 from lapwing.sql.truncated.reader import MAX_READERS, Reader
 from query.conftest import write_visits
 from query.test_releasing import spent
@@ -106,25 +106,6 @@ def test_an_answer_that_is_paid_for_is_told_though_the_source_changes_then(
     answer = dataset.ask(COUNT, epsilon="0.01")
     assert answer.truncation[0].startswith("Uses at most")
     assert spent(dataset) == 1 / 100
-
-
-def test_a_copy_that_is_not_registered_yet_is_waited_for(opened: Open) -> None:
-    """`prepare` makes a copy current before it tells the ledger: who asks in between waits for its lock."""
-    dataset = opened()
-    dataset.prepare()
-    folder, copy = prepared_copy.prepared_folder(dataset.policy), prepared_copy.last_copy(dataset.policy)
-    assert copy is not None
-    done: list[str] = []
-    with prepared_copy.exclusive_lock(folder):
-        replace(copy, version=copy.version + 1).save()
-        thread = threading.Thread(target=lambda: done.append(str(dataset.ask(COUNT, epsilon="0.01"))))
-        thread.start()
-        time.sleep(0.3)
-        assert thread.is_alive()
-        version = data_sets.find_data_set(dataset.ledger, dataset.policy.name).version
-        registration.save_registration(dataset.policy, version, copy.files, copy.seen)
-    thread.join()
-    assert len(done) == 1
 
 
 def test_the_same_question_of_all_is_charged_once(opened: Open) -> None:

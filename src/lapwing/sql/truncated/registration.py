@@ -113,11 +113,9 @@ def is_current(policy: Policy, version: int) -> bool:
 
 
 def is_behind(policy: Policy, version: int) -> bool:
-    """Return whether the note is older than the ledger or the copy: a process is writing it, or crashed."""
-    if not prepared_folder(policy).exists():
-        return False
-    found, copy = last_registration(policy), last_copy(policy)
-    return found is None or found.version < version or (copy is not None and found.copy < copy.version)
+    """Return whether the note is older than the ledger: a process is writing it, or crashed."""
+    found = last_registration(policy)
+    return prepared_folder(policy).exists() and (found is None or found.version < version)
 
 
 def _now(policy: Policy, version: int, files: Mapping[str, Files]) -> RegisteredVersion:

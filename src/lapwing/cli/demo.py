@@ -20,7 +20,7 @@ import numpy as np
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table, tell
-from lapwing.cli.joining import RunResult, take_part_in_run
+from lapwing.cli.joining import JoinedRun, take_part_in_run
 from lapwing.cli.query import show_answer
 from lapwing.core.explanation import short
 from lapwing.errors import LapwingError, MissingExtra, OverBudget
@@ -222,12 +222,12 @@ def _signed(wish: Path, keys: list[MemberKeys], policy: Path) -> Consortium:
     return consortium
 
 
-def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[RunResult]:
+def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[JoinedRun]:
     """Run each member in a thread. If the demo is stopped, end the process at once.
 
     The members wait for one another: the process must not wait for them.
     """
-    results: list[Future[RunResult]] = [Future() for _ in keys]
+    results: list[Future[JoinedRun]] = [Future() for _ in keys]
     try:
         for one, result in zip(keys, results, strict=True):
             Thread(target=_take_part, args=(consortium, one, folder, result), daemon=True).start()
@@ -238,7 +238,7 @@ def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> l
         os._exit(INTERRUPTED)
 
 
-def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[RunResult]) -> None:
+def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[JoinedRun]) -> None:
     policy = folder / keys.name / POLICY
     try:
         done = take_part_in_run(
@@ -257,7 +257,7 @@ def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: F
         result.set_result(done)
 
 
-def _show_joint(consortium: Consortium, results: list[RunResult], checked: VerifiedTranscript) -> None:
+def _show_joint(consortium: Consortium, results: list[JoinedRun], checked: VerifiedTranscript) -> None:
     plan, answer = consortium.plan, results[0].answer
     headings, cells = answer.table()
     same = all(one.answer.to_json() == answer.to_json() for one in results)

@@ -45,7 +45,7 @@ class RunProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class RunResult:
+class JoinedRun:
     """The result of a run for one member."""
 
     consortium: Consortium
@@ -178,8 +178,8 @@ def take_part_in_run(
     listen: str | None,
     watch: ProgressCallback,
     tell: Tell,
-    show: Callable[[RunResult], None] = lambda _: None,
-) -> RunResult:
+    show: Callable[[JoinedRun], None] = lambda _: None,
+) -> JoinedRun:
     """Take one member's part in one run and return the result.
 
     `show` is called with the result at once; a member that hosts the relay then stays for the others.
@@ -203,7 +203,7 @@ def take_part_in_run(
             outcome = take_part(
                 table, index, keys, folder=folder, contribute=contribute, read=contribute.read, watch=watch
             )
-            result = RunResult(
+            result = JoinedRun(
                 consortium=consortium,
                 number=table.number,
                 answer=answer_of(consortium, statistic, outcome.opened, confidence=confidence),

@@ -33,7 +33,7 @@ from lapwing.cli.console import (
 from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
 
 if TYPE_CHECKING:
-    from lapwing.cli.joining import RunResult
+    from lapwing.cli.joining import JoinedRun
     from lapwing.parties.consortium import Consortium
     from lapwing.parties.identity import MemberKeys
     from lapwing.parties.run_configuration import RunConfiguration
@@ -255,7 +255,7 @@ def run(
     with os_errors_told():
         keys, consortium = _opened_signed(file, me)
 
-        def show(result: RunResult) -> None:
+        def show(result: JoinedRun) -> None:
             if as_json:
                 print_json(result.to_json())
             else:

@@ -16,7 +16,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table
-from lapwing.cli.joining import RunResult, charge_text
+from lapwing.cli.joining import JoinedRun, charge_text
 from lapwing.cli.query import show_rows
 from lapwing.ledger.request_log import pair_text
 
@@ -145,7 +145,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
         out.print()
 
 
-def show_result(result: RunResult) -> None:
+def show_result(result: JoinedRun) -> None:
     """Show the result of a run."""
     with console() as out:
         head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"

@@ -1,1 +1,1 @@
-"""Private SQL: plan a question, charge it, read bounded tables, add noise, store and answer."""
+"""Private SQL: plan a query, charge it, read truncated tables, add noise, store and answer."""

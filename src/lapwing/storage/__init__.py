@@ -1,1 +1,1 @@
-"""Storage."""
+"""Storage kit: private files, lock files, group commit, PostgreSQL connections."""

@@ -209,10 +209,10 @@ def verify(
     anchor: AnchorAt = None,
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
-    from lapwing.ledger.verification import verify_file
+    from lapwing.ledger.verification import verify
 
     with os_errors_told():
-        found: VerifiedFile = verify_file(file, key=key, keys=keys, anchor=anchor, working=working)
+        found: VerifiedFile = verify(file, key=key, keys=keys, anchor=anchor, working=working)
     if as_json:
         print_json(found.to_json())
         if found.findings:

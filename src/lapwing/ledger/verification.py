@@ -64,7 +64,7 @@ class VerifiedFile:
         }
 
 
-def verify_file(
+def verify(
     where: str,
     *,
     key: str | None = None,

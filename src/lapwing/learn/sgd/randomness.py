@@ -19,8 +19,8 @@ Test     tests/learn/sgd/test_noisy.py, tests/learn/sgd/test_neighbours.py
 Each draw is used once, is in memory only, and is lost with the process: after a crash, new noise is drawn.
 
 Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh bits of
-         `lapwing.core.noise`, new ones for each call of the function that it yields, and not from a seed that
-         somebody set.
+         `lapwing.core.noise`, new ones for each call of the function that it yields, and not from a seed
+         that somebody set.
 Because  torch's generators are seeded from there, and restored afterwards.
 Test     tests/learn/sgd/test_coins.py
 """

@@ -7,8 +7,10 @@ program loads only the extras that it needs. More names of one part are in its p
 
 from __future__ import annotations
 
-from importlib import import_module
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from lapwing.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lapwing import mechanisms as mechanisms
@@ -51,12 +53,13 @@ _HOMES = {
     "Stream": "learn.stream",
     "Survey": "survey.survey",
     "explain": "core.explanation",
+    "mechanisms": "",
+    "noise": "",
     "open": "sql.dataset",
     "take_part": "parties.member",
     "train": "learn.pipelines.training",
     "verify": "ledger.verification",
 }
-_MODULES = ("mechanisms", "noise")
 __all__ = [
     "Answer",
     "Consortium",
@@ -83,14 +86,11 @@ __all__ = [
 ]
 
 
+_find = lazy_names(__name__, _HOMES)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"lapwing.{_HOMES[name]}"), name)
-    if name in _MODULES:
-        return import_module(f"lapwing.{name}")
-    if name == "__version__":
-        return import_module("importlib.metadata").version("lapwing")
-    raise AttributeError(f"module 'lapwing' has no attribute {name!r}")
+    return version("lapwing") if name == "__version__" else _find(name)
 
 
 def __dir__() -> list[str]:

@@ -19,3 +19,38 @@ sensitivity         sensitivities of the textbook statistics
 laplace, gaussian, selection, order_statistics, partition_selection, randomized_response
                     the mechanisms (public as `lapwing.mechanisms`)
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lapwing.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lapwing.core.budget import PrivacyFilter, Terms
+    from lapwing.core.fixed_run import FixedRun
+    from lapwing.core.losses import GaussianNoise, LaplaceNoise, Pure, Relation, Repeated, SampledGaussian
+
+_HOMES = {
+    "FixedRun": "fixed_run",
+    "GaussianNoise": "losses",
+    "LaplaceNoise": "losses",
+    "PrivacyFilter": "budget",
+    "Pure": "losses",
+    "Relation": "losses",
+    "Repeated": "losses",
+    "SampledGaussian": "losses",
+    "Terms": "budget",
+}
+__all__ = [
+    "FixedRun",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "PrivacyFilter",
+    "Pure",
+    "Relation",
+    "Repeated",
+    "SampledGaussian",
+    "Terms",
+]
+__getattr__ = lazy_names(__name__, _HOMES)

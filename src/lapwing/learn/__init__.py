@@ -6,8 +6,9 @@ Trainers with the interface of scikit-learn are in `lapwing.learn.trainers`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lapwing.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
@@ -40,9 +41,4 @@ __all__ = [
     "EACH_ROW", "LedgerPayer", "Pipeline", "PrivateTrainer", "PublicData", "Search", "Stream", "card_text",
     "load_model", "load_pipeline", "log_to_mlflow", "model_card", "train", "write_outputs",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -5,8 +5,9 @@ Names are loaded when they are first used: a respondent's device needs no estima
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from lapwing.lazy import lazy_names
 
 if TYPE_CHECKING:
     from lapwing.survey.designing import design
@@ -20,17 +21,12 @@ if TYPE_CHECKING:
 __all__ = ["Respondent", "Survey", "design", "estimate", "load", "plan", "shuffled_epsilon"]
 
 _HOMES = {
-    "Respondent": "lapwing.survey.respondent",
-    "Survey": "lapwing.survey.survey",
-    "design": "lapwing.survey.designing",
-    "estimate": "lapwing.survey.estimating.survey_estimates",
-    "load": "lapwing.survey.survey_file",
-    "plan": "lapwing.survey.planning",
-    "shuffled_epsilon": "lapwing.survey.shuffled",
+    "Respondent": "respondent",
+    "Survey": "survey",
+    "design": "designing",
+    "estimate": "estimating.survey_estimates",
+    "load": "survey_file",
+    "plan": "planning",
+    "shuffled_epsilon": "shuffled",
 }
-
-
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -382,4 +382,4 @@ def test_no_server_can_check_exactly() -> None:
         for path in root.rglob("*.py")
         if "check_exactly" in path.read_text()
     }
-    assert named == {"sql/cell_check.py", "cli/check.py"}
+    assert named == {"sql/cell_check.py", "cli/query.py"}

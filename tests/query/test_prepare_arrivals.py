@@ -14,6 +14,7 @@ import pytest
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.unit_ids import LARGEST_SKETCH, Sketch
 from lapwing.sql import policy_ledger, row_questions
+from lapwing.sql.curator import Curator
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.dataset import open as open_dataset
 from lapwing.sql.truncated import prepared_copy
@@ -151,7 +152,7 @@ def test_a_copy_of_a_preparation_that_was_cut_off_is_not_taken_for_the_last(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Dataset, "_registered", dies)
+        patch.setattr(Curator, "_register_version", dies)
         with pytest.raises(KeyboardInterrupt):
             dataset.prepare(today=date(2026, 2, 5), again=True)
     shutil.copytree(folder, tmp_path / "cut off")
@@ -173,7 +174,7 @@ def test_after_a_preparation_was_cut_off_the_next_goes_on(
     dataset = opens()
     for month in (1, 2):
         with monkeypatch.context() as patch:
-            patch.setattr(Dataset, "_registered", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(Curator, "_register_version", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 dataset.prepare(today=date(2026, month, 5), again=True)
         dataset.prepare(today=date(2026, month, 6))

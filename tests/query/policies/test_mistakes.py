@@ -28,7 +28,7 @@ from support.policy_files import (
         ("high = 0", "10: tables.visits.columns.c.low: is missing"),
         ("low = 0\nhigh = 1.5", "10: tables.visits.columns.c.step: is missing. Write step = 0.01"),
         ("low = 2\nhigh = 2", "11: tables.visits.columns.c.low: must be below high"),
-        ("low = 0\nhigh = 5\nstep = 9", "13: tables.visits.columns.c.step: must be above 0 and at most"),
+        ("low = 0\nhigh = 5\nstep = 9", "13: tables.visits.columns.c.step: leaves fewer than two"),
         ("low = 0\nhigh = 5\nstep = 0", "13: tables.visits.columns.c.step: must be above 0"),
         ("low = 0.1\nhigh = 1.9\nstep = 1", "13: tables.visits.columns.c.step: leaves fewer than two"),
         ("low = 0\nhigh = 4503599627370496", "step: is too fine: bounds must be within 2^52"),

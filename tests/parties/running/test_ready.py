@@ -162,7 +162,8 @@ class TestAtTheRelay:
             assert "not signed by its sender" in south.end()["why"]
             south.cut()
 
-    def test_who_comes_again_and_is_not_ready_is_not(self, three: Flock) -> None:
+    def test_who_comes_again_and_is_not_ready_is_not(self, tmp_path: Path) -> None:
+        three = flock(tmp_path, lobby=4.0, deadline=1.0)  # four handshakes must fit on a busy machine
         with relay_in_thread(three.table, three.keys[0], folder=three.root):
             raws = [Raw(three, keys) for keys in three.keys[:2]]
             again = Raw(three, three.keys[1], greeting=None)

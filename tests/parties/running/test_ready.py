@@ -163,9 +163,11 @@ class TestAtTheRelay:
             south.cut()
 
     def test_who_comes_again_and_is_not_ready_is_not(self, tmp_path: Path) -> None:
-        three = flock(tmp_path, lobby=4.0, deadline=1.0)  # four handshakes must fit on a busy machine
+        three = flock(tmp_path, lobby=2.0, deadline=1.0)  # four handshakes must fit on a busy machine
         with relay_in_thread(three.table, three.keys[0], folder=three.root):
             raws = [Raw(three, keys) for keys in three.keys[:2]]
+            for raw in raws:  # or the relay may hear the second connection of south first
+                raw.until(FrameKind.WELCOME)
             again = Raw(three, three.keys[1], greeting=None)
             again.until(FrameKind.WELCOME)
             east = Raw(three, three.keys[2])

@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo browser test fast test-all lint bench pictures clean
+.PHONY: setup demo browser test fast test-all lint docs bench pictures clean
 
 setup: $(READY)
 
@@ -43,6 +43,10 @@ fast:
 test-all: lint browser
 	$(BIN)/pytest -n 3 --dist worksteal
 
+# A broken link or a page that no menu has ends it. The site is in build/site.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: $(READY)
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/accounting.py
@@ -53,7 +57,8 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.learn
 
 pictures: $(READY)
-	$(BIN)/python -m lapwing.plots docs/pictures
+	$(BIN)/python docs/draw_pictures.py docs/pictures
+	$(BIN)/python docs/layers.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

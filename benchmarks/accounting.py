@@ -19,7 +19,8 @@ from functools import partial
 from dp_accounting import DpEvent, GaussianDpEvent, LaplaceDpEvent
 from dp_accounting.rdp import RdpAccountant
 
-from lapwing.privacy import Charge, Filter, GaussianNoise, LaplaceNoise, Loss, Pure, Terms
+from lapwing.core.budget import Charge, PrivacyFilter, Terms
+from lapwing.core.losses import GaussianNoise, LaplaceNoise, Loss, Pure
 
 EVENTS = 10_000
 TURN = 250
@@ -51,7 +52,7 @@ class Decided:
     """Charges that are priced already."""
 
     def __init__(self, terms: Terms, charges: list[Charge]) -> None:
-        self.account, self.charges = Filter(terms), charges
+        self.account, self.charges = PrivacyFilter(terms), charges
 
     def take(self, some: slice) -> None:
         """Admit some of the charges."""
@@ -64,7 +65,7 @@ class Priced:
     """Losses, priced one by one."""
 
     def __init__(self, terms: Terms, what: list[Loss]) -> None:
-        self.account, self.price, self.losses = Filter(terms), terms.price, what
+        self.account, self.price, self.losses = PrivacyFilter(terms), terms.price, what
 
     def take(self, some: slice) -> None:
         """Price and admit some of the losses."""
@@ -136,7 +137,7 @@ def after_a_history() -> None:
     small, one_more = terms.price(Pure(Fraction(1, 10**7))), terms.price(LaplaceNoise(Fraction(10**5), 1))
     print("one more charge after so many earlier ones")
     for history in HISTORIES:
-        account = Filter(terms)
+        account = PrivacyFilter(terms)
         for _ in range(history):
             account.admit(small)
         spent = account.spent

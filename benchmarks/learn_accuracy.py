@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_digits  # type: ignore[import-untyped]
 
 from benchmarks.query_data import Figures, heading
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import (
     AdditiveTrees,
     Binned,
@@ -124,7 +124,7 @@ def logistic(given: Declared, epsilon: float, split: Split) -> float:
     made: dict[str, Any] = {
         "epsilon": epsilon,
         "delta": DELTA,
-        "purse": PublicData(),
+        "payer": PublicData(),
         "size": len(split[0]),
     }
     return scored(LogisticRegression(columns=given.columns, classes=given.classes, **made), split)
@@ -132,13 +132,13 @@ def logistic(given: Declared, epsilon: float, split: Split) -> float:
 
 def additive(given: Declared, epsilon: float, split: Split) -> float:
     """Additive trees."""
-    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "purse": PublicData()}
+    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "payer": PublicData()}
     return scored(AdditiveTrees(columns=given.columns, classes=given.classes, **made), split)
 
 
 def bayes(given: Declared, epsilon: float, split: Split) -> float:
     """Naive Bayes."""
-    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "purse": PublicData()}
+    made: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "payer": PublicData()}
     return scored(NaiveBayes(columns=given.columns, classes=given.classes, **made), split)
 
 
@@ -147,7 +147,7 @@ def linear(given: Declared, epsilon: float, split: Split) -> float:
     rows, truth, new, answers = split
     second = given.classes[1]
     model = LinearRegression(
-        epsilon=epsilon, delta=DELTA, columns=given.columns, target=Real(-1, 1), purse=PublicData()
+        epsilon=epsilon, delta=DELTA, columns=given.columns, target=Real(-1, 1), payer=PublicData()
     )
     model.fit(rows, np.where(truth == second, 1, -1))
     return float(np.mean((model.predict(new) > 0) == (answers == second)))

@@ -33,20 +33,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.query_data import Figures, heading
-from lapwing.learn.purse import PublicData, Purse
-from lapwing.learn.selection import (
-    CORRECT,
-    NegativeBinomialRuns,
-    PoissonRuns,
-    RandomRuns,
-    Repetition,
-    Search,
-    choice_for,
-)
-from lapwing.learn.selection.ways import Way
+from lapwing.core.budget import Terms
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Loss
+from lapwing.learn.payer import Payer, PublicData
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, Repetition
+from lapwing.learn.search import CORRECT, RandomRuns, Search, SearchStrategy, selection_mechanism_for
 from lapwing.learn.sgd import PrivateTrainer
-from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.privacy import FixedRun, Loss, Terms
 
 DELTA = Fraction(1, 10**5)
 MILLIONTH = Fraction(1, 10**6)
@@ -112,8 +107,8 @@ def noise_on_weights(split: Split, epsilon: Fraction, *, per_weight: bool = Fals
 class PrivateNetwork(BaseEstimator):  # type: ignore[misc]
     """DP-SGD in the manner of scikit-learn: what a search needs."""
 
-    def __init__(self, *, epsilon: Fraction, rate: float, purse: Purse) -> None:
-        self.epsilon, self.rate, self.purse = epsilon, rate, purse
+    def __init__(self, *, epsilon: Fraction, rate: float, payer: Payer) -> None:
+        self.epsilon, self.rate, self.payer = epsilon, rate, payer
 
     def _trainer(self) -> PrivateTrainer:
         return PrivateTrainer(
@@ -124,7 +119,7 @@ class PrivateNetwork(BaseEstimator):  # type: ignore[misc]
             clip=1,
             rate="0.2",
             expected_batch=TRAINING // 5,
-            purse=self.purse,
+            payer=self.payer,
             learning_rate=self.rate,
             noise=_noise(self.epsilon),
             momentum=0.5,
@@ -157,7 +152,7 @@ def _noise(epsilon: Fraction) -> Fraction:
         clip=1,
         rate="0.2",
         expected_batch=TRAINING // 5,
-        purse=PublicData(),
+        payer=PublicData(),
         learning_rate=1.0,
         steps=150,
     )
@@ -166,7 +161,7 @@ def _noise(epsilon: Fraction) -> Fraction:
 
 def dp_sgd(split: Split, epsilon: Fraction) -> float:
     """One run."""
-    model = PrivateNetwork(epsilon=epsilon, rate=1.0, purse=PublicData()).fit(*split[:2])
+    model = PrivateNetwork(epsilon=epsilon, rate=1.0, payer=PublicData()).fit(*split[:2])
     return right(model.module_, *split[2:])
 
 
@@ -179,7 +174,7 @@ def chosen(split: Split, epsilon: Fraction) -> float:
         for steps in (20, 100)
     ]
     scores = [round(right(one, x[PUBLIC:], y[PUBLIC:]) * (len(x) - PUBLIC)) for one in networks]
-    choice = choice_for(
+    choice = selection_mechanism_for(
         epsilon, sensitivity=CORRECT.sensitivity, candidates=len(networks), terms=Terms.of(epsilon, DELTA)
     )
     return right(networks[choice.sample(scores)], *split[2:])
@@ -187,10 +182,10 @@ def chosen(split: Split, epsilon: Fraction) -> float:
 
 def searched(split: Split, epsilon: Fraction) -> float:
     """DP-SGD at learning rates from far too small to far too large, repeated at random."""
-    way: Way = RandomRuns(PoissonRuns(Fraction(5)), noise=20, delta=DELTA, padded=False)
-    base = PrivateNetwork(epsilon=_base(epsilon), rate=1.0, purse=PublicData())
+    way: SearchStrategy = RandomRuns(PoissonRuns(Fraction(5)), noise=20, delta=DELTA, padded=False)
+    base = PrivateNetwork(epsilon=_base(epsilon), rate=1.0, payer=PublicData())
     candidates = [{"rate": rate} for rate in (0.01, 0.3, 1.0, 3.0)]
-    search = Search(base, candidates, way=way, score_by=CORRECT, purse=PublicData())
+    search = Search(base, candidates, strategy=way, score_by=CORRECT, payer=PublicData())
     paid = search.price(64).pure
     assert paid is not None
     assert paid <= epsilon, float(paid)
@@ -205,7 +200,7 @@ def _base(epsilon: Fraction) -> Fraction:
     low, high = epsilon / 10, epsilon
     for _ in range(6):
         middle = ((low + high) / 2).limit_denominator(1000)
-        price = way.price([PrivateNetwork(epsilon=middle, rate=1.0, purse=PublicData()).price(64)], CORRECT)
+        price = way.price([PrivateNetwork(epsilon=middle, rate=1.0, payer=PublicData()).price(64)], CORRECT)
         assert price.pure is not None
         low, high = (middle, high) if price.pure <= epsilon else (low, middle)
     return low

@@ -30,10 +30,11 @@ from numpy.typing import NDArray
 
 from benchmarks.learn_sage_load import WAYS, Need, release_times
 from benchmarks.query_data import Figures, heading, say
-from lapwing.learn.purse import PublicData
+from lapwing.learn.confidence_bounds import mean_ceiling, share_floor
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import Category, Column, LinearRegression, LogisticRegression, Real
-from lapwing.learn.validators import AccuracyValidator, LossValidator, Rows, Verdict, eta_of
-from lapwing.learn.validators.bounds import mean_ceiling, share_floor
+from lapwing.learn.validation import ValidationRows, ValidationVerdict, eta_share
+from lapwing.learn.validators import AccuracyValidator, LossValidator
 from lapwing.plots.learn import needed_picture, release_picture, violations_picture
 from lapwing.plots.style import save
 
@@ -86,7 +87,7 @@ def rides(rows: int, block: int) -> Data:
 
     def fit(table: Floats, target: NDArray[Any], epsilon: Fraction) -> Any:
         trainer = LinearRegression(
-            epsilon=epsilon, delta=DELTA, columns=columns, target=Real(0, 60), purse=PublicData()
+            epsilon=epsilon, delta=DELTA, columns=columns, target=Real(0, 60), payer=PublicData()
         )
         return trainer.fit(table, target)
 
@@ -114,7 +115,7 @@ def clicks(rows: int, block: int) -> Data:
     def fit(table: Floats, target: NDArray[Any], epsilon: Fraction) -> Any:
         trainer = LogisticRegression(
             epsilon=epsilon, delta=DELTA, columns=columns, classes=(0, 1), size=len(table),
-            purse=PublicData(),
+            payer=PublicData(),
         )  # fmt: skip
         return trainer.fit(table, target)
 
@@ -164,10 +165,10 @@ def decisions(
     data: Data, goal: Fraction, epsilon: Fraction, tested: NDArray[Any], i: int
 ) -> dict[str, bool]:
     """What each way says of the same released numbers at attempt i."""
-    eta = eta_of(ETA, i)
+    eta = eta_share(ETA, i)
     if data.is_accuracy:
         judge = AccuracyValidator(target=goal, eta=ETA, epsilon=epsilon)
-        released = judge.release(Rows(tested, units=None))
+        released = judge.release(ValidationRows(tested, units=None))
         right, wrong = released.numbers
         estimate = right / (right + wrong) >= goal if right + wrong > 0 else False
         uncorrected = share_floor(right, wrong, eta) >= goal
@@ -175,13 +176,13 @@ def decisions(
         loss = LossValidator(
             target=goal, bound=Fraction(BOUND), step=Fraction(1, 10), eta=ETA, epsilon=epsilon
         )
-        released = loss.release(Rows(tested, units=None))
+        released = loss.release(ValidationRows(tested, units=None))
         most = BOUND * 10
         lost, spared = released.numbers
         estimate = BOUND * lost <= goal * (lost + spared) if lost + spared > 0 else False
         uncorrected = BOUND * mean_ceiling(Fraction(lost, most), Fraction(spared, most), eta) <= goal
         judge = loss  # type: ignore[assignment]
-    ours = judge.judge(released, attempt=i).verdict is Verdict.ACCEPT
+    ours = judge.judge(released, attempt=i).verdict is ValidationVerdict.ACCEPT
     return {"none": True, "estimate": bool(estimate), "uncorrected": bool(uncorrected), "ours": ours}
 
 

@@ -23,14 +23,14 @@ import duckdb
 import numpy as np
 
 from benchmarks.query_data import heading
+from lapwing.core.losses import Approximate, Relation
 from lapwing.errors import OverBudget
-from lapwing.gate import Gate
 from lapwing.learn.features import Features
-from lapwing.learn.growing import Stream
-from lapwing.learn.purse import LedgerPurse, PublicData
+from lapwing.learn.payer import LedgerPayer, PublicData
+from lapwing.learn.stream import Stream
 from lapwing.learn.trainers import LinearRegression, Real
-from lapwing.privacy import Approximate, Relation
-from lapwing.query import custody, rows
+from lapwing.ledger.gate import Gate
+from lapwing.sql import policy_ledger, row_questions
 
 WANTED = 0.05
 POLICY = """
@@ -98,9 +98,12 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
     with Stream.open(path, analyst="bench", threads=1) as stream:
         stream.append()
         dataset = stream.dataset
-        question = rows.question_of(dataset, "SELECT km, hour, zone, minutes FROM rides")
+        question = row_questions.row_question(dataset, "SELECT km, hour, zone, minutes FROM rides")
         features = Features.of(question, label="minutes", indicators=False)
-        version, meaning = rows.version_of(dataset, question), rows.meaning(dataset, question)
+        version, meaning = (
+            row_questions.checked_version(dataset, question),
+            row_questions.meaning_digest(dataset, question),
+        )
         loss = Approximate(Fraction(1, 20), Fraction(1, 10**8))
         gate = Gate(stream.ledger, principal="bench")
         reading = threading.Lock()  # one engine, one question at a time
@@ -112,11 +115,11 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
                 nonlocal worked
                 start = time.perf_counter()
                 with reading:
-                    read = rows.read_rows(dataset, question, chosen, version=version)
+                    read = row_questions.read_rows(dataset, question, chosen, version=version)
                 low, high = features.target_bounds
                 model = LinearRegression(
                     epsilon=Fraction(1, 20), delta=Fraction(1, 10**8), columns=features.declared,
-                    target=Real(low, high), purse=PublicData(),
+                    target=Real(low, high), payer=PublicData(),
                 )  # fmt: skip
                 model.fit(features.table(read), features.target(read), units=read.units)
                 worked = time.perf_counter() - start
@@ -126,15 +129,15 @@ def run(path: Path, *, attempts: int, workers: int, of_attempt: int) -> tuple[li
                 chosen = stream.choose_blocks(of_attempt, loss=loss, pipeline="bench")
                 if not chosen:
                     break
-                purse = LedgerPurse(
+                payer = LedgerPayer(
                     gate,
                     targets=stream.targets(question, chosen, pipeline="bench"),
-                    unit=custody.unit_of(stream.policy),
+                    unit=policy_ledger.unit_of(stream.policy),
                     relation=Relation.ADD_REMOVE,
                     request=f"{number} {version} {meaning}".encode(),
                 )
                 try:
-                    purse.pay(loss, work, mechanism="linear regression", parameters={"attempt": number})
+                    payer.pay(loss, work, mechanism="linear regression", parameters={"attempt": number})
                     break
                 except OverBudget:  # somebody was faster
                     refused += 1

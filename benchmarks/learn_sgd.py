@@ -26,8 +26,8 @@ from torch.nn import functional
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from lapwing.learn.sgd import ClippedGradients, Sensitivity
-from lapwing.learn.sgd.noisy import Noise, release
+from lapwing.learn.sgd import ClippedGradients, GradientSensitivity
+from lapwing.learn.sgd.randomness import StepNoise, release_noisy_sum
 
 try:
     with warnings.catch_warnings():
@@ -129,8 +129,8 @@ class Side:
     def _prepare(self) -> None:
         self.gradients = ClippedGradients(self.module, _losses, clip=CLIP, page=self.page)
         size = self.gradients.size
-        self.grid = Sensitivity.of(CLIP, parameters=size, page=self.page, expected_batch=BATCH)
-        self.drawn = Noise(self.grid.mechanism(Fraction(NOISE)), steps=1 << 20)
+        self.grid = GradientSensitivity.of(CLIP, parameters=size, page=self.page, expected_batch=BATCH)
+        self.drawn = StepNoise(self.grid.mechanism(Fraction(NOISE)), steps=1 << 20)
 
     def _lapwing(self) -> None:
         sums = self.gradients.room(single=self.grid.single_up_to >= BATCH)
@@ -139,7 +139,7 @@ class Side:
             x, y = self.x[start : start + self.page], self.y[start : start + self.page]
             self.gradients.add_page(x, y, present, sums, is_first=not start)
         if self.noise:
-            sums = release(sums, self.grid, self.drawn, divided_by=BATCH)
+            sums = release_noisy_sum(sums, self.grid, self.drawn, divided_by=BATCH)
         else:
             sums.div_(BATCH)
         for value, part in zip(self.module.parameters(), self.gradients.views(sums).values(), strict=True):

@@ -26,11 +26,11 @@ from pathlib import Path
 import psycopg
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from lapwing.core.losses import LaplaceNoise, Relation
 from lapwing.ledger import Ledger, Slices, Unit
-from lapwing.ledger.charging import Request, charge
+from lapwing.ledger.charging import ChargeRequest, charge
 from lapwing.ledger.spending import Spending, Target
-from lapwing.ledger.stores.transaction import Posting, Transaction
-from lapwing.privacy import LaplaceNoise, Relation
+from lapwing.ledger.store import Posting, Transaction
 from support import postgres
 
 LOSS = LaplaceNoise(Fraction(10**7), 1)
@@ -216,7 +216,7 @@ def fill(ledger: Ledger, entries: int) -> None:
 
         def work(tx: Transaction, done: int = done, some: int = some) -> None:
             for k in range(done, done + some):
-                request = Request.of(ledger, plan, principal="analyst", key=f"fill {k}", kind="charge")
+                request = ChargeRequest(ledger, plan, principal="analyst", key=f"fill {k}", kind="charge")
                 debits = request._debits(None)
                 tx.debit(Posting.of(request.body(debits), request.key, debits))
 

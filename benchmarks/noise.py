@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import opendp.prelude as dp
 
-from lapwing.noise import discrete_gaussian, discrete_laplace
+from lapwing.core.noise import discrete_gaussian, discrete_laplace
 
 SCALES = (1, 10, 1_000, 1_000_000, 1_000_000_000, 1_000_000_000_000)
 REPEATS = 5
@@ -81,7 +81,7 @@ def memory_beyond_output(sampler: str) -> float:
         "def status(key):\n"
         "    lines = open('/proc/self/status').read().splitlines()\n"
         "    return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 1024\n"
-        f"from lapwing.noise import {sampler} as draw\n"
+        f"from lapwing.core.noise import {sampler} as draw\n"
         "draw(1000, 100_000)\n"
         "before = status('VmRSS')\n"
         f"result = draw(1000, {MEMORY_DRAWS})\n"

@@ -25,10 +25,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.parties_mpyc import peer_python, write_certificates
-from lapwing.mechanisms import LaplaceShares
-from lapwing.parties.identity import Keys
-from lapwing.parties.protocols import NAMES, PROTOCOLS, Setting
-from lapwing.parties.protocols.rehearsal import rehearse
+from lapwing.core.laplace import LaplaceShares
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.protocols.protocol import Setting
+from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
+from lapwing.parties.simulation import run_in_memory
 
 BINS = 10_000
 REPEATS = 25
@@ -57,7 +58,7 @@ def error() -> bool:
         setting = Setting(case.members, case.coalition, 0, COUNTS)
         shares = LaplaceShares.for_epsilon(1, l1=1, of=PROTOCOLS[case.protocol].honest(setting))
         values = [shares.sample(np.full(COUNTS, 100)) for _ in range(case.members)]
-        opened = rehearse(case.protocol, setting, values).opened.values
+        opened = run_in_memory(case.protocol, setting, values).opened.values
         measured = float(np.sqrt(np.mean((opened - 100.0 * case.members) ** 2)))
         claimed = shares.total(case.members).deviation
         # A kurtosis of at most 6, as of Laplace noise alone: within 5 standard errors.
@@ -87,7 +88,7 @@ def our_runs(protocol: str, members: int, coalition: int, *, repeats: int, ledge
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for k in range(members):
-            Keys.create(f"member-{k}", folder / str(k))
+            MemberKeys.create(f"member-{k}", folder / str(k))
         spec = {
             "protocol": protocol,
             "coalition": coalition,

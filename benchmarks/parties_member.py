@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.gate import Gate, Plan, Spending, Target
+from lapwing.core.laplace import LaplaceShares
+from lapwing.core.losses import Relation
 from lapwing.ledger import Ledger, Unit
-from lapwing.mechanisms import LaplaceShares
-from lapwing.parties.identity import Card, Keys
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.spending import Spending, Target
+from lapwing.parties.identity import Card, MemberKeys
 from lapwing.parties.member import take_part
-from lapwing.parties.messages.progress import Progress
-from lapwing.parties.messages.table import Table
-from lapwing.parties.protocols import PROTOCOLS
-from lapwing.parties.relay import serving
-from lapwing.privacy import Relation
+from lapwing.parties.messages import Progress
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.relay_server import relay_in_thread
+from lapwing.parties.run_configuration import RunConfiguration
 
 LENGTHY = 120.0
 
@@ -31,7 +32,7 @@ def main(folder: Path, me: int) -> None:
     """The host's relay runs in a thread of member 0."""
     spec = json.loads((folder / "spec.json").read_text())
     members, length = spec["members"], spec["length"]
-    keys = Keys.open(folder / str(me))
+    keys = MemberKeys.open(folder / str(me))
     cards = tuple(Card.read(folder / str(k) / f"member-{k}.card") for k in range(members))
     counts = np.arange(length) % 1000
     seconds = []
@@ -40,7 +41,7 @@ def main(folder: Path, me: int) -> None:
         if ledger is not None:
             ending.enter_context(ledger)
         for number in range(spec["repeats"]):
-            table = Table(
+            table = RunConfiguration(
                 digest=sha256(b"benchmark").digest(),
                 number=number,
                 cards=cards,
@@ -71,7 +72,7 @@ def main(folder: Path, me: int) -> None:
 
             with ExitStack() as run:
                 if me == 0:
-                    run.enter_context(serving(table, keys, folder=folder / "relay"))
+                    run.enter_context(relay_in_thread(table, keys, folder=folder / "relay"))
                 outcome = take_part(
                     table, me, keys, folder=folder / f"runs-{me}", contribute=contribute, watch=watch
                 )
@@ -104,7 +105,7 @@ def _charge(ledger: Ledger, shares: LaplaceShares) -> None:
         parameters={"scale": str(Fraction(shares.scale))},
         request=b"benchmark",
     )
-    Gate(ledger, principal="member").release(Plan(spending, lambda: b"contributed"))
+    Gate(ledger, principal="member").release(ChargedRelease(spending, lambda: b"contributed"))
 
 
 if __name__ == "__main__":

@@ -47,14 +47,15 @@ from benchmarks.query_data import (
 from benchmarks.query_error import error_figures
 from benchmarks.query_peers import compare_peers
 from lapwing.ledger.charging import charge
-from lapwing.query.answering.estimate import estimate
-from lapwing.query.answering.noising import noise
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import folder_of
-from lapwing.query.bounded.reader import row_key
-from lapwing.query.bounded.sources import open_sources
-from lapwing.query.dataset import Dataset
-from lapwing.query.releasing import Releasing
+from lapwing.ledger.gate import Gate
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import estimate
+from lapwing.sql.noising import add_noise
+from lapwing.sql.releasing import charged_read
+from lapwing.sql.truncated.open_sources import open_sources
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.prepared_copy import prepared_folder
+from lapwing.sql.truncated.reader import row_key
 
 BOUND = 5
 ABOVE_ALL = 100  # more rows than any person has
@@ -94,7 +95,7 @@ def prepare_side(dataset: Dataset) -> Side:
     """All that `lapwing prepare` does, from nothing."""
 
     def side() -> None:
-        shutil.rmtree(folder_of(dataset.policy), ignore_errors=True)
+        shutil.rmtree(prepared_folder(dataset.policy), ignore_errors=True)
         dataset.prepare()
 
     return side
@@ -105,7 +106,7 @@ def ranks_side(dataset: Dataset) -> Side:
     key = row_key(dataset.ledger)
 
     def side() -> None:
-        shutil.rmtree(folder_of(dataset.policy), ignore_errors=True)
+        shutil.rmtree(prepared_folder(dataset.policy), ignore_errors=True)
         prepare(dataset.policy, key, threads=THREADS)
 
     return side
@@ -136,21 +137,22 @@ def around_the_engine(figures: Figures, dataset: Dataset) -> None:
     ]
     figures.note("planning", f"{ms(statistics.median(planning))} (median), {ms(planning[0])} (first)")
     plan = dataset.plan(sql, epsilon=LITTLE)
-    spending = Releasing(dataset, plan)._spending(plan.asked)
+    gate = Gate(dataset.ledger, principal="benchmark")
+    spending = charged_read(plan, gate, plan.request, "").spending
     keys = map(str, numbers)
     (charging,) = figures.in_turns(
         lambda: charge(dataset.ledger, spending, principal="benchmark", key=next(keys)), repeats=40
     )
     figures.note("charge", ms(charging))
 
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         exact = reader.exact(plan.question)
     source = open_sources(dataset.policy, threads=THREADS)
     plain = plain_side(source.engine, source.relations["visits"], sql)
     mine, theirs, drawing, release, few = figures.in_turns(
-        lambda: estimate(plan.shares, noise(plan.shares, exact), confidence=plan.confidence),
+        lambda: estimate(plan.shares, add_noise(plan.shares, exact), confidence=plan.confidence),
         plain,
-        lambda: noise(plan.shares, exact),
+        lambda: add_noise(plan.shares, exact),
         lambda: dataset.plan(by("street", f"COUNT(*) AS n{next(numbers)}"), epsilon=LITTLE).release(),
         lambda: dataset.plan(by("ward", f"COUNT(*) AS n{next(numbers)}"), epsilon=LITTLE).release(),
     )
@@ -235,7 +237,7 @@ def spark_figures(figures: Figures, folder: Path, size: Size) -> None:
     with opened(policy) as dataset:
         writing = open_sources(dataset.policy, writes=True)
         columns, relation = ", ".join(COLUMNS), writing.relations["visits"]
-        to = f"INSERT OVERWRITE DIRECTORY {keeps.spelling.text(str(copied))} USING parquet"
+        to = f"INSERT OVERWRITE DIRECTORY {keeps.dialect.text(str(copied))} USING parquet"
         copy = partial(writing.engine.execute, f"{to} SELECT {columns} FROM {relation}")
         prepare_times(figures, dataset, copy, "Spark", most=8, repeats=figures.repeats)
         engine_times(figures, dataset, "Spark", targets=server_targets(1.5))

@@ -13,11 +13,10 @@ from pathlib import Path
 import duckdb
 
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.engine import Engine
-from lapwing.engines.limits import Limits
-from lapwing.query.dataset import Dataset
-from lapwing.query.dataset import open as open_dataset
-from lapwing.query.language.question import Question
+from lapwing.engines.engine import Engine, EngineLimits
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.dataset import open as open_dataset
 
 WARDS = 100
 STREETS = 100_000
@@ -153,9 +152,9 @@ def opened(path: Path) -> Dataset:
     return open_dataset(path, analyst="benchmark", threads=THREADS)
 
 
-def private_side(dataset: Dataset, question: Question) -> Side:
+def private_side(dataset: Dataset, question: BoundQuery) -> Side:
     """The statements of a question on the prepared copy: what `Reader.exact` asks of its engine."""
-    with dataset.reading() as reader:  # it stays open behind this, and only this thread asks
+    with dataset.curator.reading() as reader:  # it stays open behind this, and only this thread asks
         assert reader.is_prepared
         found = reader.statements(question)
     texts = [*found.sums, *(text for several in found.spectra for text in several)]
@@ -184,7 +183,7 @@ def copy_side(source: Path, folder: Path) -> Side:
 
     def side() -> None:
         engine = DuckDbEngine.open(
-            databases={"source": source}, writable=path, limits=Limits(threads=THREADS)
+            databases={"source": source}, writable=path, limits=EngineLimits(threads=THREADS)
         )
         engine.execute(f"CREATE TABLE prepared.visits AS SELECT {', '.join(COLUMNS)} FROM source.visits")
         engine.close()

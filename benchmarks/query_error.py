@@ -20,10 +20,9 @@ from benchmarks.query_data import (
     opened,
     write_policy,
 )
-from lapwing.query.answering.estimate import estimate
-from lapwing.query.answering.noising import Exact, noise
-from lapwing.query.answering.shares import deviation
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import estimate
+from lapwing.sql.noising import ExactGrouping, add_noise, deviation
 
 ROWS = 5  # of a person
 DRAWS = 30_000  # of each interval
@@ -36,10 +35,10 @@ def noise_errors(figures: Figures, dataset: Dataset) -> None:
     for aggregate in additive:
         for kind in ("laplace", "gaussian"):
             plan = dataset.plan(by("street", aggregate), epsilon=1, noise=kind)
-            with dataset.reading() as reader:
+            with dataset.curator.reading() as reader:
                 (exact,) = reader.exact(plan.question)
             errors = np.concatenate(
-                [noise(plan.shares, [exact])[0].parts[0] - exact.values[:, 0] for _ in range(5)]
+                [add_noise(plan.shares, [exact])[0].parts[0] - exact.values[:, 0] for _ in range(5)]
             )
             claimed = deviation(plan.shares.mechanism(0, 0))
             measured = float(np.sqrt(np.mean(np.square(errors.astype(float)))))
@@ -77,13 +76,13 @@ def _coverage(  # noqa: PLR0917
         found = connection.execute(f"{by('street', plain)} ORDER BY street").fetchall()
     truth = np.array([value for _, value in found])
     plan = dataset.plan(sql, epsilon=epsilon)
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         (exact,) = reader.exact(plan.question)
     which = np.arange(STREETS) % len(sizes)
-    many = [Exact(exact.values[which])]
+    many = [ExactGrouping(exact.values[which])]
     held: list[list[float]] = [[] for _ in sizes]
     for _ in range(-(-draws * len(sizes) // STREETS)):
-        column = estimate(plan.shares, noise(plan.shares, many), confidence="0.95").columns[1]
+        column = estimate(plan.shares, add_noise(plan.shares, many), confidence="0.95").columns[1]
         inside = (column.low <= truth[which]) & (truth[which] <= column.high)
         for n in range(len(sizes)):
             held[n].append(float(np.mean(inside[which == n])))

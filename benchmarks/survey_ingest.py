@@ -24,11 +24,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from lapwing.server.opening import open_desk
-from lapwing.survey.collecting import Desk, Store, open_store
-from lapwing.survey.credentials import SigningKey, prepare
-from lapwing.survey.planning import Design, design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.credentials import BlindSigningKey, prepare_token
+from lapwing.survey.designing import Design, design
+from lapwing.survey.hosting import open_desk
+from lapwing.survey.report_store import ReportStore
+from lapwing.survey.service import SurveyService, open_report_store
+from lapwing.survey.survey_file import load
 from support import postgres
 from support.survey_files import write_survey
 from support.survey_siege import Siege, body
@@ -88,7 +89,7 @@ def requests(planned: Design, private: rsa.RSAPrivateKey, count: int) -> list[by
     }
     made = []
     for report in planned.simulate(answers):
-        prepared = prepare()
+        prepared = prepare_token()
         # What a respondent unblinds is such a signature; to blind and unblind costs the owner nothing.
         signature = private.sign(prepared, PSS, hashes.SHA384())
         made.append(body(planned.digest, prepared, signature, report.tobytes()))
@@ -107,8 +108,10 @@ def private_key(planned: Design) -> rsa.RSAPrivateKey:
 def bare(planned: Design, where: str, private: rsa.RSAPrivateKey) -> float:
     """Reports a second, if each is checked and committed alone, in this process, without any HTTP."""
     bodies = [json.loads(one) for one in requests(planned, private, BARE)]
-    store = open_store(where, digest=planned.digest, report_size=planned.report_size)
-    desk = Desk(store, SigningKey(private), planned.digest, planned.report_size, planned.check)
+    store = open_report_store(where, digest=planned.digest, report_size=planned.report_size)
+    desk = SurveyService(
+        store, BlindSigningKey(private), planned.digest, planned.report_size, planned.check
+    )
     try:
         start = time.perf_counter()
         for one in bodies:
@@ -144,9 +147,9 @@ def measured(folder: Path, *, in_server: bool) -> tuple[Siege, Siege, float]:
     return sieges[0], sieges[1], rate
 
 
-def opened(planned: Design) -> Store:
+def opened(planned: Design) -> ReportStore:
     """The survey's reports."""
-    return open_store(planned.survey.reports, digest=planned.digest, report_size=planned.report_size)
+    return open_report_store(planned.survey.reports, digest=planned.digest, report_size=planned.report_size)
 
 
 def show(name: str, calm: Siege, killed: Siege, alone: float) -> None:

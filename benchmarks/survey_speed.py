@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 
 from benchmarks.query_data import Figures, heading, say
 from benchmarks.survey_variance import estimates
-from lapwing.survey.randomizers import Choice, Hadamard, Oracle, Subset, Unary
+from lapwing.survey.randomizers import (
+    FrequencyOracle,
+    HadamardResponse,
+    KaryResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
 
 OPTIONS, EPSILON = 100, 1
 FEW = 30_000  # respondents of a peer
@@ -100,11 +106,11 @@ PEERS = {  # what pip installs, what it needs beside that without saying so, and
     "pure-ldp": ("pure-ldp==1.2", ["scikit-learn", "statsmodels"], _PURE_LDP),
     "multi-freq-ldpy": ("multi-freq-ldpy==0.2.5", [], _MULTI_FREQ),
 }
-OURS: dict[str, tuple[str, Oracle]] = {
-    "GRR": ("k-ary randomized response", Choice.for_epsilon(EPSILON, options=OPTIONS)),
-    "OUE": ("unary encoding (OUE)", Unary.for_epsilon(EPSILON, options=OPTIONS)),
-    "SS": ("subset selection", Subset.for_epsilon(EPSILON, options=OPTIONS)),
-    "HR": ("Hadamard response", Hadamard.for_epsilon(EPSILON, options=OPTIONS)),
+OURS: dict[str, tuple[str, FrequencyOracle]] = {
+    "GRR": ("k-ary randomized response", KaryResponse.for_epsilon(EPSILON, options=OPTIONS)),
+    "OUE": ("unary encoding (OUE)", UnaryEncoding.for_epsilon(EPSILON, options=OPTIONS)),
+    "SS": ("subset selection", SubsetSelection.for_epsilon(EPSILON, options=OPTIONS)),
+    "HR": ("Hadamard response", HadamardResponse.for_epsilon(EPSILON, options=OPTIONS)),
 }
 
 
@@ -189,7 +195,7 @@ def started(figures: Figures, name: str, cache: Path, folder: Path) -> Peer | No
     return peer
 
 
-def ours(oracle: Oracle, answers: NDArray[np.int64]) -> dict[str, float]:
+def ours(oracle: FrequencyOracle, answers: NDArray[np.int64]) -> dict[str, float]:
     """Seconds for one respondent: to bytes, and from bytes."""
     start = time.perf_counter()
     rows = oracle.encode(oracle.sample(answers))

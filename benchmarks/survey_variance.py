@@ -10,8 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.query_data import Figures, heading
-from lapwing.noise import bernoulli, uniform_int
-from lapwing.survey.randomizers import Choice, Hadamard, Oracle, Projective, Subset, Unary
+from lapwing.core.noise import bernoulli, uniform_int
+from lapwing.survey.randomizers import (
+    FrequencyOracle,
+    HadamardResponse,
+    KaryResponse,
+    ProjectiveResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
 
 CLOSED = 0.03  # a measured variance is so close to its closed form
 PEOPLE, RUNS, AT_ONCE = 10_000, 1000, 100
@@ -19,7 +26,7 @@ SURE = 3  # deviations of one run, ours and theirs: "within simulation error"
 Run = Callable[[], float]
 
 
-def estimates(oracle: Oracle, messages: NDArray[np.generic]) -> NDArray[np.float64]:
+def estimates(oracle: FrequencyOracle, messages: NDArray[np.generic]) -> NDArray[np.float64]:
     """Unbiased shares of all options."""
     gap = float(oracle.inside - oracle.outside)
     return (oracle.counts(messages) / len(messages) - float(oracle.outside)) / gap
@@ -28,14 +35,20 @@ def estimates(oracle: Oracle, messages: NDArray[np.generic]) -> NDArray[np.float
 def shares(figures: Figures) -> None:
     """n Var at a share of 0: everyone holds option 0, and the others are looked at."""
     heading(f"variance: k = 100, ε = 1, n Var of a share of 0, {RUNS} times {PEOPLE:,} people")
-    kinds: list[tuple[str, type[Choice] | type[Unary] | type[Subset] | type[Hadamard], float]] = [
-        ("k-ary randomized response", Choice, 34.11),
-        ("unary encoding (OUE)", Unary, 3.683),
-        ("subset selection", Subset, 3.590),
-        ("Hadamard response", Hadamard, 4.683),
+    kinds: list[
+        tuple[
+            str,
+            type[KaryResponse] | type[UnaryEncoding] | type[SubsetSelection] | type[HadamardResponse],
+            float,
+        ]
+    ] = [
+        ("k-ary randomized response", KaryResponse, 34.11),
+        ("unary encoding (OUE)", UnaryEncoding, 3.683),
+        ("subset selection", SubsetSelection, 3.590),
+        ("Hadamard response", HadamardResponse, 4.683),
     ]
     for name, kind, published in kinds:
-        oracle: Oracle = kind.for_epsilon(1, options=100)
+        oracle: FrequencyOracle = kind.for_epsilon(1, options=100)
         squares = []
         for _ in range(RUNS // AT_ONCE):
             messages = oracle.sample(np.zeros(PEOPLE * AT_ONCE, dtype=np.int64))
@@ -100,7 +113,7 @@ def counts_off(found: NDArray[np.float64], people: int) -> float:
     return float(np.mean((found - truth) ** 2))
 
 
-def error_of(oracle: Oracle, people: int) -> tuple[Run, float]:
+def error_of(oracle: FrequencyOracle, people: int) -> tuple[Run, float]:
     """One run, and the closed form."""
 
     def run() -> float:
@@ -116,9 +129,12 @@ def published_errors(figures: Figures) -> None:
     heading("mean squared error of counts, everyone on one item; published ones are from simulations")
     people, few = 10_000, 1000
     blocks = Blocks(5, 22_000)
-    sets, points = Subset.for_epsilon(5, options=22_000), Projective.for_epsilon(5, options=22_000)
-    small = Subset.for_epsilon(5, options=1024)
-    parity = Hadamard.for_epsilon(5, options=22_000)
+    sets, points = (
+        SubsetSelection.for_epsilon(5, options=22_000),
+        ProjectiveResponse.for_epsilon(5, options=22_000),
+    )
+    small = SubsetSelection.for_epsilon(5, options=1024)
+    parity = HadamardResponse.for_epsilon(5, options=22_000)
     block_run: Run = lambda: counts_off(blocks.estimate(blocks.sample_first(people)), people)  # noqa: E731
     rows: list[tuple[str, Run, float, float, int]] = [
         (f"subset, k = 22,000, ε = 5, d = {sets.chosen}", *error_of(sets, people), 272.8, 20),

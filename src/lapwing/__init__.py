@@ -1,20 +1,97 @@
-"""Lapwing: differential privacy for every trust model, on one lifetime ledger."""
+"""Lapwing: differential privacy for every trust model, on one lifetime ledger.
+
+These are the public names. Each is imported at its first use, so that `import lapwing` stays fast and a
+program loads only the extras that it needs. More names of one part are in its package: `lapwing.ledger`,
+`lapwing.survey`, `lapwing.parties`, `lapwing.learn`, `lapwing.noise`, `lapwing.mechanisms`.
+"""
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from lapwing.query.dataset import Dataset as Dataset
-    from lapwing.query.dataset import open as open  # noqa: A004
+from lapwing.lazy import lazy_names
 
-__all__ = ["Dataset", "open"]
+if TYPE_CHECKING:
+    from lapwing import mechanisms as mechanisms
+    from lapwing import noise as noise
+    from lapwing.core.explanation import explain as explain
+    from lapwing.errors import LapwingError as LapwingError
+    from lapwing.errors import OverBudget as OverBudget
+    from lapwing.learn.pipelines.pipeline import Pipeline as Pipeline
+    from lapwing.learn.pipelines.training import train as train
+    from lapwing.learn.stream import Stream as Stream
+    from lapwing.ledger.gate import Gate as Gate
+    from lapwing.ledger.ledger import Ledger as Ledger
+    from lapwing.ledger.verification import verify as verify
+    from lapwing.parties.consortium import Consortium as Consortium
+    from lapwing.parties.member import take_part as take_part
+    from lapwing.sql.answers import Answer as Answer
+    from lapwing.sql.binding.refusal import Refused as Refused
+    from lapwing.sql.curator import Curator as Curator
+    from lapwing.sql.dataset import Dataset as Dataset
+    from lapwing.sql.dataset import open as open  # noqa: A004
+    from lapwing.sql.plan import Plan as Plan
+    from lapwing.survey.respondent import Respondent as Respondent
+    from lapwing.survey.survey import Survey as Survey
+
+    __version__: str
+
+_HOMES = {
+    "Answer": "sql.answers",
+    "Consortium": "parties.consortium",
+    "Curator": "sql.curator",
+    "Dataset": "sql.dataset",
+    "Gate": "ledger.gate",
+    "LapwingError": "errors",
+    "Ledger": "ledger.ledger",
+    "OverBudget": "errors",
+    "Pipeline": "learn.pipelines.pipeline",
+    "Plan": "sql.plan",
+    "Refused": "sql.binding.refusal",
+    "Respondent": "survey.respondent",
+    "Stream": "learn.stream",
+    "Survey": "survey.survey",
+    "explain": "core.explanation",
+    "mechanisms": "",
+    "noise": "",
+    "open": "sql.dataset",
+    "take_part": "parties.member",
+    "train": "learn.pipelines.training",
+    "verify": "ledger.verification",
+}
+__all__ = [
+    "Answer",
+    "Consortium",
+    "Curator",
+    "Dataset",
+    "Gate",
+    "LapwingError",
+    "Ledger",
+    "OverBudget",
+    "Pipeline",
+    "Plan",
+    "Refused",
+    "Respondent",
+    "Stream",
+    "Survey",
+    "__version__",
+    "explain",
+    "mechanisms",
+    "noise",
+    "open",
+    "take_part",
+    "train",
+    "verify",
+]
+
+
+_find = lazy_names(__name__, _HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Engines are loaded when a data set is opened: whoever wants noise alone does not wait for them."""
-    if name in __all__:
-        from lapwing.query import dataset  # noqa: PLC0415
+    return version("lapwing") if name == "__version__" else _find(name)
 
-        return getattr(dataset, name)
-    raise AttributeError(f"module 'lapwing' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return __all__

@@ -3,7 +3,7 @@
 LapwingError
 ├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable
 │   ├── BadFile        a file that a person wrote has mistakes
-│   └── Refused        a question cannot be answered privately (lapwing.query.binding.refused)
+│   └── Refused        a question cannot be answered privately (lapwing.sql.binding.refusal)
 ├── BadValue           data handed to a mechanism is not of the promised form
 ├── NoEntropy          the operating system gave no randomness; nothing was drawn
 ├── Undecided          a random comparison stayed open beyond the documented bound

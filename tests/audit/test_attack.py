@@ -12,8 +12,9 @@ from scipy.stats import beta
 
 from lapwing.audit import Case, attack, cases
 from lapwing.audit.attack import proportion_at_least, proportion_at_most
-from lapwing.mechanisms import Laplace, RandomizedResponse
-from lapwing.noise import discrete_laplace, uniform_int
+from lapwing.core.laplace import Laplace
+from lapwing.core.noise import discrete_laplace, uniform_int
+from lapwing.core.randomized_response import RandomizedResponse
 
 ERROR = 1e-9  # false-alarm rate of every verdict below
 ONE, NONE = Fraction(1), Fraction(0)

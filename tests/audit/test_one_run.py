@@ -12,12 +12,12 @@ from scipy.stats import binom
 from torch import Tensor, nn
 
 from lapwing.audit.one_run import OneRun, Train, audit_one_run, tail_of_right
+from lapwing.core.exact import precision
+from lapwing.core.noise import bernoulli_exp, uniform_int
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import precision
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.sgd import ClippedGradients, PrivateTrainer
 from lapwing.learn.trainers import Category, LogisticRegression, NaiveBayes
-from lapwing.noise import bernoulli_exp, uniform_int
 
 CANARIES = 400
 DELTA, ERROR = Fraction(1, 10**10), Fraction(1, 10**7)  # false-alarm rate of every verdict below
@@ -47,7 +47,7 @@ class Network:
         rows = 100 * np.eye(CANARIES, dtype=np.float32)[included]
         self.trainer(
             module, _rewards, epsilon=self.epsilon, delta=DELTA, clip=1, rate=self.rate,
-            expected_batch=BATCH, purse=PublicData(), learning_rate=1.0, steps=4, page=32,
+            expected_batch=BATCH, payer=PublicData(), learning_rate=1.0, steps=4, page=32,
         ).fit(rows, np.zeros(len(rows), dtype=np.float32))  # fmt: skip
         return module.weight.detach().numpy().reshape(-1).astype(np.float64)
 
@@ -59,8 +59,8 @@ def _rewards(outputs: Tensor, targets: Tensor) -> Tensor:
 class Unclipped(PrivateTrainer):
     """Priced for clip 1, and never clips."""
 
-    def _gradients(self, module: nn.Module) -> ClippedGradients:
-        return ClippedGradients(module, self._loss_fn, clip=10**6, page=self._page)
+    def _gradients(self) -> ClippedGradients:
+        return ClippedGradients(self.module, self._loss_fn, clip=10**6, page=self._page)
 
 
 class TwiceDivided(PrivateTrainer):
@@ -87,7 +87,7 @@ def test_a_broken_network_trainer_is_caught(broken: type[PrivateTrainer], rate: 
 
 def _logistic(included: Included) -> NDArray[np.float64]:
     model = LogisticRegression(
-        epsilon=1, delta=DELTA, columns=COLUMN, classes=(0, 1), size=BATCH, purse=PublicData()
+        epsilon=1, delta=DELTA, columns=COLUMN, classes=(0, 1), size=BATCH, payer=PublicData()
     )
     rows = np.arange(CANARIES)[included, None]
     model.fit(rows, np.ones(len(rows), dtype=np.int64))
@@ -95,7 +95,7 @@ def _logistic(included: Included) -> NDArray[np.float64]:
 
 
 def _naive_bayes(included: Included) -> NDArray[np.float64]:
-    model = NaiveBayes(epsilon=1, delta=DELTA, columns=COLUMN, classes=(0, 1), purse=PublicData())
+    model = NaiveBayes(epsilon=1, delta=DELTA, columns=COLUMN, classes=(0, 1), payer=PublicData())
     rows = np.arange(CANARIES)[included, None]
     model.fit(rows, np.ones(len(rows), dtype=np.int64))
     shares = model.predict_proba(np.arange(CANARIES)[:, None])

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import AboveThreshold
+from lapwing.core.selection import AboveThreshold
 from support.exact_laws import SLACK, Law, above_threshold, courses, dec, log_ratio, middle, renyi, total
 from support.laws import follows
 from support.slowly import slow
@@ -86,7 +86,7 @@ def test_paying_for_one_yes_and_giving_two_would_break_the_claim() -> None:
 
 
 def test_sessions_follow_the_law_that_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(66))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(66))
     terms = AboveThreshold.for_epsilon(4, sensitivity=1, positives=2)
     values = (0, -1, 1)
     possible = courses(3, 2)

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import Exponential
+from lapwing.core.selection import Exponential
 from support.exact_laws import SLACK, Rational, dec, exponential, log_ratio, middle, renyi
 from support.laws import follows
 from support.streams import SeededStream
@@ -67,7 +67,7 @@ def test_an_eighth_of_epsilon_squared_is_nearly_reached_by_two_equal_candidates(
 
 
 def test_the_sampler_follows_the_law_that_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(63))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(63))
     mechanism = Exponential.for_epsilon("3/2", sensitivity="5/2")
     scores = [0, 3, -2, 6]
     drawn = np.array([mechanism.sample(scores) for _ in range(12_000)])

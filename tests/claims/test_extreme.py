@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadParameter, BadValue
-from lapwing.mechanisms import Extreme, Quantile
-from lapwing.privacy import Relation
 from support.exact_laws import SLACK, Law, dec, exponential, log_ratio, middle, quantile, renyi
 from support.laws import follows
 from support.slowly import slow
@@ -133,7 +133,7 @@ def test_the_sampler_follows_the_law_that_was_compared(
     values: list[int], greatest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """False alarm: 1e-9 for each case; the stream is seeded."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(71))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(71))
     mechanism = Extreme.for_epsilon(1, greatest=greatest, first=0, last=12, rows=2)
     drawn = np.array([mechanism.sample(values) for _ in range(5_000)])
     law = law_of(tuple(values), mechanism.rank, greatest, Fraction(1, 4), range(13))
@@ -150,7 +150,7 @@ def test_the_rank_is_the_least_that_leaves_unreached_points_little_weight() -> N
 
 def test_the_answer_is_seldom_one_that_no_row_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
     """At most 1 in 20 by the claim; 2,000 draws exceed 7 % with probability below 1e-4."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(72))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(72))
     mechanism = Extreme.for_epsilon(1, greatest=True, first=0, last=999, rows=1)
     values = np.arange(500)
     drawn = np.array([mechanism.sample(values) for _ in range(2_000)])
@@ -168,9 +168,9 @@ def test_counted_values_give_the_same_answer_as_rows(build: str, monkeypatch: py
     rows = [-7, 3, 3, 3, 9, 60, 60, 50, 20]
     points, counts = [60, 3, -7, 9, 50, 20, 4], [2, 3, 1, 1, 1, 1, 0]
     for seed in range(50):
-        monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(seed))
+        monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(seed))
         one = mechanism.sample(rows)
-        monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(seed))
+        monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(seed))
         assert mechanism.sample_counts(points, counts) == one
 
 

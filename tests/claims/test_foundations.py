@@ -11,15 +11,14 @@ from itertools import product
 import numpy as np
 import pytest
 
+from lapwing.core import sensitivity
+from lapwing.core.budget import PrivacyFilter, Terms
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Pure, Relation, SequentialComposition
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import Exponential
 from lapwing.errors import OverBudget
-from lapwing.mechanisms import (
-    Exponential,
-    Gaussian,
-    Laplace,
-    RandomizedResponse,
-    sensitivity,
-)
-from lapwing.privacy import Filter, Pure, Relation, Sum, Terms
 from support.exact_laws import (
     SLACK,
     Law,
@@ -112,7 +111,7 @@ def test_fact_3_m_questions_cost_m_ln_3(questions: int) -> None:
     yes, no = response(dec(Fraction(3, 4)), 1), response(dec(Fraction(3, 4)), 0)
     found = log_ratio(independent(*[yes] * questions), independent(*[no] * questions))
     assert abs(found - questions * LN_3) < Decimal("1e-20")
-    loss = Sum((RandomizedResponse.two_coins().loss,) * questions)
+    loss = SequentialComposition((RandomizedResponse.two_coins().loss,) * questions)
     assert loss.pure is not None
     assert 0 <= dec(loss.pure) - found < Decimal("1e-20")
 
@@ -160,7 +159,7 @@ def test_fact_4_estimates_from_many_reports_lie_within_six_standard_errors(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """False alarm about 2e-9 for each n."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(71))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(71))
     mechanism = RandomizedResponse.for_epsilon(1)
     for n in (1_000, 100_000):
         answers = np.arange(n) % 10 < 3
@@ -195,7 +194,7 @@ def test_fact_6_the_mean_of_the_absolute_noise_is_about_the_scale(scale: Fractio
 
 def test_fact_6_the_drawn_noise_has_that_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     """False alarm about 2e-9: six standard errors."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(72))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(72))
     noise = np.abs(Laplace.for_epsilon(1, l1=20).sample(np.zeros(200_000, dtype=np.int64)))
     assert abs(noise.mean() - 20) < 6 * 20 / math.sqrt(200_000) + 1 / 120
 
@@ -227,7 +226,7 @@ def test_fact_7_where_n_is_private_a_mean_is_a_noisy_total_over_a_noisy_count() 
         laws.append(independent(sums, sizes))
     assert abs(log_ratio(*laws) - dec(epsilon)) < SLACK
     each = Laplace.for_epsilon(epsilon / 2, l1=1).loss
-    assert Sum((each, each)).pure == epsilon
+    assert SequentialComposition((each, each)).pure == epsilon
 
 
 # 8
@@ -301,11 +300,13 @@ def test_fact_10_epsilon_adds_up() -> None:
     epsilons = [Fraction(1, 10), Fraction(1, 2), Fraction(1)]
     laws = [[laplace(1 / e, x, 0, 1) for e in epsilons] for x in (0, 1)]
     assert abs(log_ratio(independent(*laws[0]), independent(*laws[1])) - dec(sum(epsilons))) < SLACK
-    assert Sum(tuple(Laplace.for_epsilon(e, l1=1).loss for e in epsilons)).pure == sum(epsilons)
+    assert SequentialComposition(tuple(Laplace.for_epsilon(e, l1=1).loss for e in epsilons)).pure == sum(
+        epsilons
+    )
 
 
 def test_fact_10_m_uses_cost_m_epsilon_and_the_filter_ends_there_without_delta() -> None:
-    account = Filter(Terms.of(1, 0))
+    account = PrivacyFilter(Terms.of(1, 0))
     charge = account.terms.price(Laplace.for_epsilon("0.1", l1=1).loss)
     for _ in range(10):
         account.admit(charge)

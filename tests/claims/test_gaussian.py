@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import Gaussian
+from lapwing.core.gaussian import Gaussian
 from support.exact_laws import SLACK, Law, dec, excess, gaussian, independent, log_ratio, middle, renyi
 from support.laws import follows
 from support.streams import SeededStream
@@ -120,7 +120,7 @@ def test_no_epsilon_is_large_enough_for_gaussian_noise_to_be_purely_private() ->
 def test_the_sampler_follows_the_law_that_was_compared(
     sigma: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(62))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(62))
     drawn = Gaussian(sigma, Fraction(1), 200_000).sample(np.full(200_000, -3))
     reach = int(sigma * 10) + 3
     law = gaussian(sigma, -3, -3 - reach, -3 + reach)

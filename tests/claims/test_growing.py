@@ -10,16 +10,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from lapwing.core.losses import Approximate, ParallelComposition, Pure
 from lapwing.errors import OverBudget
-from lapwing.gate import Target
-from lapwing.learn.pipelines import Schedule, Strategy
-from lapwing.learn.pipelines.schedule import window
-from lapwing.learn.validators import AccuracyValidator, Rows, Verdict
-from lapwing.privacy import Approximate, Pure, Worst
+from lapwing.learn.pipelines.pipeline import AttemptSchedule, Strategy, attempt_blocks
+from lapwing.learn.validation import ValidationRows, ValidationVerdict
+from lapwing.learn.validators import AccuracyValidator
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release
 from support.streams import SeededStream
 
-QUARTER = Worst((Approximate(Fraction(1, 4), Fraction(1, 10**9)), Pure(Fraction(1, 4))))
+QUARTER = ParallelComposition((Approximate(Fraction(1, 4), Fraction(1, 10**9)), Pure(Fraction(1, 4))))
 MONTHS = 60
 
 
@@ -29,7 +29,7 @@ def test_fact_16_block_by_block_training_never_has_to_stop(file_home: Home) -> N
     open_sliced(ledger, MONTHS)
     order = [f"b{k}" for k in range(MONTHS)]
     for month in range(4, MONTHS + 1):
-        newest = window(order[:month], month, 4)
+        newest = attempt_blocks(order[:month], month, 4)
         assert newest is not None
         release(ledger, QUARTER, Target("visits", tuple(newest)))
     spent = {block.label: Fraction(block.spent[1], 10**9) for block in ledger.blocks("visits")}
@@ -58,7 +58,7 @@ def test_fact_16_a_used_block_stays_closed_and_a_new_one_is_open(file_home: Home
 
 ETA, TARGET, TRUE = Fraction(1, 20), Fraction(3, 4), 0.73
 RUNS, UNITS_A_BLOCK, ATTEMPTS = 100, 60, 5
-SCHEDULE = Schedule(
+SCHEDULE = AttemptSchedule(
     strategy=Strategy.CONSERVE,
     least=Fraction(1, 10),
     most=Fraction(1, 2),
@@ -75,9 +75,9 @@ def accepted(draw: np.random.Generator, *, corrected: bool) -> bool:
         assert tried is not None
         validator = AccuracyValidator(target=TARGET, eta=ETA, epsilon=tried.epsilon)
         tested = is_right[: tried.blocks * UNITS_A_BLOCK]
-        judged = validator.judge(validator.release(Rows(tested, units=None)), attempt=attempt)
+        judged = validator.judge(validator.release(ValidationRows(tested, units=None)), attempt=attempt)
         shown = judged.estimate is not None and judged.estimate >= TARGET
-        if judged.verdict is Verdict.ACCEPT if corrected else shown:
+        if judged.verdict is ValidationVerdict.ACCEPT if corrected else shown:
             return True
     return False
 
@@ -87,7 +87,7 @@ def test_fact_16_a_bad_model_leaves_with_at_most_eta_only_if_noise_is_allowed_fo
     corrected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """0.73 where 0.75 is wanted. Bounded, 100 runs accept few; uncorrected estimates accept most."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(1601))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(1601))
     draw = np.random.default_rng(1602)
     rate = sum(accepted(draw, corrected=corrected) for _ in range(RUNS)) / RUNS
     if corrected:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import Laplace
+from lapwing.core.laplace import Laplace
 from support.exact_laws import (
     SLACK,
     Law,
@@ -72,7 +72,7 @@ def test_renyi_divergence_stays_below_the_claimed_curve_and_reaches_it(scale: Fr
 def test_the_sampler_follows_the_law_that_was_compared(
     scale: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(61))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(61))
     drawn = Laplace(scale, 1).sample(np.full(200_000, 5))
     reach = int(scale * 12) + 3
     law = laplace(scale, 5, 5 - reach, 5 + reach)

@@ -16,11 +16,13 @@ from itertools import count
 import numpy as np
 import pytest
 
+from lapwing.core.budget import PrivacyFilter, Terms
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Loss, Pure
+from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import OverBudget
-from lapwing.gate import Gate, Plan
 from lapwing.ledger import Ledger, entry
-from lapwing.mechanisms import Laplace, RandomizedResponse
-from lapwing.privacy import Filter, Loss, Pure, Terms
+from lapwing.ledger.gate import ChargedRelease, Gate
 from support.clocks import Clock
 from support.exact_laws import SLACK, dec, exp, precise
 from support.ledgers import Home, open_account, release, spending
@@ -62,11 +64,11 @@ class RefillsDaily:
 
     def __init__(self, epsilon: int) -> None:
         self._terms, self._today = Terms.of(epsilon, 0), -1
-        self._filter = Filter(self._terms)
+        self._filter = PrivacyFilter(self._terms)
 
     def charge(self, loss: Loss, day: int) -> None:
         if day != self._today:
-            self._today, self._filter = day, Filter(self._terms)
+            self._today, self._filter = day, PrivacyFilter(self._terms)
         self._filter.admit(self._terms.price(loss))
 
 
@@ -79,7 +81,7 @@ def test_fact_11_the_bound_is_reached_by_one_day_and_broken_by_the_third() -> No
 
 def test_fact_11_a_ledger_that_refills_gives_the_answer_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """A year of daily randomized responses at ε 1, each within its day's budget: the majority is true."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(1101))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(1101))
     mechanism, ledger, heard = RandomizedResponse.for_epsilon(1), RefillsDaily(1), []
     for day in range(365):
         ledger.charge(mechanism.loss, day)
@@ -100,7 +102,7 @@ def chance_of_a_wrong_mean(scale: Fraction, days: int) -> Decimal:
 
 def test_fact_11_a_ledger_that_refills_gives_a_count_away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 42 people, or of 41 without her: after three years the average of daily counts tells."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(1102))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(1102))
     mechanism, ledger, days = Laplace.for_epsilon(1, l1=1), RefillsDaily(1), 3 * 365
     for day in range(days):
         ledger.charge(mechanism.loss, day)
@@ -191,6 +193,6 @@ def test_fact_11_asking_again_for_the_same_answer_tells_nothing_new(file_home: H
     ledger = file_home.create()
     open_account(ledger, delta=0)
     mechanism = RandomizedResponse.for_epsilon(1)
-    plan = Plan(spending(Pure(Fraction(1))), lambda: bytes(mechanism.sample([YES]).tolist()))
+    plan = ChargedRelease(spending(Pure(Fraction(1))), lambda: bytes(mechanism.sample([YES]).tolist()))
     heard = {Gate(ledger, principal="analyst").release(plan, key="daily").answer for _ in range(100)}
     assert len(heard) == 1

@@ -17,11 +17,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from lapwing.exact import log_up
-from lapwing.mechanisms import Laplace
+from lapwing.core.exact import log_up
+from lapwing.core.laplace import Laplace
 from lapwing.survey.estimating import estimate
-from lapwing.survey.estimating.intervals import coin_of
-from lapwing.survey.randomizers import Choice
+from lapwing.survey.estimating.intervals import support_chance_of
+from lapwing.survey.randomizers import KaryResponse
 from support.estimated import by_name, designed
 from support.exact_laws import dec, exp, ln
 from support.streams import SeededStream
@@ -33,7 +33,7 @@ COINS = 'kind = "yes_no"\nprotocol = "two_coins"\nno_answer = false'
 
 
 def test_fact_3_the_coins_of_a_survey_are_exactly_ln_3() -> None:
-    coins = Choice.two_coins()
+    coins = KaryResponse.two_coins()
     law = {(answer, sent): coins.probability(answer, bytes([sent])) for answer in (0, 1) for sent in (0, 1)}
     assert law == {
         (0, 0): Fraction(3, 4),
@@ -50,7 +50,7 @@ def test_fact_3_the_coins_of_a_survey_are_exactly_ln_3() -> None:
 def test_fact_3_m_questions_of_a_survey_cost_m_ln_3(questions: int, tmp_path: Path) -> None:
     made = designed(tmp_path, *[COINS] * questions, epsilon="5")
     assert made.asks_all
-    coins = Choice.two_coins()
+    coins = KaryResponse.two_coins()
     worst = max(
         math.prod(
             (coins.probability(0, bytes([m])) / coins.probability(1, bytes([m])) for m in sent),
@@ -67,7 +67,7 @@ def test_fact_3_the_estimate_of_a_survey_is_twice_the_mean_less_a_half(tmp_path:
     truths = (0, 0, 1)
     expected = Fraction(0)
     for sent in product((0, 1), repeat=3):
-        rows = np.array([list(made.pack({0: bytes([m])})) for m in sent], dtype=np.uint8)
+        rows = np.array([list(made.layout.pack({0: bytes([m])})) for m in sent], dtype=np.uint8)
         found = estimate(made, rows).answers[0].table("share").estimates[1].value
         assert found == pytest.approx(2 * sum(sent) / 3 - 1 / 2)
         p = math.prod(
@@ -86,7 +86,7 @@ def test_fact_3_the_estimate_of_a_survey_is_twice_the_mean_less_a_half(tmp_path:
 def test_fact_4_the_truth_has_the_greatest_odds_that_epsilon_allows(
     epsilon: Fraction, options: int
 ) -> None:
-    choice = Choice.for_epsilon(epsilon, options=options)
+    choice = KaryResponse.for_epsilon(epsilon, options=options)
     ideal = exp(epsilon) / (exp(epsilon) + options - 1)
     assert 0 <= ideal - dec(choice.inside) < Decimal(2) ** -48, "the next coin of 48 bits below it"
     assert dec(choice.inside / choice.outside) <= exp(epsilon)
@@ -95,8 +95,8 @@ def test_fact_4_the_truth_has_the_greatest_odds_that_epsilon_allows(
 @pytest.mark.parametrize("options", [2, 5])
 def test_fact_4_shares_are_unbiased_with_the_variance_of_the_formula(options: int) -> None:
     """One respondent, by the exact law of the coins: no false alarm."""
-    choice = Choice.for_epsilon(1, options=options)
-    coin = coin_of(choice)
+    choice = KaryResponse.for_epsilon(1, options=options)
+    coin = support_chance_of(choice)
     for share in (0.0, 0.3, 1.0):
         seen = coin.outside + share * coin.gap
         scores = coin.share([0, 1], 1)
@@ -115,13 +115,13 @@ def test_fact_5_a_prior_of_a_half_ends_between_the_exact_bounds(epsilon: Fractio
     """Whatever is sent, belief stays in [1 / (e^ε + 1), e^ε / (e^ε + 1)]; two options reach both ends."""
     low, high = 1 / (exp(epsilon) + 1), exp(epsilon) / (exp(epsilon) + 1)
     for options in (2, 3, 8):
-        choice = Choice.for_epsilon(epsilon, options=options)
+        choice = KaryResponse.for_epsilon(epsilon, options=options)
         for one, other in ((0, 1), (1, 0)):
             for sent in range(options):
                 p, q = (choice.probability(answer, bytes([sent])) for answer in (one, other))
                 posterior = dec(p / (p + q))
                 assert low <= posterior <= high
-    coins = Choice.for_epsilon(epsilon, options=2)
+    coins = KaryResponse.for_epsilon(epsilon, options=2)
     reached = dec(coins.probability(0, bytes([0])))
     assert high - reached < Decimal(2) ** -48, "and the coins are the next ones of 48 bits"
 
@@ -165,12 +165,12 @@ def test_fact_5_the_error_of_a_survey_falls_like_the_root_and_a_curators_like_n(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """False alarm about 1e-11 each: the bounds are seven standard errors of a slope, 0.014 and 0.021."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(540))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(540))
     points = measured(tmp_path, (100, 300, 1_000, 3_000), 600_000)
     sizes = [point.n for point in points]
     assert slope(sizes, [point.local for point in points]) == pytest.approx(-0.5, abs=0.1)
     assert slope(sizes, [point.curator for point in points]) == pytest.approx(-1.0, abs=0.15)
-    coin = coin_of(Choice.for_epsilon(1, options=2))
+    coin = support_chance_of(KaryResponse.for_epsilon(1, options=2))
     for point in points:
         expected = math.sqrt(float(coin.noise_variance(0.5, point.n)))
         # Of a root mean square over 200 runs or more: 6 standard errors are below 0.31 of it.

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 from flint import arb
 
-from lapwing.exact import log_up
-from lapwing.mechanisms import Laplace, LaplaceShares, RandomizedResponse
-from lapwing.parties.protocols import PROTOCOLS, Setting
-from lapwing.parties.protocols.rehearsal import rehearse
+from lapwing.core.exact import log_up
+from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.parties.protocols.protocol import Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.simulation import run_in_memory
 from support.streams import SeededStream
 from support.views import NOTHING_LOST, Basis, all_schedules, coalitions, leaked, noise_law, worst_loss
 
@@ -124,7 +126,7 @@ def errors(
     setting = setting_of(members, coalition, length=REPEATS)
     noise = LaplaceShares.for_epsilon(1, l1=1, of=PROTOCOLS[letter].honest(setting))
     values = [noise.sample(np.full(REPEATS, count)) for _ in range(members)]
-    return rehearse(letter, setting, values).opened.values - members * count
+    return run_in_memory(letter, setting, values).opened.values - members * count
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,7 @@ def test_fact_14_runs_have_that_error(
     letter: str, members: int, coalition: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A root mean square over 2,000 runs, kurtosis at most 6: 7 standard errors are below 0.18 of it."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(14))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(14))
     found = float(np.sqrt(np.mean(errors(letter, members, coalition, count=1000) ** 2.0)))
     honest = PROTOCOLS[letter].honest(setting_of(members, coalition))
     assert found == pytest.approx(deviation(1) * math.sqrt(members / honest), rel=0.18)
@@ -175,7 +177,7 @@ def test_fact_5_errors_of_real_runs_fall_like_the_root_locally_and_like_n_for_me
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """False alarm about 1e-11 each: a slope has a standard error of 0.016, the bounds are seven of them."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(5))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(5))
     response = RandomizedResponse.for_epsilon(1)
     truth = float(response.truth_probability()(64))
     sizes = (21, 60, 201)
@@ -186,7 +188,7 @@ def test_fact_5_errors_of_real_runs_fall_like_the_root_locally_and_like_n_for_me
         rows = np.arange(n) % 2
         # m = n: each row is a member, and posts its own report.
         reports = [response.sample(np.full(REPEATS, row)) for row in rows]
-        yes = rehearse("L", setting_of(n, n - 1, length=REPEATS), reports).opened.values
+        yes = run_in_memory("L", setting_of(n, n - 1, length=REPEATS), reports).opened.values
         counts = (yes - n * (1 - truth)) / (2 * truth - 1)
         local.append(float(np.sqrt(np.mean((counts - rows.sum()) ** 2))) / n)
         for found, letter, members, coalition in ((multiparty, "C", 3, 1), (curator, "A", 1, 0)):

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from flint import arb, arb_poly
 
-from lapwing.exact import ball, lower, precision, upper
-from lapwing.mechanisms import GaussianShares, LaplaceShares
-from lapwing.mechanisms.gaussian_shares import unevenness
+from lapwing.core.exact import ball, lower, precision, upper
+from lapwing.core.gaussian import GaussianShares, unevenness
+from lapwing.core.laplace import LaplaceShares
 from support.laws import difference_law, follows, laplace_law, polya_law
 from support.streams import SeededStream
 
@@ -164,7 +164,7 @@ def test_sampled_shares_follow_the_laws_that_were_compared(
     scale: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chi-square at 1e-9: one share, and three that were planned."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(63))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(63))
     shares, reach = LaplaceShares(scale, 1, 3), int(scale * 30) + 3
     drawn = [shares.sample(np.full(100_000, 5)) for _ in range(3)]
     one = difference_law(polya_law(Fraction(1, 3), scale, 3 * reach), reach)
@@ -282,7 +282,7 @@ def test_M4_gaussian_shares_that_are_known_do_not_count(of: int) -> None:
 
 def test_sampled_gaussian_shares_follow_the_law_that_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square at 1e-9."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(64))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(64))
     shares = GaussianShares(Fraction(3, 2), Fraction(1), 100_000, 3)
     drawn = [shares.sample(np.full(100_000, -2)) for _ in range(3)]
     with precision(BITS):

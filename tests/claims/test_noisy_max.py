@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import NoisyMax
+from lapwing.core.selection import NoisyMax
 from support.exact_laws import SLACK, Law, dec, log_ratio, middle, noisy_max, renyi, total
 from support.laws import follows
 from support.streams import SeededStream
@@ -53,7 +53,7 @@ def test_half_the_noise_would_break_the_claim() -> None:
 def test_the_sampler_follows_the_law_that_was_compared_also_for_ties(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(65))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(65))
     mechanism = NoisyMax.for_epsilon(4, sensitivity=1)
     scores = [1, 1, 0, 1]
     drawn = np.array([mechanism.sample(scores) for _ in range(12_000)])

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import PartitionSelection
+from lapwing.core.partition_selection import PartitionSelection
 from support.exact_laws import SLACK, Law, dec, excess, exp, keep_probabilities, middle
 from support.laws import between
 from support.streams import SeededStream
@@ -90,7 +90,7 @@ def test_several_keys_of_one_unit_add_up_to_the_whole_budget() -> None:
 def test_shown_keys_are_as_frequent_as_the_law_says(
     epsilon: str, delta: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(68))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(68))
     selection = PartitionSelection.for_budget(epsilon, delta, keys=1)
     keep = keep_probabilities(
         Fraction(epsilon), Fraction(delta), end_of(Fraction(epsilon), Fraction(delta)) + 1

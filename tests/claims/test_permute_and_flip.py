@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import PermuteAndFlip
+from lapwing.core.selection import PermuteAndFlip
 from support.exact_laws import SLACK, dec, exponential, log_ratio, middle, permute_and_flip, renyi, total
 from support.laws import follows
 from support.streams import SeededStream
@@ -77,7 +77,7 @@ def test_it_is_never_worse_than_the_exponential_mechanism() -> None:
 
 
 def test_the_sampler_follows_the_law_that_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(64))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(64))
     mechanism = PermuteAndFlip.for_epsilon(2, sensitivity=2)
     scores = [0, 2, -1, 1]
     drawn = np.array([mechanism.sample(scores) for _ in range(12_000)])

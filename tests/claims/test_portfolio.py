@@ -25,19 +25,20 @@ from dp_accounting.rdp import RdpAccountant
 from flint import arb
 from numpy.typing import NDArray
 
-from lapwing.errors import OverBudget
-from lapwing.privacy import (
-    Approximate,
-    Filter,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Pure,
+from lapwing.core.budget import (
+    DELTA,
+    DELTA0,
+    EPSILON,
+    FIRST_ORDER,
+    SHARE_DELTA0,
+    SHARE_ORDERS,
+    SHARE_PAIR,
+    PrivacyFilter,
     Terms,
 )
-from lapwing.privacy.charge import DELTA, DELTA0, EPSILON, FIRST_ORDER
-from lapwing.privacy.convert import renyi_cap
-from lapwing.privacy.portfolio import SHARE_DELTA0, SHARE_ORDERS, SHARE_PAIR
+from lapwing.core.conversions import renyi_cap
+from lapwing.core.losses import Approximate, GaussianNoise, LaplaceNoise, Loss, Pure
+from lapwing.errors import OverBudget
 from support.slowly import first
 
 STEP = 0.05
@@ -266,10 +267,10 @@ def divergence_of(strategy: Strategy, terms: Terms, most: int = 9) -> tuple[floa
     """Σ max(p - e^ε q, 0) over all transcripts, and the same the other way round."""
     factor = math.exp(float(terms.epsilon))
 
-    def follow(filter_: Filter, answers: State, p: float, q: float) -> tuple[float, float]:
+    def follow(filter_: PrivacyFilter, answers: State, p: float, q: float) -> tuple[float, float]:
         if len(answers) < most and p and q:
             for mechanism in strategy(answers):
-                copy = Filter(terms)
+                copy = PrivacyFilter(terms)
                 copy._spent = filter_.spent
                 before = copy.spent
                 try:
@@ -285,7 +286,7 @@ def divergence_of(strategy: Strategy, terms: Terms, most: int = 9) -> tuple[floa
                 return one, other
         return max(p - factor * q, 0), max(q - factor * p, 0)
 
-    return follow(Filter(terms), (), 1.0, 1.0)
+    return follow(PrivacyFilter(terms), (), 1.0, 1.0)
 
 
 @pytest.mark.parametrize("strategy", [doubles_after_success, switches, all_in_on_the_first])
@@ -410,7 +411,7 @@ def test_case_N8_a_second_accountant_draws_the_line_at_the_same_place(
 
 def test_case_N8_mixed_charges_agree_too() -> None:
     terms, rng = Terms.of("2", "1e-6"), np.random.default_rng(7)
-    filter_, events = Filter(terms), []
+    filter_, events = PrivacyFilter(terms), []
     while True:
         scale = int(rng.integers(100, 500))
         laplace = bool(rng.integers(2))

@@ -9,8 +9,8 @@ from itertools import combinations_with_replacement, product
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import Quantile
-from lapwing.privacy import Relation
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Quantile
 from support.exact_laws import SLACK, Law, dec, log_ratio, middle, quantile, renyi
 from support.laws import follows
 from support.slowly import slow
@@ -95,7 +95,7 @@ def score(data: Data, y: int, fraction: Fraction) -> Fraction:
 def test_the_sampler_follows_the_law_that_was_compared(
     values: list[int], fraction: Fraction, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(67))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(67))
     mechanism = Quantile.for_epsilon(
         1, fraction=fraction, first=0, last=12, relation=Relation.ADD_REMOVE, rows=2
     )

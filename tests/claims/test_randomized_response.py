@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from flint import arb
 
-from lapwing.mechanisms import RandomizedResponse
+from lapwing.core.randomized_response import RandomizedResponse
 from support.exact_laws import SLACK, Law, dec, exp, independent, log_ratio, middle, renyi, total
 from support.laws import follows
 from support.streams import SeededStream
@@ -73,7 +73,7 @@ def test_m_questions_cost_m_epsilon() -> None:
 def test_the_sampler_follows_the_law_that_was_compared(
     mechanism: RandomizedResponse, truth: Decimal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(69))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(69))
     for answer in range(mechanism.options):
         reports = mechanism.sample(np.full(200_000, answer))
         law = response(truth, mechanism.options, answer)

@@ -9,9 +9,9 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from lapwing.mechanisms import sensitivity
-from lapwing.mechanisms.sensitivity import Sensitivity
-from lapwing.privacy import Relation
+from lapwing.core import sensitivity
+from lapwing.core.losses import Relation
+from lapwing.core.sensitivity import Sensitivity
 
 Row = Fraction
 Statistic = Callable[[Sequence[Row]], list[Fraction]]

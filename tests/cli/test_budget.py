@@ -11,13 +11,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from lapwing.cli.budget import to_json
-from lapwing.gate import Gate, Target
+from lapwing.cli.budget import budget_json
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Approximate, Relation, Repeated
 from lapwing.ledger import Ledger, Slices, Unit, register
-from lapwing.ledger.recovery import recover
-from lapwing.ledger.views.left import exactly
-from lapwing.ledger.views.overview import overview
-from lapwing.privacy import Approximate, Relation, Repeated, Terms
+from lapwing.ledger.budget_history import overview, remaining_exactly
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.ledger import recover
+from lapwing.ledger.spending import Target
 from support.events import GAUSSIAN, eventful
 from support.ledgers import Home, open_account, open_sliced, release, spending
 from support.shell import Shell, at
@@ -127,7 +128,7 @@ def test_losses_add_for_whoever_is_in_several_accounts(file_home: Home, shell: S
     ledger = file_home.create()
     open_account(ledger, "visits")
     register(ledger, "clinic", origin="hospital", account="visits", units=["p1"])
-    assert to_json(overview(ledger))["losses_add"] is False
+    assert budget_json(overview(ledger))["losses_add"] is False
     open_account(ledger, "survey", epsilon=2, delta=0)
     register(ledger, "office", origin="town", account="survey", units=["p1"])
     ledger.close()
@@ -272,7 +273,7 @@ def test_what_is_asked_wrongly_is_said_in_one_line(
 
 def test_a_ledger_that_is_not_there_is_said_in_one_line(shell: Shell, tmp_path: Path) -> None:
     done = shell("budget", tmp_path / "nothing")
-    assert (done.code, done.out) == (1, "")
+    assert (done.code, done.out) == (2, "")
     assert "there is no ledger at" in done.error
 
 
@@ -307,7 +308,7 @@ def test_many_are_computed_at_once_and_exactly(epsilon: str, delta: str) -> None
                 for cap in terms.caps
             )
         )
-    found = exactly(terms, sums)
+    found = remaining_exactly(terms, sums)
     assert found == {taken: terms.largest_pure(taken) for taken in sums}
 
 

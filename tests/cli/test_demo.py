@@ -17,11 +17,12 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from lapwing.cli import demo
-from lapwing.cli.demo_ledger import temporary
+from lapwing.core.budget import Terms
+from lapwing.core.exact import log_up
+from lapwing.core.losses import Pure
 from lapwing.errors import OverBudget
-from lapwing.exact import log_up
-from lapwing.privacy import Pure, Terms
+from lapwing.examples import clinic as demo
+from lapwing.examples.clinic import temporary_ledger
 
 
 def _generator() -> ModuleType:
@@ -36,11 +37,13 @@ def _generator() -> ModuleType:
 def test_the_bundled_data_is_what_the_generator_makes() -> None:
     clinic, out = _generator(), io.StringIO()
     clinic.write(clinic.rows(), out)
-    assert files("lapwing.cli").joinpath("data/clinic.csv").read_text(encoding="utf-8") == out.getvalue()
+    assert (
+        files("lapwing.examples").joinpath("data/clinic.csv").read_text(encoding="utf-8") == out.getvalue()
+    )
 
 
 def test_the_data_has_what_the_story_needs() -> None:
-    clinic = demo.load()
+    clinic = demo.load_clinic()
     visits = Counter(clinic.patient.tolist())
     assert len(visits) == demo.PATIENTS
     assert set(clinic.ward) == set(demo.WARDS)
@@ -51,7 +54,7 @@ def test_the_data_has_what_the_story_needs() -> None:
 
 @pytest.mark.parametrize("most", [1, 5])
 def test_rows_per_patient_are_bounded_by_each_patients_own_rows(most: int) -> None:
-    clinic = demo.load()
+    clinic = demo.load_clinic()
     kept = clinic.rows(per_patient=most)
     counts = Counter(clinic.patient[kept].tolist())
     assert max(counts.values()) == most
@@ -70,7 +73,7 @@ def test_rows_per_patient_are_bounded_by_each_patients_own_rows(most: int) -> No
 
 
 def test_charges_add_up_and_the_refusal_changes_nothing() -> None:
-    story = demo.tell()
+    story = demo.run_demo()
     spent = sum((step.loss.pure or Fraction(0) for step in story.steps), Fraction(0))
     written = Fraction("0.1") + Fraction("0.3") + Fraction("0.15") + 2 * Fraction("0.25") + Fraction("0.7")
     assert spent == written + log_up(3)
@@ -86,12 +89,12 @@ def test_charges_add_up_and_the_refusal_changes_nothing() -> None:
 def test_each_charge_comes_before_its_data() -> None:
     touched = []
 
-    def compute() -> demo.Found:
+    def compute() -> demo.DemoResult:
         touched.append(True)
-        return demo.Found("", "", "")
+        return demo.DemoResult("", "", "")
 
-    with temporary(Terms.of("0.05", "1e-6"), demo.RELATION) as ledger:
-        analyst = demo.Analyst(demo.load(), ledger)
+    with temporary_ledger(Terms.of("0.05", "1e-6"), demo.RELATION) as ledger:
+        analyst = demo.DemoAnalyst(demo.load_clinic(), ledger)
         with pytest.raises(OverBudget):
             analyst.ask("?", "none", Pure(Fraction(1)), compute)
     assert not touched
@@ -99,8 +102,8 @@ def test_each_charge_comes_before_its_data() -> None:
 
 
 def test_asked_again_it_computes_nothing_and_gives_the_same_bytes() -> None:
-    with temporary(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
-        analyst = demo.Analyst(demo.load(), ledger)
+    with temporary_ledger(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
+        analyst = demo.DemoAnalyst(demo.load_clinic(), ledger)
         first = analyst.elderly()
         left = ledger.left
         ledger.reopen()
@@ -111,7 +114,7 @@ def test_asked_again_it_computes_nothing_and_gives_the_same_bytes() -> None:
 
 
 def test_the_ledger_is_sound_and_its_cheated_copies_are_refused() -> None:
-    story = demo.tell()
+    story = demo.run_demo()
     ending = story.ending
     assert ending.again == ending.first
     assert ending.again.decode() == f"{story.asked_twice.answer} ({story.asked_twice.interval})"
@@ -125,9 +128,9 @@ def test_the_ledger_is_sound_and_its_cheated_copies_are_refused() -> None:
 
 
 def test_no_truth_is_stored_in_the_ledger() -> None:
-    with temporary(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
-        analyst = demo.Analyst(demo.load(), ledger)
-        told = analyst.ask("?", "none", Pure(Fraction(0)), lambda: demo.Found("7", "± 1", "truth"))
+    with temporary_ledger(Terms.of(3, "1e-6"), demo.RELATION) as ledger:
+        analyst = demo.DemoAnalyst(demo.load_clinic(), ledger)
+        told = analyst.ask("?", "none", Pure(Fraction(0)), lambda: demo.DemoResult("7", "± 1", "truth"))
     assert told.answer.decode() == "7 (± 1)"
 
 
@@ -135,7 +138,7 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("LAPWING_STATE", str(tmp_path / "state"))
-    demo.tell()
+    demo.run_demo()
     assert os.environ["LAPWING_STATE"] == str(tmp_path / "state")
     assert not (tmp_path / "state").exists()
     assert not any((tmp_path / "temporary").iterdir())
@@ -143,14 +146,14 @@ def test_nothing_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_noise_is_fresh_in_every_run() -> None:
     """Two runs agree in all six bars by chance with probability below (1/8)^6 each; twice below 1e-9."""
-    one, two, three = demo.tell(), demo.tell(), demo.tell()
+    one, two, three = demo.run_demo(), demo.run_demo(), demo.run_demo()
     drawn = [[bar.patients for bar in story.bars] + [story.steps[1].answer] for story in (one, two, three)]
     assert drawn[0] != drawn[1] or drawn[1] != drawn[2]
     assert [bar.truth for bar in one.bars] == [bar.truth for bar in two.bars]
 
 
 def test_truths_are_those_of_the_whole_data() -> None:
-    clinic, story = demo.load(), demo.tell()
+    clinic, story = demo.load_clinic(), demo.run_demo()
     truths = {step.question: step.truth for step in story.steps}
     assert truths["How many visits were there?"] == f"{len(clinic.patient):,}"
     assert truths["What did all visits cost?"] == f"{np.nansum(clinic.cost):,.0f}"
@@ -188,16 +191,16 @@ STOPPED = """
 import signal, sys, threading, time
 from pathlib import Path
 from types import SimpleNamespace
-from lapwing.cli import demo_party
+from lapwing.cli import demo
 
 def forever(*_, **__):
     time.sleep(1000)
 
-demo_party.taken = forever
+demo.take_part_in_run = forever
 main = threading.main_thread().ident
 threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
 members = [SimpleNamespace(name="north"), SimpleNamespace(name="south")]
-demo_party._together(None, members, Path(sys.argv[1]))
+demo._together(None, members, Path(sys.argv[1]))
 """
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from lapwing.cli.explain import Explanation, explain, percent_down, percent_up, rounded_up
+from lapwing.core.explanation import Explanation, explain, percent_down, percent_up, rounded_up
 from lapwing.errors import BadParameter
 
 EPSILONS = ["0.01", "0.1", "0.5", "1", "3", "10"]
@@ -93,7 +93,7 @@ def test_lifetimes_count_what_fits() -> None:
 def test_a_delta_above_a_tenth_of_one_over_n_is_warned_of() -> None:
     assert not explain(1, "1e-5", 10_000).warnings  # exactly 1/(10 n)
     (warning,) = explain(1, "1.01e-5", 10_000).warnings
-    assert "above 1/(10 n) = 1e-5" in warning
+    assert "above 1/(10 n), which is 1e-5" in warning
 
 
 @pytest.mark.parametrize(

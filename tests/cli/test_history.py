@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from lapwing.gate import Target
-from lapwing.query.bounded.reader import Reader
+from lapwing.ledger.spending import Target
+from lapwing.sql.truncated.reader import Reader
 from support.events import eventful
 from support.ledgers import Home, open_account, release
 from support.shell import Shell, at

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli import show_ledger
-from lapwing.cli.show_ledger import working
-from lapwing.gate import Target
-from lapwing.ledger.views.log import history
+from lapwing.cli import ledger as show_ledger
+from lapwing.cli.console import working
+from lapwing.ledger.request_log import log_lines
+from lapwing.ledger.spending import Target
 from support.events import eventful
 from support.ledgers import Home, open_account, open_sliced, release
 from support.shell import Shell, at
@@ -236,7 +236,8 @@ def test_an_endless_name_is_refused(used: Home, shell: Shell) -> None:
 def test_a_password_is_never_shown(shell: Shell, used: Home) -> None:
     url = "postgresql://me:hush@127.0.0.1:1/none#x"
     for command in ("log", "verify", "init"):
-        done = shell("ledger", command, url, "--keys", f"{used.keys}.new", "--anchor", f"{used.anchor}.new")
+        keys = f"{used.keys}.new" if command == "init" else used.keys
+        done = shell("ledger", command, url, "--keys", keys, "--anchor", f"{used.anchor}.new")
         assert done.code == 1
         assert "hush" not in done.out + done.error
     assert "hush" not in show_ledger._without_password(url)
@@ -256,8 +257,8 @@ def test_the_table_shows_everything(home: Home, shell: Shell) -> None:
 
 def test_the_newest_are_shown_and_json_has_stable_names(file_home: Home, shell: Shell) -> None:
     ledger = eventful(file_home)
-    newest = history(ledger, last=3)
-    assert newest == history(ledger, last=1000)[-3:]
+    newest = log_lines(ledger, last=3)
+    assert newest == log_lines(ledger, last=1000)[-3:]
     ledger.close()
     found = shell.good("ledger", "log", *at(file_home), "--last", "3", "--json").json
     assert [line["number"] for line in found] == [line.number for line in newest]

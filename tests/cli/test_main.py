@@ -33,6 +33,59 @@ def run(
     )
 
 
+MISSING: list[list[str]] = [
+    ["plan", "none.toml", "SELECT COUNT(*) FROM visits", "--epsilon", "1"],
+    ["ask", "none.toml", "SELECT COUNT(*) FROM visits", "--epsilon", "1"],
+    ["prepare", "none.toml"],
+    ["bounds", "none.toml", "visits.cost", "--epsilon", "1", "--step", "1"],
+    ["truncated", "none.toml", "visits", "--epsilon", "1"],
+    ["check", "none.toml", "--epsilon", "1"],
+    ["check", "none.toml", "--curator", "none.curator", "--into-a-file"],
+    ["clear-hold", "none.toml", "4"],
+    ["budget", "none.ledger"],
+    ["history", "none.ledger"],
+    ["history", "none.toml"],
+    ["init", "none.csv"],
+    ["train", "none.toml"],
+    ["stream", "append", "none.toml"],
+    ["stream", "status", "none.toml"],
+    ["ledger", "account", "none.ledger", "a", "--epsilon", "1", "--delta", "0",
+     "--unit", "row", "--relation", "replace"],
+    ["ledger", "blocks", "none.ledger", "a", "b"],
+    ["ledger", "raise", "none.ledger", "a", "--epsilon", "1", "--delta", "0", "--curator", "none.curator"],
+    ["ledger", "log", "none.ledger"],
+    ["ledger", "verify", "none.ledger"],
+    ["ledger", "export", "none.ledger", "statement"],
+    ["ledger", "prove", "none.ledger", "1", "proof"],
+    ["ledger", "recover", "none.ledger", "--curator", "none.curator"],
+    ["survey", "check", "none.toml"],
+    ["survey", "plan", "none.toml", "--n", "10"],
+    ["survey", "simulate", "none.toml", "--n", "10"],
+    ["survey", "estimate", "none.toml"],
+    ["survey", "invite", "none.toml", "--count", "1"],
+    ["survey", "serve", "none.toml"],
+    ["survey", "answer", "none.toml", "--out", "report"],
+    ["survey", "collect", "none.toml", "reports"],
+    ["survey", "close", "none.toml"],
+    ["party", "plan", "none.toml", "--members", "3", "--policy", "none.toml"],
+    ["party", "invite", "none.toml", "none.card", "--policy", "none.toml"],
+    ["party", "join", "none.consortium", "--me", "none", "--policy", "none.toml", "--yes"],
+    ["party", "run", "none.consortium", "--me", "none", "--policy", "none.toml"],
+    ["party", "relay", "none.consortium", "--me", "none"],
+    ["party", "verify", "none.transcript"],
+]  # fmt: skip
+
+
+def test_a_missing_file_has_one_exit_code(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for arguments in MISSING:
+        done = shell(*arguments)
+        assert (done.code, done.out) == (2, ""), (arguments, done.error)
+        assert "none" in done.error or "there is no such file" in done.error, arguments
+
+
 @pytest.mark.parametrize("command", [MODULE, SCRIPT], ids=["module", "script"])
 def test_explain_speaks_plainly(command: list[str]) -> None:
     done = run(*GOOD, command=command)
@@ -52,7 +105,7 @@ def test_output_to_a_file_does_not_depend_on_the_terminal() -> None:
 def test_letters_that_a_terminal_lacks_are_no_error() -> None:
     done = run(*GOOD, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
-    assert "? = 0.5" in done.stdout
+    assert "? 0.5, ? 1e-6" in done.stdout
 
 
 def test_version() -> None:
@@ -92,7 +145,7 @@ def test_a_large_delta_is_a_visible_warning_and_no_error() -> None:
     arguments = ["explain", "--epsilon", "1", "--delta", "0.01", "--n", "1000"]
     done = run(*arguments)
     assert done.returncode == 0
-    assert "Warning: δ = 0.01 is above 1/(10 n) = 0.0001" in done.stdout
+    assert "Warning: δ 0.01 is above 1/(10 n), which is 0.0001" in done.stdout
     assert len(json.loads(run(*arguments, "--json").stdout)["warnings"]) == 1
 
 
@@ -186,7 +239,7 @@ def test_over_budget_has_its_own_exit_code(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse() -> None:
         raise OverBudget("ε 1", "ε 0.5", "Ask for less.")
 
-    monkeypatch.setattr("lapwing.cli.demo.tell", refuse)
+    monkeypatch.setattr("lapwing.examples.clinic.run_demo", refuse)
     with pytest.raises(SystemExit) as caught:
         main.run(["demo"])
     assert caught.value.code == 3

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli.party import init
-from lapwing.cli.party_simulate import example
+from lapwing.cli.party import example, init
 from lapwing.cli.show_party import show_verified
+from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import Aborted
-from lapwing.mechanisms import LaplaceShares
-from lapwing.parties.verifying import Verified
+from lapwing.parties.transcript import VerifiedTranscript
 from support.shell import Shell
 
 MEMBERS = ("north", "south", "east")
@@ -272,11 +271,11 @@ def test_what_does_not_verify_is_told_without_talk_of_ledgers(shell: Shell, tmp_
     assert done.code == 1
     assert "does not verify" in done.error
     assert "anchor" not in done.error
-    assert shell("party", "verify", tmp_path / "none").code == 1
+    assert shell("party", "verify", tmp_path / "none").code == 2
 
 
 def test_what_nobody_signed_is_not_told_as_a_fact(capsys: pytest.CaptureFixture[str]) -> None:
-    found = Verified(
+    found = VerifiedTranscript(
         members=MEMBERS,
         number=1,
         protocol="C: Shamir shares",

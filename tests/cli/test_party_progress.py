@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from lapwing.cli.party_progress import Board, watching
-from lapwing.parties.messages.progress import Progress
+from lapwing.cli.show_party import MemberBoard, watching_run
+from lapwing.parties.messages import Progress
 
 NAMES = ("east", "north", "south")
 
@@ -27,24 +27,24 @@ def events() -> list[Progress]:
 
 
 def test_a_board_knows_who_is_waited_for() -> None:
-    board = Board(NAMES)
+    board = MemberBoard(NAMES)
     *before, posted, _, lost, opened = events()
     for event in before:
-        board.hear(event)
+        board.add(event)
     assert set(board.state.values()) == {"waiting"}
     assert board.said == "stage 1 of 2, round 1 of 3: deal"
-    board.hear(posted)
+    board.add(posted)
     assert board.state == {"east": "posted", "north": "waiting", "south": "waiting"}
-    board.hear(lost)
-    board.hear(Progress("round", ("east", "north"), 0, 2, "agree", 1, 3))
+    board.add(lost)
+    board.add(Progress("round", ("east", "north"), 0, 2, "agree", 1, 3))
     assert board.state == {"east": "waiting", "north": "waiting", "south": "lost"}
-    assert board.hear(opened) == "stage 1 of 2, opened the sum of east, north"
-    board.hear(Progress("posted", ("nobody",)))
+    assert board.add(opened) == "stage 1 of 2, opened the sum of east, north"
+    board.add(Progress("posted", ("nobody",)))
     assert "nobody" not in board.state
 
 
 def test_elsewhere_lines_are_printed_once_each(capsys: pytest.CaptureFixture[str]) -> None:
-    with watching(NAMES) as watch:
+    with watching_run(NAMES) as watch:
         for event in events():
             watch(event)
             watch(event)
@@ -65,7 +65,7 @@ def test_a_terminal_shows_one_table_that_goes_away(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with watching(NAMES) as watch:
+    with watching_run(NAMES) as watch:
         for event in events():
             watch(event)
     shown = capsys.readouterr()
@@ -103,7 +103,7 @@ def test_a_run_goes_on_when_nobody_can_be_shown_it(
     monkeypatch.setenv("TERM", "xterm")
     gone = Gone(error, is_terminal=is_terminal)
     monkeypatch.setattr(sys, "stderr", gone)
-    with watching(NAMES) as watch:
+    with watching_run(NAMES) as watch:
         for event in events():
             watch(event)
     assert gone.told
@@ -113,7 +113,7 @@ def test_a_run_without_a_stderr_prints_nothing_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    with watching(NAMES) as watch:
+    with watching_run(NAMES) as watch:
         for event in events():
             watch(event)
     assert capsys.readouterr().out == ""

@@ -11,21 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapwing.cli import main, party_run
-from lapwing.cli.party import bound, init
-from lapwing.cli.party_numbers import next_relayed, runs_folder, without_the_end
-from lapwing.cli.party_simulate import example
-from lapwing.cli.show_party import clean
+from lapwing.cli import joining, main
+from lapwing.cli.joining import members_without_result, next_relayed_run, runs_folder
+from lapwing.cli.party import bound, example, init
+from lapwing.cli.show_party import replace_unprintable
 from lapwing.errors import Unavailable
-from lapwing.parties.consortium import Consortium, read_wish
-from lapwing.parties.consortium.founding import found
-from lapwing.parties.identity import Keys
-from lapwing.parties.journal import Ending, Journal
-from lapwing.parties.messages.greeting import Greeting
-from lapwing.parties.messages.parcel import Parcel
-from lapwing.parties.messages.table import Table
-from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.relay.memory import Closed, Memory
+from lapwing.parties.consortium import Consortium
+from lapwing.parties.draft import found_consortium, read_draft
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.journals import ClosedRound, MemberJournal, RelayJournal, RunEnding
+from lapwing.parties.messages import ReadyMessage
+from lapwing.parties.posts import Parcel
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.run_configuration import RunConfiguration
 from support.shell import Shell
 
 MEMBERS = ("east", "north", "south")
@@ -46,10 +44,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wish.write_text(text)
     for name in (*MEMBERS, "west"):
         init(name, folder=folder / name)
-    keys = [Keys.open(folder / name) for name in MEMBERS]
-    file = read_wish(wish)
+    keys = [MemberKeys.open(folder / name) for name in MEMBERS]
+    file = read_draft(wish)
     with bound(file.statistic, folder / "north" / "visits.toml") as (_, statistic):
-        consortium = found(file, [one.card for one in keys], statistic)
+        consortium = found_consortium(file, [one.card for one in keys], statistic)
     for one in keys:
         consortium = consortium.signed(one)
     (folder / FILE).write_text(consortium.to_text())
@@ -63,13 +61,13 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def table(number: int) -> Table:
+def table(number: int) -> RunConfiguration:
     return Consortium.read(Path(FILE)).table(number)
 
 
-def journal(name: str, number: int) -> Journal:
+def journal(name: str, number: int) -> MemberJournal:
     at = table(number)
-    return Journal(runs_folder(Path(name)) / f"{at.label}.journal", at, MEMBERS.index(name))
+    return MemberJournal(runs_folder(Path(name)) / f"{at.label}.journal", at, MEMBERS.index(name))
 
 
 def part(name: str, *more: object) -> tuple[object, ...]:
@@ -80,7 +78,7 @@ def charge(name: str, number: int) -> None:
     """As in a run of this number, whose journal is then lost."""
     consortium, at = Consortium.read(Path(FILE)), table(number)
     with bound(dict(consortium.statistic), Path(name, "visits.toml")) as (data, statistic):
-        party_run.contribution(consortium, at, statistic, data)(0, ())
+        joining.contribution(consortium, at, statistic, data)(0, ())
 
 
 @pytest.fixture
@@ -88,7 +86,7 @@ def nobody_comes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the runs that a member would have waited for."""
     waited: list[int] = []
 
-    def wait(at: Table, *_: object, **__: object) -> object:
+    def wait(at: RunConfiguration, *_: object, **__: object) -> object:
         waited.append(at.number)
         raise Unavailable("nobody came")
 
@@ -138,7 +136,7 @@ def test_the_number_after_an_abort_is_one_that_can_be_run(shell: Shell, folder: 
     charge("east", 2)
     with journal("east", 1) as mine:
         mine.drawing(0, None)
-        mine.finish([], Ending([], "too few (south)"))
+        mine.finish([], RunEnding([], "too few (south)"))
     done = shell(*part("east", "--number", 1))
     assert done.code == 1
     assert "is number 3: give the same command again" in done.error
@@ -147,16 +145,18 @@ def test_the_number_after_an_abort_is_one_that_can_be_run(shell: Shell, folder: 
 def finish(name: str) -> None:
     with journal(name, 1) as mine:
         mine.drawing(0, None)
-        mine.finish([], Ending([Opened(np.zeros(4, np.int64), (0, 1, 2))]))
+        mine.finish([], RunEnding([OpenedSum(np.zeros(4, np.int64), (0, 1, 2))]))
 
 
 def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[int] = []
-    monkeypatch.setattr("lapwing.parties.relay.serve", lambda at, *_, **__: served.append(at.number))
+    monkeypatch.setattr(
+        "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
+    )
     waiting = ["north", "south"]
-    monkeypatch.setattr(party_run, "without_the_end", lambda *_: tuple(waiting))
+    monkeypatch.setattr(joining, "members_without_result", lambda *_: tuple(waiting))
     for name in ("north", "east"):
         finish(name)
     done = shell(*part("north", "--json"))
@@ -171,25 +171,25 @@ def test_a_host_that_is_through_shows_the_end_to_who_missed_it(
 
 def test_the_relay_remembers_who_may_have_missed_the_end(folder: Path) -> None:
     consortium, at, runs = Consortium.read(Path(FILE)), table(1), runs_folder(Path("north"))
-    assert (next_relayed(consortium, runs), without_the_end(at, runs)) == (1, ())
-    memory = Memory(runs, at)
-    memory.begin({i: Greeting(at.run_id, i, b"") for i in range(3)})
+    assert (next_relayed_run(consortium, runs), members_without_result(at, runs)) == (1, ())
+    memory = RelayJournal(runs, at)
+    memory.begin({i: ReadyMessage(at.run_id, i, b"") for i in range(3)})
     for number, there in enumerate((3, 2, 2)):  # who was lost on the way is not forgotten
-        memory.close_round(Closed(0, number, {i: Parcel(b"", {}) for i in range(there)}, {}))
-    assert next_relayed(consortium, folder) == 1
+        memory.close_round(ClosedRound(0, number, {i: Parcel(b"", {}) for i in range(there)}, {}))
+    assert next_relayed_run(consortium, folder) == 1
     memory.end({1}, [])
     memory.close()
-    assert (next_relayed(consortium, runs), without_the_end(at, runs)) == (2, ("east", "south"))
+    assert (next_relayed_run(consortium, runs), members_without_result(at, runs)) == (2, ("east", "south"))
 
 
 def test_of_a_run_that_stopped_nobody_missed_the_end(folder: Path) -> None:
     consortium, at, runs = Consortium.read(Path(FILE)), table(1), runs_folder(Path("north"))
-    memory = Memory(runs, at)
-    memory.begin({i: Greeting(at.run_id, i, b"") for i in range(3)})
-    memory.close_round(Closed(0, 0, {}, {}))
+    memory = RelayJournal(runs, at)
+    memory.begin({i: ReadyMessage(at.run_id, i, b"") for i in range(3)})
+    memory.close_round(ClosedRound(0, 0, {}, {}))
     memory.end((), [])
     memory.close()
-    assert (next_relayed(consortium, runs), without_the_end(at, runs)) == (2, ())
+    assert (next_relayed_run(consortium, runs), members_without_result(at, runs)) == (2, ())
 
 
 def test_a_relay_is_refused_before_it_says_that_it_relays(shell: Shell, folder: Path) -> None:
@@ -202,11 +202,15 @@ def test_a_relay_says_which_end_it_could_show_again(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[int] = []
-    monkeypatch.setattr("lapwing.parties.relay.serve", lambda at, *_, **__: served.append(at.number))
-    memory = Memory(runs_folder(Path("north")), table(1))
+    monkeypatch.setattr(
+        "lapwing.parties.relay_server.serve_relay", lambda at, *_, **__: served.append(at.number)
+    )
+    memory = RelayJournal(runs_folder(Path("north")), table(1))
     memory.end((), [])
     memory.close()
-    monkeypatch.setattr(party_run, "without_the_end", lambda at, _: ("east",) if at.number == 1 else ())
+    monkeypatch.setattr(
+        joining, "members_without_result", lambda at, _: ("east",) if at.number == 1 else ()
+    )
     done = shell("party", "relay", FILE, "--me", "north")
     assert (done.code, served) == (0, [2])
     assert "run 1 ended, and east may not know its sums: --number 1" in done.error
@@ -223,11 +227,10 @@ def test_nothing_that_others_wrote_reaches_the_terminal_as_an_order(
     shell: Shell, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second layer: even if a document with such a text could be read."""
-    assert clean("ε 1, für alle\x1b[2J\n") == "ε 1, für alle�[2J�"
-    for at in ("consortium", "document"):
-        monkeypatch.setattr(f"lapwing.parties.consortium.{at}.require_printable", lambda _: None)
-    monkeypatch.setattr("lapwing.parties.consortium.consortium.where", lambda _: None)
-    monkeypatch.setattr("lapwing.parties.messages.table.where", lambda _: ("x", 1))
+    assert replace_unprintable("ε 1, für alle\x1b[2J\n") == "ε 1, für alle�[2J�"
+    monkeypatch.setattr("lapwing.parties.consortium._require_printable", lambda _: None)
+    monkeypatch.setattr("lapwing.parties.consortium.parse_address", lambda _: None)
+    monkeypatch.setattr("lapwing.parties.run_configuration.parse_address", lambda _: ("x", 1))
     whole = json.loads(Path(FILE).read_text())
     whole["consortium"]["relay"]["address"] = "\x1b[2Jevil:7443"
     Path(FILE).write_text(json.dumps({**whole, "signatures": {}}))

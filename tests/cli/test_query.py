@@ -1,4 +1,4 @@
-"""`lapwing example`, `plan`, `ask`, `prepare`, `bounds`, `dropped`, `looked`: as a newcomer types them."""
+"""`lapwing example`, `plan`, `ask`, `prepare`, `bounds`, `truncated`, `clear-hold`: as users type them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.bounded.reader import Reader
+from lapwing.sql.truncated.reader import Reader
 from support.shell import Shell
 
 BY_WARD = "SELECT ward, COUNT(*) AS n, AVG(stay) AS days FROM visits GROUP BY ward"
@@ -142,20 +142,32 @@ def test_what_was_paid_for_is_shown_also_if_it_cannot_be_drawn(shell: Shell, pol
     assert "no number with an interval" in done.error
 
 
-def test_only_receipts_of_failed_questions_are_looked_at(shell: Shell, policy: Path) -> None:
-    assert shell("looked", policy, "4").code == 2
+def test_only_receipts_of_failed_questions_are_cleared(shell: Shell, policy: Path) -> None:
+    assert shell("clear-hold", policy, "4").code == 2
     assert not list(policy.parent.glob("*.ledger*"))
     shell("ask", policy, COUNT, "--epsilon", "0.1")
     for receipt in ("1", "5", "99"):
-        assert shell("looked", policy, receipt).code == 2
+        assert shell("clear-hold", policy, receipt).code == 2
 
 
-def test_bounds_and_dropped(shell: Shell, policy: Path) -> None:
+def test_old_names_of_commands_still_work_and_tell_the_new_ones(shell: Shell, policy: Path) -> None:
+    for old, new, more in (
+        ("looked", "clear-hold", ["4"]),
+        ("dropped", "truncated", ["visits", "--epsilon", "0.5"]),
+    ):
+        done = shell(old, policy, *more)
+        assert done.error.count(f"lapwing: this command is called {new} now\n") == 1
+        assert done.code == (2 if old == "looked" else 0)
+        assert old not in shell("--help").out
+        assert new in shell("--help").out
+
+
+def test_bounds_and_truncated(shell: Shell, policy: Path) -> None:
     done = shell("bounds", policy, "visits.cost", "--epsilon", "0.5", "--step", "1")
     assert done.code == 0
     assert float(done.out.split("high = ")[1].split()[0]) >= 4096
     assert shell("bounds", policy, "cost", "--epsilon", "0.5", "--step", "1").code == 2
-    more = shell("dropped", policy, "visits", "--epsilon", "0.5", "--json")
+    more = shell("truncated", policy, "visits", "--epsilon", "0.5", "--json")
     assert more.json["columns"][0]["name"] == "people_with_more_rows"
 
 
@@ -168,7 +180,7 @@ def test_every_answer_says_how_many_rows_of_a_person_it_uses_and_what_is_left_ou
     assert "--beyond 100 --epsilon …`" in told
     found = shell("bounds", policy, "visits.cost", "--epsilon", "0.5", "--step", "1")
     assert "Uses at most 5 rows of each person" in found.out
-    more = shell("dropped", policy, "visits", "--epsilon", "0.5", "--beyond", "100", "--json")
+    more = shell("truncated", policy, "visits", "--epsilon", "0.5", "--beyond", "100", "--json")
     assert [one["name"] for one in more.json["columns"]][:2] == ["rows_left_out", "rows_that_count"]
     again = shell("ask", policy, COUNT, "--epsilon", "0.1", "--json")
     assert again.json["replayed"]
@@ -176,7 +188,7 @@ def test_every_answer_says_how_many_rows_of_a_person_it_uses_and_what_is_left_ou
     receipt = more.json["receipt"]["position"]
     assert f"about {left:,} rows (" in again.json["truncation"][0]
     assert f"(receipt {receipt})" in again.json["truncation"][0]
-    assert shell("dropped", policy, "visits", "--epsilon", "0.5", "--beyond", "7").code == 2
+    assert shell("truncated", policy, "visits", "--epsilon", "0.5", "--beyond", "7").code == 2
 
 
 def test_dry_runs_pictures_and_fresh_answers(shell: Shell, policy: Path) -> None:
@@ -205,7 +217,7 @@ def test_a_failed_question_waits_for_the_curator(
     assert "secret" not in failed.error + failed.out
     assert shell("ask", policy, COUNT, "--epsilon", "0.1").code == 1
     receipt = failed.error.split("receipt ")[1].split(")")[0]
-    assert shell("looked", policy, receipt).code == 0
+    assert shell("clear-hold", policy, receipt).code == 0
     assert shell("ask", policy, COUNT, "--epsilon", "0.1").code == 0
 
 

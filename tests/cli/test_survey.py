@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.server.opening import open_survey
-from lapwing.survey.collecting import Rule, open_store
-from lapwing.survey.planning import Design, design
-from lapwing.survey.planning.report_file import read_reports
-from lapwing.survey.questionnaire import load
-from lapwing.survey.respondent.offered import fingerprint
+from lapwing.survey.designing import Design, design
+from lapwing.survey.hosting import open_survey
+from lapwing.survey.offered import fingerprint
+from lapwing.survey.report_file import read_reports
+from lapwing.survey.report_store import StoppingRule
+from lapwing.survey.service import open_report_store
+from lapwing.survey.survey_file import load
 from support.shell import Shell
 
 SMALL = """\
@@ -247,7 +248,7 @@ def test_estimates_are_shown_with_intervals_groups_crosses_lies_and_a_picture(
     assert "known only because it is invented" in done.out
     done = shell.good(
         "survey", "estimate", small, "--reports", reports, "--by", "meal", "--cross", "meal,mood",
-        "--liars", "0.01", "--picture", picture,
+        "--liars", "0.01", "--plot", picture,
     )  # fmt: skip
     for text in (
         "5,000 reports, intervals with 0.95 confidence each", "meal (5,000 reports)", "hours, meal: yes",
@@ -265,8 +266,8 @@ def test_estimates_are_shown_with_intervals_groups_crosses_lies_and_a_picture(
         (("--cross", "meal"), "must be two questions with a comma"),
         (("--liars", "1"), "liars"),
         (("--confidence", "0"), "confidence"),
-        (("--picture", "x.gif"), "must end in .svg"),
-        (("--picture", "gone/x.svg"), "cannot be written"),
+        (("--plot", "x.gif"), "must end in .svg"),
+        (("--plot", "gone/x.svg"), "cannot be written"),
     ],
 )
 def test_what_cannot_be_estimated_is_told(
@@ -280,9 +281,9 @@ def test_what_cannot_be_estimated_is_told(
 
 def put(made: Design, reports: Path, *, has_credential: bool) -> None:
     """Into the survey's own store."""
-    kept = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+    kept = open_report_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
     rows = [(bytes([n % 256]) * 32, row.tobytes()) for n, row in enumerate(read_reports(reports, made))]
-    kept.accept(rows, Rule(5000), date(2026, 1, 1), has_credential=has_credential)
+    kept.accept(rows, StoppingRule(5000), date(2026, 1, 1), has_credential=has_credential)
     kept.close()
 
 

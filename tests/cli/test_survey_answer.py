@@ -17,12 +17,12 @@ from typer.testing import CliRunner
 
 from lapwing.cli.survey_answer import answer
 from lapwing.errors import BadParameter, BadValue, OverBudget
-from lapwing.survey.planning import design
-from lapwing.survey.planning.report_file import read_reports
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import design
+from lapwing.survey.offered import fingerprint, survey_digest
+from lapwing.survey.report_file import read_reports
 from lapwing.survey.respondent import Respondent
-from lapwing.survey.respondent.offered import digest, fingerprint
-from lapwing.survey.respondent.sending import Server
+from lapwing.survey.survey_client import SurveyClient
+from lapwing.survey.survey_file import load
 from support.shell import Shell
 from support.spoiled_surveys import SPOILED, spoiled
 from support.survey_site import EVERY_KIND, Site, one_question
@@ -167,14 +167,14 @@ def test_equal_reports_of_two_people_are_two_different_files(tmp_path: Path, sit
 
 
 def test_the_fingerprint_is_shown_before_the_coins_are_thrown(tmp_path: Path, site: Site) -> None:
-    public, key = Server(site.address).survey()
-    shown = fingerprint(digest(public), key)
+    public, key = SurveyClient(site.address).survey()
+    shown = fingerprint(survey_digest(public), key)
     told = run(tmp_path, site.link(), "--answer", "shop=yes")
     assert told.index(shown) < told.index("Compare this with others who were invited") < told.index("Sent.")
     by_file = run(tmp_path / "other", site.file, "--send", site.link(), "--answer", "shop=yes")
     assert shown in by_file
     alone = run(tmp_path / "alone", site.file, "--out", tmp_path / "report", "--answer", "shop=yes")
-    assert f"The digest of this survey: {digest(public)[:4]} {digest(public)[4:8]}" in alone
+    assert f"The digest of this survey: {survey_digest(public)[:4]} {survey_digest(public)[4:8]}" in alone
 
 
 def test_a_file_must_be_the_survey_that_the_link_leads_to(tmp_path: Path, site: Site) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.learn.pipelines.model import load_model
+from lapwing.learn.pipelines.run_files import load_model
 from support.shell import Shell
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "learning.md"

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lapwing.engines.common import CommonSpelling
+from lapwing.engines.dialect import SqlDialect
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.engine import Engine, EngineFailed
-from lapwing.engines.limits import Limits
+from lapwing.engines.engine import Engine, EngineFailed, EngineLimits
 from lapwing.engines.postgres import PostgresEngine
 from support.postgres import server
 from support.slowly import slow
@@ -51,7 +50,7 @@ TYPES = {
     ),
 }  # fmt: skip
 
-Make = Callable[[CommonSpelling, str, str], str]
+Make = Callable[[SqlDialect, str, str], str]
 Case = tuple[Fraction, int, int]
 
 
@@ -62,9 +61,9 @@ class Asker:
     engine: Engine
 
     @property
-    def spelling(self) -> CommonSpelling:
-        assert isinstance(self.engine.spelling, CommonSpelling)
-        return self.engine.spelling
+    def dialect(self) -> SqlDialect:
+        assert isinstance(self.engine.dialect, SqlDialect)
+        return self.engine.dialect
 
     def relation(self, kind: str, values: Sequence[object]) -> str:
         """A FROM item with a column v: texts of the values, cast by the engine."""
@@ -72,7 +71,7 @@ class Asker:
         type_name = words.get(kind, kind)
 
         def literal(value: object) -> str:
-            return "NULL" if value is None else self.spelling.text(str(value))
+            return "NULL" if value is None else self.dialect.text(str(value))
 
         rows = ", ".join(f"({place}, {literal(value)})" for place, value in enumerate(values))
         # OFFSET keeps PostgreSQL from computing with the constants before it runs.
@@ -84,7 +83,7 @@ class Asker:
 
     def each(self, kind: str, values: Sequence[object], make: Make) -> list[Any]:
         """The expression of each value. `make` gets the column and its type."""
-        sql = make(self.spelling, "v", self.type_of(kind))
+        sql = make(self.dialect, "v", self.type_of(kind))
         return self.all(kind, values, sql)[0]
 
     def all(self, kind: str, values: Sequence[object], *expressions: str) -> list[list[Any]]:
@@ -98,7 +97,7 @@ class Asker:
         name = self.type_of(kind)
         return self.all(
             kind, values,
-            *(self.spelling.clamped_steps("v", name, step=step, first=first, last=last)
+            *(self.dialect.clamped_steps("v", name, step=step, first=first, last=last)
               for step, first, last in cases),
         )  # fmt: skip
 
@@ -114,7 +113,7 @@ class Asker:
 
 @pytest.fixture(scope="session")
 def _duckdb() -> Iterator[Engine]:
-    engine = DuckDbEngine.open(limits=Limits(threads=2))
+    engine = DuckDbEngine.open(limits=EngineLimits(threads=2))
     yield engine
     engine.close()
 

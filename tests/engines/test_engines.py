@@ -17,8 +17,8 @@ import pytest
 from engines.conftest import Asker
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed, TimedOut
-from lapwing.engines.java import java_found
 from lapwing.engines.postgres import PostgresEngine
+from lapwing.engines.spark import java_for_spark
 from lapwing.errors import BadParameter, Unavailable
 from support.postgres import server, sql
 from support.spark import spark
@@ -69,7 +69,7 @@ def test_a_failure_prints_nothing(ask: Asker, capfd: pytest.CaptureFixture[str])
 
 
 def test_X1_a_cast_is_null_where_it_cannot_be(ask: Asker) -> None:
-    assert ask.all("text", [CANARY, "5"], ask.spelling.parse_whole("v")) == [[None, 5]]
+    assert ask.all("text", [CANARY, "5"], ask.dialect.parse_whole("v")) == [[None, 5]]
 
 
 def test_what_takes_too_long_is_stopped(ask: Asker) -> None:
@@ -89,7 +89,7 @@ def test_a_table_is_shipped_and_shipped_again(ask: Asker) -> None:
             {"Key": pa.array(texts, pa.string()), "n": pa.array([1, 2, None][:rows], pa.int32())}
         )
         ask.engine.ship("shipped x", table)
-        name = ask.spelling.name("shipped x")
+        name = ask.dialect.name("shipped x")
         found = ask.engine.run(f"SELECT * FROM {name}")
         assert found.to_pylist() == table.to_pylist()
         assert [kinds.get(kind, kind) for kind in found.schema.types] == table.schema.types
@@ -249,7 +249,7 @@ def test_spark_finds_a_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ins
         monkeypatch.setenv("PATH", str(tmp_path))
     elif shutil.which("java") is None:
         pytest.skip("no Java is installed here")
-    with java_found(tmp_path):
+    with java_for_spark(tmp_path):
         java = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
         asked = [str(java), "--add-modules=jdk.incubator.vector", "-version"]
         done = subprocess.run(asked, capture_output=True, check=True)

@@ -6,15 +6,14 @@ import psycopg
 import pytest
 
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.engine import EngineFailed
-from lapwing.engines.limits import Limits
+from lapwing.engines.engine import EngineFailed, EngineLimits
 from lapwing.engines.postgres import PostgresEngine
 from support.postgres import server
 
 MEGABYTE = 10**6
 
 
-def _of_duckdb(limits: Limits, *names: str) -> list[str]:
+def _of_duckdb(limits: EngineLimits, *names: str) -> list[str]:
     engine = DuckDbEngine.open(limits=limits)
     try:
         settings = ", ".join(f"current_setting('{name}') AS c{n}" for n, name in enumerate(names))
@@ -25,15 +24,15 @@ def _of_duckdb(limits: Limits, *names: str) -> list[str]:
 
 def test_duckdb_has_the_limits_of_the_policy_or_safe_ones() -> None:
     names = ("memory_limit", "max_temp_directory_size", "threads")
-    said = Limits(memory=700 * MEGABYTE, temporary=50 * MEGABYTE, threads=3)
+    said = EngineLimits(memory=700 * MEGABYTE, temporary=50 * MEGABYTE, threads=3)
     assert _of_duckdb(said, *names) == ["667.5 MiB", "47.6 MiB", "3"]
-    memory, temporary, _ = _of_duckdb(Limits(), *names)
+    memory, temporary, _ = _of_duckdb(EngineLimits(), *names)
     assert "%" not in temporary
-    assert float(memory.split()[0]) <= Limits().memory_here() / 2**30 + 0.1
+    assert float(memory.split()[0]) <= EngineLimits().memory_here() / 2**30 + 0.1
 
 
 def test_duckdb_fails_within_its_limits() -> None:
-    engine = DuckDbEngine.open(limits=Limits(memory=500 * MEGABYTE, temporary=MEGABYTE))
+    engine = DuckDbEngine.open(limits=EngineLimits(memory=500 * MEGABYTE, temporary=MEGABYTE))
     try:
         with pytest.raises(EngineFailed):
             engine.run("SELECT len(list(range)) AS n FROM range(200000000)")
@@ -43,7 +42,9 @@ def test_duckdb_fails_within_its_limits() -> None:
 
 
 def test_postgresql_has_the_limits_of_the_policy() -> None:
-    engine = PostgresEngine(server(), limits=Limits(memory=640 * MEGABYTE, temporary=10**9, threads=3))
+    engine = PostgresEngine(
+        server(), limits=EngineLimits(memory=640 * MEGABYTE, temporary=10**9, threads=3)
+    )
     try:
         names = ("work_mem", "temp_file_limit", "max_parallel_workers_per_gather")
         asked = ", ".join(f"current_setting('{name}') AS c{n}" for n, name in enumerate(names))
@@ -59,7 +60,7 @@ def test_postgresql_keeps_its_own_limit_where_the_role_may_not_set_it() -> None:
         connection.execute("CREATE ROLE plain_reader LOGIN")
     url = psycopg.conninfo.make_conninfo(server(), user="plain_reader")
     try:
-        PostgresEngine(url, limits=Limits(temporary=MEGABYTE)).close()
+        PostgresEngine(url, limits=EngineLimits(temporary=MEGABYTE)).close()
     except EngineFailed:
         pytest.skip("this server does not let the role in")
 

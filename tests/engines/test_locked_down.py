@@ -175,7 +175,7 @@ def test_S1_S4_sums_do_not_depend_on_the_order_of_rows(ask: Asker) -> None:
     values = [2**51] + [1] * 1000 + [-(2**51)]
     for given in (values, values[::-1]):
         found = ask.engine.run(
-            f"SELECT {ask.spelling.total('v', 1 << 51)} AS e FROM {ask.relation('int8', given)}"
+            f"SELECT {ask.dialect.total('v', 1 << 51)} AS e FROM {ask.relation('int8', given)}"
         )
         assert found.column(0).to_pylist() == [1000]
 

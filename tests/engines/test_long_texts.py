@@ -7,8 +7,8 @@ from fractions import Fraction
 import pytest
 
 from engines.conftest import Asker
-from lapwing.engines.common import TEXT_BYTES
-from lapwing.engines.postgres_spelling import PostgresSpelling
+from lapwing.engines.dialect import TEXT_BYTES
+from lapwing.engines.dialects import PostgresDialect
 
 LONG = 300_000_000  # letters: PostgreSQL's regular expressions take four bytes for each, and may have 10^9
 
@@ -18,23 +18,23 @@ def test_a_number_behind_more_spaces_than_are_read_is_unknown(ask: Asker) -> Non
     name = ask.type_of("text")
     found = ask.all(
         "text", texts,
-        ask.spelling.clamped_steps("v", name, step=Fraction(1), first=0, last=9),
-        ask.spelling.truth("v", name),
-        ask.spelling.seconds("v", name),
+        ask.dialect.clamped_steps("v", name, step=Fraction(1), first=0, last=9),
+        ask.dialect.truth("v", name),
+        ask.dialect.seconds("v", name),
     )  # fmt: skip
     assert found == [[None, 7, None, None], [None, None, None, True], [None] * 4]
 
 
 def test_long_bytes_are_cut_as_long_texts_are(ask: Asker) -> None:
     values = ["7" * (TEXT_BYTES // 2), "7" * (TEXT_BYTES // 2 + 1)]
-    [[whole, cut]] = ask.all("bytes", values, ask.spelling.plain_text("v", ask.type_of("bytes")))
+    [[whole, cut]] = ask.all("bytes", values, ask.dialect.plain_text("v", ask.type_of("bytes")))
     assert (len(whole), len(cut)) == (TEXT_BYTES, TEXT_BYTES // 4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ask", ["postgres"], indirect=True)
 def test_hundreds_of_millions_of_letters_are_read_as_unknown(ask: Asker) -> None:
-    spelling = PostgresSpelling()
+    spelling = PostgresDialect()
     read = [
         spelling.clamped_steps("v", "text", step=Fraction(1), first=0, last=9),
         spelling.truth("v", "text"),

@@ -174,7 +174,7 @@ def test_truth(ask: Asker) -> None:
 
 
 def test_whole_numbers_are_cast_and_stored_as_narrow_as_they_fit(ask: Asker) -> None:
-    spelling = ask.spelling
+    spelling = ask.dialect
     for reach in (5, (1 << 31) - 1, BIG, 10**37):
         assert ask.one(spelling.whole(str(reach), reach)) == reach
     sizes = {
@@ -199,10 +199,10 @@ def test_totals_never_overflow(ask: Asker) -> None:
     for kind, reach in (("int4", small), ("int8", large)):
         values = [reach] * 100 + [None]
         relation = ask.relation(kind, values)
-        found = ask.engine.run(f"SELECT {ask.spelling.total('v', reach)} AS e FROM {relation}")
+        found = ask.engine.run(f"SELECT {ask.dialect.total('v', reach)} AS e FROM {relation}")
         assert found.column(0).to_pylist() == [100 * reach]
         assert str(found.schema.types[0]) == ("int64" if kind == "int4" else "decimal128(38, 0)")
-        empty = ask.engine.run(f"SELECT {ask.spelling.total('v', reach)} AS e FROM {relation} WHERE v < 0")
+        empty = ask.engine.run(f"SELECT {ask.dialect.total('v', reach)} AS e FROM {relation} WHERE v < 0")
         assert empty.column(0).to_pylist() == [0]
         assert empty.schema.types == found.schema.types
 
@@ -210,7 +210,7 @@ def test_totals_never_overflow(ask: Asker) -> None:
 def test_divisions_round_down(ask: Asker) -> None:
     values = [None, 0, 1, -1, 6, -6, 7, -7, 13, -13, BIG, -BIG]
     bys = [1, 2, 7, (1 << 31) - 1, 1 << 40]
-    spelling = ask.spelling
+    spelling = ask.dialect
     small = [v for v in values if v is None or abs(v) < 1 << 52]
     for given, kind in ((small, "int8"), (small, "int4"), (small[:-2], "int1")):
         down = ask.all(kind, given, *(spelling.floor_divide("v", by) for by in bys))
@@ -221,7 +221,7 @@ def test_divisions_round_down(ask: Asker) -> None:
 
 
 def test_what_is_divided_may_be_a_sum(ask: Asker) -> None:
-    spelling = ask.spelling
+    spelling = ask.dialect
     found = ask.all(
         "int8", [-7, 7], spelling.floor_divide("v + 1", 4), spelling.modulo("v + 1", 4),
         spelling.quotient("v + 1", "v - v + 4"),
@@ -232,17 +232,17 @@ def test_what_is_divided_may_be_a_sum(ask: Asker) -> None:
 def test_quotients_are_null_where_the_bottom_is_zero(ask: Asker) -> None:
     tops, bottoms = [7, -7, 0, 6, -6, 1 << 52], [None, 0, 1, -1, 2, -2, 5, -5, 1 << 52]
     found = ask.all(
-        "int8", bottoms, *(ask.spelling.quotient(ask.spelling.whole(str(top), BIG), "v") for top in tops)
+        "int8", bottoms, *(ask.dialect.quotient(ask.dialect.whole(str(top), BIG), "v") for top in tops)
     )
     for top, column in zip(tops, found, strict=True):
         assert column == [None if not bottom else top // bottom for bottom in bottoms]
-    wide = ask.spelling.quotient(ask.spelling.whole(str(10**30), 10**30), "v")
+    wide = ask.dialect.quotient(ask.dialect.whole(str(10**30), 10**30), "v")
     assert ask.all("int8", [10**18, -(10**18) - 1], wide) == [[10**12, 10**30 // (-(10**18) - 1)]]
 
 
 def test_the_least_and_greatest_pass_over_null(ask: Asker) -> None:
     values = [None, 1, 5]
-    spelling = ask.spelling
+    spelling = ask.dialect
     found = ask.all(
         "int4", values, spelling.least(["v", "3", "NULL"]), spelling.greatest(["v", "3"]),
         spelling.least(["v"]),
@@ -256,4 +256,4 @@ def test_whole_numbers_are_parsed_from_text(ask: Asker) -> None:
     "1e3", "x",
               "-", "--5", "0x1", "1_0", "٣", "5L", "\\5", "Alice"]  # fmt: skip
     expected = [None, None, 5, -5, 5, 0, 0, 7, 10**15 - 1, *[None] * 15]
-    assert ask.all("text", values, ask.spelling.parse_whole("v")) == [expected]
+    assert ask.all("text", values, ask.dialect.parse_whole("v")) == [expected]

@@ -36,7 +36,7 @@ def ascii_case(text: str, *, up: bool) -> str:
 
 
 def test_any_text_is_a_literal(ask: Asker) -> None:
-    literals = [ask.spelling.text(text) for text in TEXTS if text is not None]
+    literals = [ask.dialect.text(text) for text in TEXTS if text is not None]
     found = ask.engine.run(f"SELECT {', '.join(f'{sql} AS e{i}' for i, sql in enumerate(literals))}")
     assert [column[0].as_py() for column in found.columns] == [text for text in TEXTS if text is not None]
 
@@ -44,12 +44,12 @@ def test_any_text_is_a_literal(ask: Asker) -> None:
 def test_any_name_is_a_name(ask: Asker) -> None:
     names = [name for name in TEXTS if name and name.strip() and len(name) < 60]
     seen = {name.lower(): name for name in names}.values()
-    sql = ", ".join(f"1 AS {ask.spelling.name(name)}" for name in seen)
+    sql = ", ".join(f"1 AS {ask.dialect.name(name)}" for name in seen)
     assert ask.engine.run(f"SELECT {sql}").column_names == list(seen)
 
 
 def test_functions_of_text(ask: Asker) -> None:
-    spelling = ask.spelling
+    spelling = ask.dialect
     found = ask.all(
         "text", TEXTS, spelling.lower("v"), spelling.upper("v"), spelling.trim("v"), spelling.length("v"),
         spelling.concat(["v", "'-'", "v"]), spelling.concat(["v", "NULL"]), spelling.hashed_text("v"),
@@ -67,7 +67,7 @@ def test_functions_of_text(ask: Asker) -> None:
 
 def test_substrings_go_by_code_point(ask: Asker) -> None:
     cases = [(1, 1), (0, 2), (0, 0), (2, 3), (1, 0), (5, 100), (1, 1 << 62), (1 << 62, 5), (2, 1 << 31)]
-    found = ask.all("text", TEXTS, *(ask.spelling.substring("v", start, length) for start, length in cases))
+    found = ask.all("text", TEXTS, *(ask.dialect.substring("v", start, length) for start, length in cases))
     for (start, length), column in zip(cases, found, strict=True):
         first, end = max(start, 1) - 1, max(start + length, 1) - 1
         assert column == [None if text is None else text[first:end] for text in TEXTS], (start, length)
@@ -80,7 +80,7 @@ def test_like_has_no_escape_and_sees_code_points(ask: Asker) -> None:
         "x_y", "_%_", "%%", "%_", "%a_%b", "%ab", "ab%ab", "é", "_́", "%é%", "(%", "$1", "*", "${a}",
         "a\\\\%",
     ]  # fmt: skip
-    found = ask.all("text", TEXTS, *(ask.spelling.like("v", pattern) for pattern in patterns))
+    found = ask.all("text", TEXTS, *(ask.dialect.like("v", pattern) for pattern in patterns))
     for pattern, column in zip(patterns, found, strict=True):
         assert column == [None if text is None else matches(text, pattern) for text in TEXTS], pattern
 
@@ -90,13 +90,13 @@ def test_like_takes_no_time_that_depends_on_the_text(ask: Asker) -> None:
     text = "a" * 20_000
     pattern = "%a_" * 8 + "%b"
     found = ask.engine.run(
-        f"SELECT {ask.spelling.like('v', pattern)} AS e FROM {ask.relation('text', [text])}", timeout=20
+        f"SELECT {ask.dialect.like('v', pattern)} AS e FROM {ask.relation('text', [text])}", timeout=20
     )
     assert found.column(0).to_pylist() == [False]
 
 
 def test_texts_sort_and_group_by_code_point(ask: Asker) -> None:
-    compared = ask.spelling.compared_text("v")
+    compared = ask.dialect.compared_text("v")
     relation = ask.relation("text", TEXTS)
     sorted_ = ask.engine.run(f"SELECT v FROM {relation} WHERE v IS NOT NULL ORDER BY {compared}")
     assert sorted_.column(0).to_pylist() == sorted(
@@ -104,7 +104,7 @@ def test_texts_sort_and_group_by_code_point(ask: Asker) -> None:
     )
     grouped = ask.engine.run(f"SELECT {compared} AS g, count(*) AS n FROM {relation} GROUP BY {compared}")
     assert grouped.num_rows == len(TEXTS)
-    least = ask.spelling.least([compared, ask.spelling.compared_text("'a'")])
+    least = ask.dialect.least([compared, ask.dialect.compared_text("'a'")])
     assert ask.all("text", TEXTS, least) == [
         [min(text or "a", "a", key=str.encode) if text != "" else "" for text in TEXTS]
     ]
@@ -142,8 +142,8 @@ def test_every_type_has_a_text(ask: Asker, kind: str, values: list[Any], expecte
 
 
 def test_long_texts_are_cut(ask: Asker) -> None:
-    text = ask.spelling.plain_text("v", ask.type_of("text"))
+    text = ask.dialect.plain_text("v", ask.type_of("text"))
     relation = ask.relation("text", ["x"])
     long = f"(SELECT repeat('é', 600000) AS v FROM {relation}) AS long"
-    found = ask.engine.run(f"SELECT {ask.spelling.length(text)} AS e FROM {long}")
+    found = ask.engine.run(f"SELECT {ask.dialect.length(text)} AS e FROM {long}")
     assert found.column(0).to_pylist() == [1 << 18]

@@ -30,9 +30,9 @@ def test_parts_of_days(ask: Asker) -> None:
     days = [(day - EPOCH).days for day in DATES]
     names = list(parts_of(EPOCH))
     found = ask.all(
-        "int4", [*days, None], ask.spelling.month_of("v"),
-        *(ask.spelling.part_of("v", name, in_days=True) for name in names),
-        ask.spelling.part_of("v", "hour", in_days=True),
+        "int4", [*days, None], ask.dialect.month_of("v"),
+        *(ask.dialect.part_of("v", name, in_days=True) for name in names),
+        ask.dialect.part_of("v", "hour", in_days=True),
     )  # fmt: skip
     assert found[0] == [*(12 * (day.year - 1970) + day.month - 1 for day in DATES), None]
     for name, column in zip(names, found[1:], strict=False):
@@ -46,8 +46,8 @@ def test_days_at_the_ends_of_time(ask: Asker) -> None:
     moved = [EPOCH + timedelta(days=day % 146_097) for day in far]
     cycles = [day // 146_097 for day in far]
     found = ask.all(
-        "int4", far, ask.spelling.month_of("v"), ask.spelling.part_of("v", "year", in_days=True),
-        ask.spelling.part_of("v", "dayofyear", in_days=True), ask.spelling.part_of("v", "dayofweek",
+        "int4", far, ask.dialect.month_of("v"), ask.dialect.part_of("v", "year", in_days=True),
+        ask.dialect.part_of("v", "dayofyear", in_days=True), ask.dialect.part_of("v", "dayofweek",
         in_days=True),
     )  # fmt: skip
     years = [day.year + 400 * cycle for day, cycle in zip(moved, cycles, strict=True)]
@@ -69,7 +69,7 @@ def test_parts_of_seconds(ask: Asker) -> None:
         for moment in moments
     ]
     found = ask.all(
-        "int8", [*seconds, None], *(ask.spelling.part_of("v", p, in_days=False) for p in expected[0])
+        "int8", [*seconds, None], *(ask.dialect.part_of("v", p, in_days=False) for p in expected[0])
     )
     for name, column in zip(expected[0], found, strict=True):
         assert column == [*(one[name] for one in expected), None], name

@@ -20,10 +20,12 @@ from fractions import Fraction
 import psycopg
 import pytest
 
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Approximate, Pure, Repeated, SequentialComposition
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, WorkEnded
-from lapwing.gate import Gate, Plan, Target
 from lapwing.ledger import Ledger, entry
-from lapwing.privacy import Approximate, Pure, Repeated, Sum, Terms
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.spending import Target
 from support.attackers import somebody_at
 from support.clocks import Clock
 from support.ledgers import Home, open_account, open_sliced, release, spending
@@ -89,7 +91,7 @@ def test_case_L7_a_client_retries_after_a_timeout(home: Home) -> None:
         draws.append(random.randbytes(8))
         return draws[-1]
 
-    plan = Plan(spending("0.1"), run)
+    plan = ChargedRelease(spending("0.1"), run)
     first = threading.Thread(target=lambda: Gate(ledger, principal="analyst").release(plan, key="monday"))
     first.start()
     assert is_running.wait(30)  # the client's patience ends here
@@ -210,9 +212,11 @@ class TestCaseL9:
         assert spent(ledger) == UNIT
 
     @pytest.mark.parametrize(
-        "loss", [Repeated(Pure(Fraction(1, 11)), 11), Sum((Pure(Fraction(1, 11)),) * 11)]
+        "loss", [Repeated(Pure(Fraction(1, 11)), 11), SequentialComposition((Pure(Fraction(1, 11)),) * 11)]
     )
-    def test_as_one_loss_they_are_rounded_once_and_fit(self, home: Home, loss: Sum) -> None:
+    def test_as_one_loss_they_are_rounded_once_and_fit(
+        self, home: Home, loss: SequentialComposition
+    ) -> None:
         ledger = home.create()
         open_account(ledger, delta=0)
         release(ledger, loss)
@@ -243,7 +247,7 @@ class TestCaseL10:
         ledger = home.create()
         open_account(ledger)
         with pytest.raises((WorkEnded, KeyboardInterrupt, SystemExit, asyncio.CancelledError)):
-            Gate(ledger, principal="analyst").release(Plan(spending("0.4"), run), key="k")
+            Gate(ledger, principal="analyst").release(ChargedRelease(spending("0.4"), run), key="k")
         with pytest.raises(WorkEnded):
             release(ledger, "0.4", key="k")
         ledger.close()
@@ -276,7 +280,9 @@ class TestCaseL10:
             return b"42"
 
         async def client() -> None:
-            asked = asyncio.to_thread(Gate(ledger, principal="analyst").release, Plan(spending("0.4"), run))
+            asked = asyncio.to_thread(
+                Gate(ledger, principal="analyst").release, ChargedRelease(spending("0.4"), run)
+            )
             task = asyncio.create_task(asked)
             while not runs.is_set():
                 await asyncio.sleep(0.001)

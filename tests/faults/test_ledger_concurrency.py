@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.losses import Pure
 from lapwing.errors import OverBudget
-from lapwing.gate import Target
 from lapwing.ledger import Ledger
-from lapwing.privacy import Pure
+from lapwing.ledger.spending import Target
 from support.clients import Place, nursery
 from support.histories_check import Judge, plus
 from support.ledgers import Home, open_account, open_sliced, release

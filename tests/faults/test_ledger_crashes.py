@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from lapwing.errors import InProgress, WorkEnded
-from lapwing.gate import Gate, Plan
 from lapwing.ledger import Ledger
+from lapwing.ledger.gate import ChargedRelease, Gate
 from support.clients import Client, Place, nursery, within
 from support.histories_check import Judge
 from support.ledgers import POSTGRES, SQLITE, Home, open_account, open_sliced, release
@@ -76,7 +76,7 @@ def settled(ask: Any) -> Any:
 
 def asked_again(ledger: Ledger, *, everyone: bool) -> bytes | type[WorkEnded]:
     """What the same request gives with the same key. It may run only if nothing was charged."""
-    plan = Plan(request_of_a_crash(everyone), lambda: b"a new answer")
+    plan = ChargedRelease(request_of_a_crash(everyone), lambda: b"a new answer")
     try:
         return settled(lambda: Gate(ledger, principal="analyst").release(plan, key="k").answer)  # type: ignore[no-any-return]
     except WorkEnded:

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable, WorkEnded
-from lapwing.gate import Gate, Plan, Point
 from lapwing.ledger import Ledger
+from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
 from support.clients import Place, nursery
 from support.histories_check import Judge
 from support.ledgers import SQLITE, Home, open_account, open_sliced, release, spending
@@ -95,14 +95,14 @@ class TestSqlite:
         open_account(ledger)
         run = ledger.store._writer.execute  # type: ignore[attr-defined]
 
-        def no_room(point: Point) -> None:
-            if point is Point.RAN:
+        def no_room(point: ReleaseStep) -> None:
+            if point is ReleaseStep.RAN:
                 [(pages,)] = run("PRAGMA page_count")
                 run(f"PRAGMA max_page_count = {pages}").fetchall()
 
         gate = Gate(ledger, principal="analyst", watch=no_room)
         with pytest.raises(Unavailable, match="The charge stays"):
-            gate.release(Plan(spending("0.1"), lambda: bytes(100_000)), key="k")
+            gate.release(ChargedRelease(spending("0.1"), lambda: bytes(100_000)), key="k")
         run("PRAGMA max_page_count = 1000000").fetchall()
         never_answered(file_home, ledger)
 
@@ -158,7 +158,7 @@ def refused(ledger: Ledger) -> None:
         return b"42"
 
     with pytest.raises(Unavailable, match="No space left"):
-        Gate(ledger, principal="analyst").release(Plan(spending("0.1"), run), key="k")
+        Gate(ledger, principal="analyst").release(ChargedRelease(spending("0.1"), run), key="k")
     assert not ran
 
 

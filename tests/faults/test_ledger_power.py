@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import Tampered, Unavailable
-from lapwing.gate import Gate, Plan, Point, Target
 from lapwing.ledger import Ledger
+from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
+from lapwing.ledger.spending import Target
 from support.ledgers import SQLITE, Home, open_sliced, release, spending
 from support.power import (
     Change,
@@ -111,11 +112,13 @@ def run(
 
 
 def tell_of_a_release(ledger: Ledger, disk: Disk, k: int) -> None:
-    def watch(point: Point) -> None:
-        if point is Point.CHARGED:
+    def watch(point: ReleaseStep) -> None:
+        if point is ReleaseStep.CHARGED:
             disk.record.append(Told(f"charged {k}"))
 
-    plan = Plan(spending("0.01", Target("visits", BLOCKS), request=b"%d" % k), lambda: b"answer %d" % k)
+    plan = ChargedRelease(
+        spending("0.01", Target("visits", BLOCKS), request=b"%d" % k), lambda: b"answer %d" % k
+    )
     Gate(ledger, principal="analyst", watch=watch).release(plan, key=f"k{k}")
     disk.record.append(Told(f"answered {k}"))
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Tampered
-from lapwing.gate import Gate, Plan, Point, Target
 from lapwing.ledger import CuratorKey, Ledger
-from lapwing.ledger.recovery import recover
+from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
+from lapwing.ledger.ledger import recover
+from lapwing.ledger.spending import Target
 from support.attackers import Crime, committed
 from support.ledgers import SQLITE, Home, open_account, release, spending
 
@@ -47,7 +48,7 @@ def test_case_L6_the_newest_entry_alone_missing_is_found(crime: Crime) -> None:
     then = crime.snapshot()
     ledger = crime.home.open()
     with suppress(KeyboardInterrupt):
-        plan = Plan(spending("0.1", Target("Wolf Hospital", ["b2"])), lambda: b"42")
+        plan = ChargedRelease(spending("0.1", Target("Wolf Hospital", ["b2"])), lambda: b"42")
         Gate(ledger, principal="Dr Grey", watch=_interrupt).release(plan)
     anchor = crime.home.anchor.read_bytes()
     ledger.close()
@@ -56,8 +57,8 @@ def test_case_L6_the_newest_entry_alone_missing_is_found(crime: Crime) -> None:
     assert any("older copy" in text for text in crime.found())
 
 
-def _interrupt(point: Point) -> None:
-    if point is Point.CHARGED:
+def _interrupt(point: ReleaseStep) -> None:
+    if point is ReleaseStep.CHARGED:
         raise KeyboardInterrupt
 
 

@@ -14,13 +14,14 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Pure
 from lapwing.errors import Tampered, Unavailable
-from lapwing.gate import Target
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.entry import commitment, digest_of, encode, now
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.proofs.seal import Seal
-from lapwing.privacy import Pure, Terms
+from lapwing.ledger.seals import Seal
+from lapwing.ledger.spending import Target
 from support.attackers import Crime, Row, SqliteAttacker, committed, others, same
 from support.ledgers import Home, release
 

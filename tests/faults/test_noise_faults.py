@@ -11,10 +11,10 @@ import pytest
 from flint import arb
 from numpy.typing import NDArray
 
-from lapwing import noise
-from lapwing.exact import exp_of, lower, precision, upper
-from lapwing.noise.gaussian import DirectGaussian, discrete_gaussian
-from lapwing.noise.laplace import CHUNK, SMALL, Digits
+from lapwing.core import noise
+from lapwing.core.exact import exp_of, lower, precision, upper
+from lapwing.core.gaussian_sampler import DirectGaussian, discrete_gaussian
+from lapwing.core.laplace_sampler import CHUNK, SMALL, DigitSampler
 from support import laws
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 
@@ -82,7 +82,7 @@ def test_N1_the_attack_notices_ours_when_too_little_noise_is_added() -> None:
     assert best_attack(on_0, on_1, 1)
 
 
-def probability(sampler: Digits, x: int, bits: int) -> arb:
+def probability(sampler: DigitSampler, x: int, bits: int) -> arb:
     """P[X = x] from the very reals that the sampler compares with, as a ball."""
     magnitude = ~x if x < 0 else x
     digits, (beyond, coin) = sampler._reals[:-2], sampler._reals[-2:]
@@ -97,7 +97,7 @@ def probability(sampler: Digits, x: int, bits: int) -> arb:
 def test_N1_exact_probabilities_of_neighbours_are_within_e_to_the_epsilon(
     epsilon: Fraction,
 ) -> None:
-    sampler = Digits(1 / epsilon, signed=True)
+    sampler = DigitSampler(1 / epsilon, signed=True)
     bound = exp_of(epsilon)(400)
     with precision(400):
         # Every point of the ratio is e^epsilon or e^-epsilon itself, to more than 100 digits.
@@ -156,7 +156,7 @@ def test_N2_exact_probabilities_fall_as_the_gaussian_does(sigma: Fraction) -> No
 def test_N3_a_single_draw_takes_the_same_bytes_for_every_value() -> None:
     for scale in (Fraction(1, 3), Fraction(10), Fraction(10**6)):
         for signed in (True, False):
-            sampler = Digits(scale, signed=signed)
+            sampler = DigitSampler(scale, signed=signed)
             taken = set()
             for seed in range(300):
                 stream = CountingStream(SeededStream(seed))
@@ -166,7 +166,7 @@ def test_N3_a_single_draw_takes_the_same_bytes_for_every_value() -> None:
 
 
 def test_N3_the_extreme_values_take_the_same_bytes_as_zero() -> None:
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     taken = {}
     for words in ([ONES] * 11, [0] * 9 + [ONES, ONES], [0] * 9 + [ONES, 0], [ONES] * 10 + [0]):
         stream = CountingStream(ScriptedStream(words))
@@ -177,7 +177,7 @@ def test_N3_the_extreme_values_take_the_same_bytes_as_zero() -> None:
 
 @pytest.mark.parametrize("size", [2, 100, SMALL, SMALL + 1, 3 * SMALL + 7])
 def test_N3_a_small_batch_takes_the_same_bytes_whatever_is_drawn(size: int) -> None:
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     taken = set()
     for seed in range(20):
         stream = CountingStream(SeededStream(seed))
@@ -190,7 +190,7 @@ def test_N3_a_small_batch_takes_the_same_bytes_whatever_is_drawn(size: int) -> N
 @pytest.mark.parametrize("size", [1, 1000, CHUNK])
 def test_N3_a_guided_chunk_takes_the_same_bytes_whatever_is_drawn(scale: Fraction, size: int) -> None:
     # The padding of ten deviations is exceeded with probability below 1e-15 for each chunk.
-    sampler = Digits(scale, signed=True)
+    sampler = DigitSampler(scale, signed=True)
     taken, values = set(), set()
     for seed in range(60):
         stream = CountingStream(SeededStream(seed))

@@ -9,12 +9,10 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.parties.journal import Journal
-from lapwing.parties.messages.frames import Kind, frame, words
-from lapwing.parties.messages.greeting import VERSION
-from lapwing.parties.messages.parcel import Delivery
-from lapwing.parties.transcript import Round, Transcript
-from lapwing.parties.verifying import check
+from lapwing.parties.journals import MemberJournal
+from lapwing.parties.messages import PROTOCOL_VERSION, FrameKind, frame, json_frame
+from lapwing.parties.posts import Delivery
+from lapwing.parties.transcript import Transcript, TranscriptRound, check_transcript
 from support.parties import Flock, Process, close_all, flock, start_all
 from support.parties_lying import South, Talk, lying
 from support.parties_raw import proxy
@@ -38,7 +36,7 @@ def test_killed_after_its_post_a_member_sends_the_same_bytes_again(
     while "south" not in processes[0].wait_for("posted")["names"]:
         pass
     processes[1].kill()
-    with Journal(group.journal(1), group.table, 1) as journal:
+    with MemberJournal(group.journal(1), group.table, 1) as journal:
         stored = journal.parcel((0, 0))
     assert stored is not None
     south = Process(group, 1)
@@ -48,7 +46,7 @@ def test_killed_after_its_post_a_member_sends_the_same_bytes_again(
     assert [processes[i].end()["sums"] for i in (0, 2, 3)] == [SUM] * 3
     shown = Transcript.read(group.transcript(0))
     assert shown.rounds[0].envelopes[1].to_bytes() == stored.envelope
-    with Journal(group.journal(1), group.table, 1) as journal:
+    with MemberJournal(group.journal(1), group.table, 1) as journal:
         assert journal.parcel((0, 0)) == stored
 
 
@@ -88,7 +86,7 @@ def test_the_host_restarts_and_everybody_goes_on(tmp_path: Path, processes: list
     processes[0].kill()
     processes.append(Process(group, 0, serve=True))
     assert [processes[i].end()["sums"] for i in (1, 2, 3)] == [SUM] * 3
-    check(Transcript.read(group.transcript(0)), group.table, guarantee="")
+    check_transcript(Transcript.read(group.transcript(0)), group.table, guarantee="")
 
 
 def test_a_cut_line_is_mended(tmp_path: Path, processes: list[Process]) -> None:
@@ -164,7 +162,9 @@ class TestTheResultIsFetched:
         processes.append(south)
         assert south.end()["sums"] == SUM
         shown = Transcript.read(group.transcript(1))
-        assert check(shown, group.table, guarantee="").contributors == (("north", "south", "east"),)
+        assert check_transcript(shown, group.table, guarantee="").contributors == (
+            ("north", "south", "east"),
+        )
         again = Process(group, 1, fail=True)  # from its journal: nobody is asked
         processes.append(again)
         assert again.end()["sums"] == SUM
@@ -215,18 +215,18 @@ class TestTheResultIsFetched:
         ]
         for shown in wrong:
 
-            def lie(talk: Talk, shown: Sequence[Round] = shown) -> None:
+            def lie(talk: Talk, shown: Sequence[TranscriptRound] = shown) -> None:
                 talk.read()
-                talk.say(words(Kind.WELCOME, version=VERSION))
-                talk.say(words(Kind.OUT, why="too late"))
+                talk.say(json_frame(FrameKind.WELCOME, version=PROTOCOL_VERSION))
+                talk.say(json_frame(FrameKind.OUT, why="too late"))
                 for one in shown:
                     items = [(envelope.to_bytes(), None) for envelope in one.envelopes]
-                    talk.say(frame(Kind.CLOSED, *Delivery(one.stage, one.round, items, {}).to_parts()))
+                    talk.say(frame(FrameKind.CLOSED, *Delivery(one.stage, one.round, items, {}).to_parts()))
                 talk.read()
 
-            with lying(group, lie), pytest.raises(Unavailable, match="what members have signed"):
+            with lying(group, lie), pytest.raises(Unavailable, match="that members have signed"):
                 South(group).play()
-            with Journal(group.journal(1), group.table, 1) as journal:
+            with MemberJournal(group.journal(1), group.table, 1) as journal:
                 assert journal.outcome() is None, "an honest relay can still show it"
 
 

@@ -10,15 +10,22 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import Aborted, Unavailable
-from lapwing.parties.journal import Journal
-from lapwing.parties.member import playing, take_part
-from lapwing.parties.member.line import Line
-from lapwing.parties.messages.frames import Kind, frame, read_words, words
-from lapwing.parties.messages.greeting import VERSION, Greeting
-from lapwing.parties.messages.notice import Notice
-from lapwing.parties.messages.parcel import Delivery, Parcel
-from lapwing.parties.messages.progress import Progress
-from lapwing.parties.seat import Seat
+from lapwing.parties import member
+from lapwing.parties.journals import MemberJournal
+from lapwing.parties.member import take_part
+from lapwing.parties.messages import (
+    PROTOCOL_VERSION,
+    FrameKind,
+    LeaveMessage,
+    Progress,
+    ReadyMessage,
+    frame,
+    json_frame,
+    read_json,
+)
+from lapwing.parties.participant import Participant
+from lapwing.parties.posts import Delivery, Parcel
+from lapwing.parties.relay_client import RelayClient
 from lapwing.parties.transcript import Transcript
 from support.parties import Flock, flock
 from support.parties_lying import Lie, South, Talk, lying
@@ -30,20 +37,20 @@ def group(tmp_path: Path) -> Flock:
 
 
 def greetings(group: Flock, *members: int) -> list[list[object]]:
-    return [Greeting.fresh(group.table.run_id, i, group.keys[i]).to_json() for i in members]
+    return [ReadyMessage.fresh(group.table.run_id, i, group.keys[i]).to_json() for i in members]
 
 
 def welcome(talk: Talk) -> None:
     """As an honest relay lets a member in, until that is ready."""
     talk.read()
-    talk.say(words(Kind.WELCOME, version=VERSION))
+    talk.say(json_frame(FrameKind.WELCOME, version=PROTOCOL_VERSION))
     talk.read()
 
 
 def open_run(group: Flock, talk: Talk) -> None:
     """As an honest relay begins."""
     welcome(talk)
-    talk.say(words(Kind.BEGIN, greetings=greetings(group, 0, 1, 2)))
+    talk.say(json_frame(FrameKind.BEGIN, greetings=greetings(group, 0, 1, 2)))
 
 
 def begin(group: Flock, talk: Talk) -> Parcel:
@@ -59,7 +66,7 @@ class TestTheBeginning:
     def begun_with(self, group: Flock, said: object) -> str:
         def lie(talk: Talk) -> None:
             welcome(talk)
-            talk.say(words(Kind.BEGIN, members=[0, 1, 2], greetings=said))
+            talk.say(json_frame(FrameKind.BEGIN, members=[0, 1, 2], greetings=said))
             talk.read()
 
         south = South(group)
@@ -89,8 +96,8 @@ class TestTheBeginning:
 
         def lie(talk: Talk) -> None:
             talk.read()
-            talk.say(words(Kind.BEGIN, greetings=greetings(group, 0, 2)))
-            talk.say(words(Kind.END, why="it is over", missing=[], version=VERSION))
+            talk.say(json_frame(FrameKind.BEGIN, greetings=greetings(group, 0, 2)))
+            talk.say(json_frame(FrameKind.END, why="it is over", missing=[], version=PROTOCOL_VERSION))
             talk.read()
 
         south = South(group)
@@ -98,7 +105,7 @@ class TestTheBeginning:
             south.play()
         assert south.charged == []
         assert not aborted.value.was_charged
-        with Journal(group.journal(1), group.table, 1) as journal:
+        with MemberJournal(group.journal(1), group.table, 1) as journal:
             assert journal.outcome() is None  # the same run may be tried again
 
     def test_that_is_followed_by_the_end_costs_nothing_yet(self, group: Flock) -> None:
@@ -106,8 +113,10 @@ class TestTheBeginning:
 
         def lie(talk: Talk) -> None:
             welcome(talk)
-            begun = words(Kind.BEGIN, greetings=greetings(group, 0, 1, 2))
-            talk.say([*begun, *words(Kind.END, why="it is over", missing=[], version=VERSION)])
+            begun = json_frame(FrameKind.BEGIN, greetings=greetings(group, 0, 1, 2))
+            talk.say(
+                [*begun, *json_frame(FrameKind.END, why="it is over", missing=[], version=PROTOCOL_VERSION)]
+            )
             talk.read()
 
         south = South(group)
@@ -127,12 +136,14 @@ def test_greetings_of_ended_lobbies_cost_one_charge_and_not_for_another_run(grou
 
     def lie(talk: Talk) -> None:
         talk.read()
-        talk.say(words(Kind.WELCOME, version=VERSION))
-        kept.append(read_words(talk.read()[1])["greeting"])
+        talk.say(json_frame(FrameKind.WELCOME, version=PROTOCOL_VERSION))
+        kept.append(read_json(talk.read()[1])["greeting"])
         if len(kept) >= len(group.keys):
-            talk.say(words(Kind.BEGIN, greetings=kept))
+            talk.say(json_frame(FrameKind.BEGIN, greetings=kept))
             talk.read()
-        talk.say(words(Kind.END, why="not all members came", missing=[], version=VERSION))
+        talk.say(
+            json_frame(FrameKind.END, why="not all members came", missing=[], version=PROTOCOL_VERSION)
+        )
 
     def alone(at: Flock, i: int) -> Aborted:
         def contribute(*_: object) -> NDArray[np.int64]:
@@ -174,7 +185,9 @@ class TestAnotherVersion:
         def old(talk: Talk) -> None:
             talk.read()
             talk.say(
-                words(Kind.END, why="south was refused: a greeting is not of the right form", missing=[])
+                json_frame(
+                    FrameKind.END, why="south was refused: a greeting is not of the right form", missing=[]
+                )
             )
 
         said = self.refused_by(group, old)
@@ -182,11 +195,11 @@ class TestAnotherVersion:
         assert "no version, as old ones do" in said
         assert "same version of lapwing" in said
 
-    @pytest.mark.parametrize("version", [1, VERSION + 1, None, "2"])
+    @pytest.mark.parametrize("version", [1, PROTOCOL_VERSION + 1, None, "2"])
     def test_of_a_relay_that_says_another(self, group: Flock, version: object) -> None:
         def other(talk: Talk) -> None:
             talk.read()
-            talk.say(words(Kind.WELCOME, version=version))
+            talk.say(json_frame(FrameKind.WELCOME, version=version))
             talk.read()
 
         assert "same version of lapwing" in self.refused_by(group, other)
@@ -198,7 +211,7 @@ def test_what_a_relay_says_of_others_is_never_signed_by_a_member(group: Flock) -
 
     def lie(talk: Talk) -> None:
         parcel = begin(group, talk)
-        talk.say(frame(Kind.CLOSED, *Delivery(0, 0, [(parcel.envelope, None)], lies).to_parts()))
+        talk.say(frame(FrameKind.CLOSED, *Delivery(0, 0, [(parcel.envelope, None)], lies).to_parts()))
         signed.append(talk.read()[1])
 
     south = South(group)
@@ -215,7 +228,7 @@ def test_what_a_relay_says_of_others_is_never_signed_by_a_member(group: Flock) -
 def test_whether_it_was_charged_a_member_says_itself(group: Flock) -> None:
     def lie(talk: Talk) -> None:
         begin(group, talk)
-        talk.say(words(Kind.END, why="nothing was charged", missing=["east"]))
+        talk.say(json_frame(FrameKind.END, why="nothing was charged", missing=["east"]))
         talk.read()
 
     south = South(group)
@@ -251,7 +264,7 @@ def test_whoever_watches_cannot_end_a_run(group: Flock, error: Exception) -> Non
 
     def lie(talk: Talk) -> None:
         begin(group, talk)
-        talk.say(words(Kind.END, why="enough", missing=[]))
+        talk.say(json_frame(FrameKind.END, why="enough", missing=[]))
         talk.read()
 
     with lying(group, lie), pytest.raises(Aborted, match="enough"):
@@ -264,7 +277,7 @@ class TestAnUnexpectedError:
     """After the charge: the others hear of it, the journal has the end, the member is told plainly."""
 
     def test_is_an_end_like_others(self, group: Flock, monkeypatch: pytest.MonkeyPatch) -> None:
-        heard: list[Kind] = []
+        heard: list[FrameKind] = []
 
         def lie(talk: Talk) -> None:
             open_run(group, talk)
@@ -276,11 +289,11 @@ class TestAnUnexpectedError:
 
         south = South(group)
         with monkeypatch.context() as patch, lying(group, lie):
-            patch.setattr(Seat, "post", post)
+            patch.setattr(Participant, "post", post)
             with pytest.raises(Aborted, match="an error of its own, TypeError") as aborted:
                 south.play()
             assert "stays charged" in str(aborted.value)
-        assert heard == [Kind.NOTICE]
+        assert heard == [FrameKind.NOTICE]
         assert "SECRET" not in group.transcript(1).read_text()
         with pytest.raises(Aborted, match="an error of its own"):  # by the journal: nobody is asked
             south.play()
@@ -290,14 +303,14 @@ class TestAnUnexpectedError:
         def broken(*_: object) -> None:
             raise TypeError
 
-        monkeypatch.setattr(Line, "arrive", broken)
+        monkeypatch.setattr(RelayClient, "arrive", broken)
         with pytest.raises(TypeError):
             South(group).play()
-        with Journal(group.journal(1), group.table, 1) as journal:
+        with MemberJournal(group.journal(1), group.table, 1) as journal:
             assert journal.outcome() is None
 
 
-@pytest.mark.parametrize("broken", [(Journal, "finish"), (Transcript, "write")])
+@pytest.mark.parametrize("broken", [(MemberJournal, "finish"), (Transcript, "write")])
 def test_what_fails_while_giving_up_does_not_hide_why(
     group: Flock, monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]
 ) -> None:
@@ -319,7 +332,7 @@ def test_who_was_slower_than_a_round_is_told_so(tmp_path: Path) -> None:
 
     def lie(talk: Talk) -> None:
         open_run(group, talk)
-        talk.say(words(Kind.END, why="south was late", missing=["south"]))
+        talk.say(json_frame(FrameKind.END, why="south was late", missing=["south"]))
         talk.read()
 
     south = South(group)
@@ -331,5 +344,5 @@ def test_who_was_slower_than_a_round_is_told_so(tmp_path: Path) -> None:
 
 def test_a_notice_is_within_its_length(group: Flock) -> None:
     """Also with the names of many members: what is signed can be read again."""
-    many = Notice(group.table.run_id, 0, 0, 1, playing._cut_to("x" * 1000, 300)).signed(group.keys[1])
-    assert Notice.from_json(many.to_json()) == many
+    many = LeaveMessage(group.table.run_id, 0, 0, 1, member._cut_to("x" * 1000, 300)).signed(group.keys[1])
+    assert LeaveMessage.from_json(many.to_json()) == many

@@ -12,22 +12,25 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import Aborted, LapwingError
-from lapwing.parties.member import Outcome, take_part
-from lapwing.parties.messages.envelope import Envelope
-from lapwing.parties.messages.parcel import Delivery, Parcel
-from lapwing.parties.protocols import PROTOCOLS, Opened
-from lapwing.parties.relay import Relay, serving
+from lapwing.parties.member import RunOutcome, take_part
+from lapwing.parties.posts import Delivery, Envelope, Parcel
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.relay_loop import RelayLoop
+from lapwing.parties.relay_server import relay_in_thread
 from support.parties import Flock, flock
 
-Ended = dict[int, Outcome | LapwingError]
+Ended = dict[int, RunOutcome | LapwingError]
 
 
-def run_all(group: Flock, make: type[Relay] = Relay, values: Sequence[int] = (1, 2, 3, 4, 5)) -> Ended:
+def run_all(
+    group: Flock, make: type[RelayLoop] = RelayLoop, values: Sequence[int] = (1, 2, 3, 4, 5)
+) -> Ended:
     """All members in threads; each with its outcome or error."""
     ended: Ended = {}
 
     def part(i: int) -> None:
-        def contribute(stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+        def contribute(stage: int, earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
             del earlier
             return np.full(group.table.length, values[i] + stage, dtype=np.int64)
 
@@ -38,7 +41,7 @@ def run_all(group: Flock, make: type[Relay] = Relay, values: Sequence[int] = (1,
         except LapwingError as error:
             ended[i] = error
 
-    with serving(group.table, group.keys[0], folder=group.root, make=make):
+    with relay_in_thread(group.table, group.keys[0], folder=group.root, make=make):
         threads = [threading.Thread(target=part, args=(i,)) for i in range(len(group.keys))]
         for thread in threads:
             thread.start()
@@ -47,7 +50,7 @@ def run_all(group: Flock, make: type[Relay] = Relay, values: Sequence[int] = (1,
     return ended
 
 
-class ShowsTwoSets(Relay):
+class ShowsTwoSets(RelayLoop):
     """Hides a different member's post from each half: at most a planned loss, for each of them."""
 
     at = "deal"
@@ -70,7 +73,7 @@ class ShowsTwoMaskedSets(ShowsTwoSets):
     at = "masked"
 
 
-class ChangesBoxes(Relay):
+class ChangesBoxes(RelayLoop):
     """Turns one bit of what one member sends to another."""
 
     def delivery(self, to: int) -> Delivery:
@@ -86,7 +89,7 @@ class ChangesBoxes(Relay):
 
 @pytest.mark.parametrize(("letter", "make"), [("C", ShowsTwoSets), ("D", ShowsTwoMaskedSets)])
 def test_M1_a_relay_that_shows_members_different_sets_opens_nothing(
-    tmp_path: Path, letter: str, make: type[Relay]
+    tmp_path: Path, letter: str, make: type[RelayLoop]
 ) -> None:
     group = flock(tmp_path, 5, protocol=letter, losses=1)
     ended = run_all(group, make)
@@ -101,7 +104,7 @@ def test_a_changed_box_is_noticed_and_named(tmp_path: Path) -> None:
     assert isinstance(ended[0], Aborted)
     assert ended[0].missing == ("south",)
     assert "does not open" in str(ended[0])
-    assert not isinstance(ended[1], Outcome) or ended[1].opened  # the others may go on without north
+    assert not isinstance(ended[1], RunOutcome) or ended[1].opened  # the others may go on without north
 
 
 @pytest.mark.parametrize("letter", PROTOCOLS)
@@ -110,7 +113,7 @@ def test_the_relay_and_the_transcripts_hold_no_members_value(tmp_path: Path, let
     group = flock(tmp_path, protocol=letter, coalition=0 if letter == "L" else 1, length=3)
     values = (0x0123456789AB, 0x0234567890CD, 0x034567890AEF)
     ended = run_all(group, values=values)
-    assert all(isinstance(outcome, Outcome) for outcome in ended.values())
+    assert all(isinstance(outcome, RunOutcome) for outcome in ended.values())
     files = [path for path in tmp_path.rglob("*") if ".relay" in path.name or "transcript" in path.name]
     assert len(files) >= 5
     stored = b"".join(path.read_bytes() for path in files)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.ledger.proofs.source import export
-from lapwing.query.binding.refused import Refused
-from lapwing.query.dataset import Dataset
+from lapwing.ledger.publishing import export_statement
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.dataset import Dataset
 from support.hospital import ENGINES, Hospital, invented, policy_for
 from support.slowly import first
 
@@ -89,7 +89,7 @@ def test_S12_an_average_of_nothing_is_an_answer_within_the_bounds(opened: Ask) -
 def reached(dataset: Dataset, question: str) -> dict[tuple[Any, ...], list[int]]:
     """What reached each mechanism, before any noise. Codes come in no order."""
     found: dict[tuple[Any, ...], list[int]] = {}
-    dataset.record = lambda what, arrays: found.__setitem__(what, sorted(map(int, arrays[0])))
+    dataset.curator.record = lambda what, arrays: found.__setitem__(what, sorted(map(int, arrays[0])))
     dataset.ask(question, epsilon=1)
     return found
 
@@ -225,7 +225,7 @@ def test_X7_no_private_value_is_in_logs_files_or_statements(
     dataset.prepare()
     dataset.ask("SELECT COUNT(*) AS n FROM visits WHERE CAST(name AS INTEGER) = 1", epsilon=1)
     statement = tmp_path / "statement"
-    export(dataset.ledger, statement)
+    export_statement(dataset.ledger, statement)
     seen = caplog.text + "".join(capfd.readouterr()) + statement.read_text()
     ledger = Path(dataset.policy.ledger)
     dataset.close()

@@ -16,13 +16,12 @@ from random import Random
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.answering.estimate import estimate
-from lapwing.query.answering.noising import noise
-from lapwing.query.answering.shares import share_out
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.binding.refused import Refused
-from lapwing.query.bounded.reader import Reader
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.estimates import estimate
+from lapwing.sql.noising import add_noise, divide_budget
+from lapwing.sql.truncated.reader import Reader
 from query.test_neighbours import require_close
 from support.clinic import clinic_catalog, people, write_clinic
 from support.sql_grammar import question
@@ -57,10 +56,10 @@ class Clinic:
     def ask(self, sql: str) -> str:
         """All that an analyst would see. Raises what an analyst would get."""
         bound = bind(sql, self.catalog)
-        shares = share_out(bound, epsilon=1, delta=Fraction(1, 10**9), noise="auto")
+        shares = divide_budget(bound, epsilon=1, delta=Fraction(1, 10**9), noise="auto")
         here, there = (reader.exact(bound) for reader in self.readers)
         require_close(bound, here, there)
-        rows = estimate(shares, noise(shares, here), confidence="0.95", agree=True)
+        rows = estimate(shares, add_noise(shares, here), confidence="0.95", agree=True)
         seen = [str(value) for column in rows.columns for value in column.values]
         notes = [column.note for column in rows.columns]
         return " ".join([*seen, *notes, shares.reason])

@@ -14,14 +14,13 @@ from random import Random
 
 import pytest
 
-from lapwing.engines.engine import EngineFailed
-from lapwing.engines.limits import MEGABYTE, Limits
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.binding.refused import Refused
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
+from lapwing.engines.engine import MEGABYTE, EngineFailed, EngineLimits
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.reader import Reader
 from support.growing_texts import GROWING, grown
 from support.hospital import ENGINES, Hospital, policy_for
 from support.private_tables import KEY
@@ -29,8 +28,8 @@ from support.private_tables import KEY
 PREDICATES = ("stay > 55", "stay = 50", "stay >= 0")  # nobody, one row, everybody
 PEOPLE, LETTERS, LONGEST = 4_000, 300, 1 << 20
 LITTLE = {  # PostgreSQL sorts with a 32nd of the memory, and then on disk
-    "duckdb": Limits(memory=500 * MEGABYTE, temporary=MEGABYTE, threads=2),
-    "postgres": Limits(memory=500 * MEGABYTE, temporary=500 * MEGABYTE, threads=2),
+    "duckdb": EngineLimits(memory=500 * MEGABYTE, temporary=MEGABYTE, threads=2),
+    "postgres": EngineLimits(memory=500 * MEGABYTE, temporary=500 * MEGABYTE, threads=2),
 }
 MOST_TIMES, LEAST_SECONDS = 30, 5.0
 

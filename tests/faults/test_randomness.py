@@ -16,11 +16,10 @@ from multiprocessing.connection import Connection
 import numpy as np
 import pytest
 
-import lapwing.noise
-from lapwing import noise
+import lapwing.core.noise
+from lapwing.core import noise, random_stream
+from lapwing.core.random_stream import SYSTEM, SystemStream
 from lapwing.errors import NoEntropy
-from lapwing.noise import stream
-from lapwing.noise.stream import SYSTEM, SystemStream
 
 pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
@@ -154,8 +153,8 @@ FORBIDDEN = {"seed", "rng", "stream", "random_state", "generator", "key", "entro
 
 
 def public_functions() -> Iterator[tuple[str, Callable[..., object]]]:
-    for name in lapwing.noise.__all__:
-        value = getattr(lapwing.noise, name)
+    for name in lapwing.core.noise.__all__:
+        value = getattr(lapwing.core.noise, name)
         if callable(value):
             yield name, value
 
@@ -164,12 +163,12 @@ def test_R2_no_public_function_takes_a_seed_or_a_stream() -> None:
     assert len(list(public_functions())) >= 9
     for name, function in public_functions():
         assert not FORBIDDEN & set(inspect.signature(function).parameters), name
-    assert not FORBIDDEN & {name.lower() for name in lapwing.noise.__all__}
+    assert not FORBIDDEN & {name.lower() for name in lapwing.core.noise.__all__}
 
 
 def test_R2_the_system_stream_takes_no_seed() -> None:
     assert not inspect.signature(SystemStream).parameters
-    assert not [name for name in vars(stream) if "seed" in name.lower()]
+    assert not [name for name in vars(random_stream) if "seed" in name.lower()]
     assert not [name for name in dir(SYSTEM) if "seed" in name.lower()]
 
 
@@ -265,7 +264,7 @@ def test_R4_a_stuck_source_fails_at_the_second_key_of_a_thread(
 ) -> None:
     own = SystemStream()
     monkeypatch.setattr(os, "urandom", stuck())
-    monkeypatch.setattr(stream, "REKEY_AFTER", 100)
+    monkeypatch.setattr(random_stream, "REKEY_AFTER", 100)
     assert len(own.take(100)) == 100
     for _ in range(3):
         with pytest.raises(NoEntropy):

@@ -14,19 +14,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from lapwing.core import sensitivity
+from lapwing.core.budget import PrivacyFilter, Terms
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Relation, SequentialComposition
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.selection import Exponential, NoisyMax, PermuteAndFlip
+from lapwing.core.sensitivity import Sensitivity
+from lapwing.core.values import Grid
 from lapwing.errors import BadParameter, BadValue, OverBudget
-from lapwing.mechanisms import (
-    Exponential,
-    Gaussian,
-    Grid,
-    Laplace,
-    NoisyMax,
-    PartitionSelection,
-    PermuteAndFlip,
-    sensitivity,
-)
-from lapwing.mechanisms.sensitivity import Sensitivity
-from lapwing.privacy import Filter, Relation, Sum, Terms
 from support.exact_laws import SLACK, dec, excess, laplace, log_ratio, middle, permute_and_flip, renyi
 from support.streams import RefusingStream
 
@@ -40,7 +37,7 @@ ROWS = st.lists(REALS, max_size=8)
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 0.0])
 def test_N4_no_float_ever_reaches_the_noise(value: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", RefusingStream())
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", RefusingStream())
     for mechanism in (Laplace.for_epsilon(1, l1=1), Gaussian(Fraction(1), Fraction(1), 1)):
         with pytest.raises(BadValue):
             mechanism.sample([value])
@@ -196,8 +193,8 @@ def test_S6_replayed_sums_are_within_the_declared_distance(
 
 def test_S7_k_aggregates_are_charged_k_times() -> None:
     each = Laplace.for_epsilon("0.25", l1=1).loss
-    account = Filter(Terms.of(1, 0))
-    account.admit(account.terms.price(Sum((each,) * 3)))
+    account = PrivacyFilter(Terms.of(1, 0))
+    account.admit(account.terms.price(SequentialComposition((each,) * 3)))
     account.admit(account.terms.price(each))
     with pytest.raises(OverBudget):
         account.admit(account.terms.price(each))
@@ -206,7 +203,7 @@ def test_S7_k_aggregates_are_charged_k_times() -> None:
 def test_S7_an_average_and_a_hidden_threshold_count_pay_for_each_part() -> None:
     total, count = Laplace.for_epsilon("0.5", l1=10).loss, Laplace.for_epsilon("0.5", l1=1).loss
     selection = PartitionSelection.for_budget("0.5", "1e-9", keys=1).loss
-    whole = Sum((total, count, selection))
+    whole = SequentialComposition((total, count, selection))
     assert whole.pure == Fraction(3, 2)
     assert whole.delta0 == Fraction(1, 10**9)
 
@@ -231,7 +228,7 @@ def test_S12_a_mean_over_an_exact_private_n_would_tell_the_size() -> None:
         assert (
             log_ratio(*(laplace(each.scale, value, -9, 9) for value in part)) <= dec(Fraction(1, 2)) + SLACK
         )
-    assert Sum((each.loss, each.loss)).pure == 1
+    assert SequentialComposition((each.loss, each.loss)).pure == 1
 
 
 def test_S12_a_mean_of_an_empty_set_is_no_special_case() -> None:

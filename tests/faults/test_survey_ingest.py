@@ -11,9 +11,15 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.survey.collecting import Rule, Verdict, read
-from lapwing.survey.collecting.store import blinded_hash, invitation_hash, token_hash
 from lapwing.survey.credentials import new_invitation
+from lapwing.survey.report_store import (
+    IntakeResult,
+    StoppingRule,
+    blinded_hash,
+    invitation_hash,
+    read_all_reports,
+    token_hash,
+)
 from support.collecting import DIGEST, SIZE, TODAY, Shelf, credential, invited
 from support.ledgers import POSTGRES, SQLITE
 from support.power import Keep, KeepAll, KeepBegun, KeepSome, Told, lay_out, recorded
@@ -22,7 +28,7 @@ from support.survey_server import Process
 from support.survey_siege import Siege, body
 
 KINDS = (b"\x00\x00\x00", b"\x01\x00\x01", b"\x01\x01\x00", b"\x02\x01\x01")
-NO_RULE = Rule()
+NO_RULE = StoppingRule()
 
 
 def besiege(folder: Path, database: str, *, reports: int, kills: int) -> Siege:
@@ -136,7 +142,7 @@ class TestThePowerFails:
         shelf = Shelf.of(SQLITE, folder)
         try:
             store = shelf.open()
-            is_whole = len(read(store)) == store.state().reports <= len(told) + 1
+            is_whole = len(read_all_reports(store)) == store.state().reports <= len(told) + 1
             return is_whole and store.stored(tokens) == set(tokens)
         except Unavailable:
             return False  # not even a database
@@ -168,7 +174,7 @@ class TestAFullDisk:
             for k in range(400):
                 one = token_hash(b"%d" % k), KINDS[k % 4]
                 try:
-                    assert store.accept([one], NO_RULE, TODAY) == [Verdict.NEW]
+                    assert store.accept([one], NO_RULE, TODAY) == [IntakeResult.NEW]
                     told[one[0]] = one[1]
                 except Unavailable:
                     refused.append(one)
@@ -176,8 +182,8 @@ class TestAFullDisk:
             (folder / "balloon").unlink()
             assert store.stored(list(told)) == set(told)
             verdicts = store.accept(refused, NO_RULE, TODAY)
-            assert set(verdicts) <= {Verdict.NEW, Verdict.AGAIN}
-            assert store.state().reports == len(read(store)) == 400
+            assert set(verdicts) <= {IntakeResult.NEW, IntakeResult.AGAIN}
+            assert store.state().reports == len(read_all_reports(store)) == 400
             shelf.close()
             again = Shelf.of(SQLITE, folder)
             assert again.open().stored(list(told)) == set(told)
@@ -214,7 +220,7 @@ class TestAFullDisk:
             for invitation in invitations:
                 wish = invitation_hash(invitation), blinded_hash(invitation.encode())
                 try:
-                    assert store.keep([wish], NO_RULE, TODAY) == [Verdict.NEW]
+                    assert store.keep([wish], NO_RULE, TODAY) == [IntakeResult.NEW]
                     kept.append(wish)
                 except Unavailable:
                     refused.append(wish)
@@ -222,7 +228,7 @@ class TestAFullDisk:
             for hashed, what in kept:
                 assert store.signed(hashed) == what
             for hashed, _ in refused:
-                assert store.signed(hashed) is Verdict.NEW
+                assert store.signed(hashed) is IntakeResult.NEW
             shelf.close()
 
     def test_has_room_for_the_use_of_every_invitation_that_was_admitted(self, tmp_path: Path) -> None:
@@ -238,7 +244,7 @@ class TestAFullDisk:
             store.admit(more)
         assert store.invitations() == (200, 0)
         wishes = [(invitation_hash(one), blinded_hash(one.encode())) for one in invitations]
-        assert store.keep(wishes, NO_RULE, TODAY) == [Verdict.NEW] * 200
+        assert store.keep(wishes, NO_RULE, TODAY) == [IntakeResult.NEW] * 200
         shelf.close()
 
 
@@ -263,7 +269,7 @@ def test_a_report_that_is_not_whole_is_never_read(tmp_path: Path, monkeypatch: p
                 lay_out(disk.left(moment, keep), own, images)
                 place = Shelf.of(SQLITE, images)
                 found = place.open()
-                rows = read(found)
+                rows = read_all_reports(found)
                 assert rows.shape == (found.state().reports, SIZE)
                 assert int(told[-1]) <= len(rows) <= int(told[-1]) + 50
                 assert len(rows) % 50 == 0

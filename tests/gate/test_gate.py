@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.losses import ParallelComposition, Pure, Relation
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
-from lapwing.gate import Gate, Plan, Point, State, Target
 from lapwing.ledger import Ledger
-from lapwing.ledger import earlier as earlier_module
+from lapwing.ledger import request_status as earlier_module
 from lapwing.ledger.anchors import FileAnchor
-from lapwing.privacy import Pure, Relation, Worst
+from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep
+from lapwing.ledger.request_status import RequestState
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, release, spending
 
 
@@ -27,19 +29,19 @@ def spent(ledger: Ledger) -> int:
 def test_it_is_charged_when_it_runs_and_stored_when_it_leaves(home: Home) -> None:
     ledger = home.create()
     open_account(ledger)
-    seen: list[tuple[Point, int, int]] = []
+    seen: list[tuple[ReleaseStep, int, int]] = []
 
-    def look(point: Point) -> None:
+    def look(point: ReleaseStep) -> None:
         stored = ledger.store.read(lambda tx: tx.rows("SELECT count(*) FROM answers"))[0][0]
         seen.append((point, spent(ledger), stored))
 
-    Gate(ledger, principal="analyst", watch=look).release(Plan(spending("0.1"), lambda: b"42"))
+    Gate(ledger, principal="analyst", watch=look).release(ChargedRelease(spending("0.1"), lambda: b"42"))
     charged = 100_000_000
     assert seen == [
-        (Point.PLANNED, 0, 0),
-        (Point.CHARGED, charged, 0),
-        (Point.RAN, charged, 0),
-        (Point.STORED, charged, 1),
+        (ReleaseStep.PLANNED, 0, 0),
+        (ReleaseStep.CHARGED, charged, 0),
+        (ReleaseStep.RAN, charged, 0),
+        (ReleaseStep.STORED, charged, 1),
     ]
 
 
@@ -122,7 +124,7 @@ class TestTheSameKey:
                     errors.append(error)
             return b"42"
 
-        plan = Plan(spending("0.1"), run)
+        plan = ChargedRelease(spending("0.1"), run)
         assert Gate(ledger, principal="analyst").release(plan, key="k").answer == b"42"
         assert len(errors) == 2
         assert spent(ledger) == 100_000_000
@@ -136,7 +138,7 @@ class TestTheSameKey:
 
         gate = Gate(ledger, principal="analyst")
         with pytest.raises(WorkEnded) as first:
-            gate.release(Plan(spending("0.1"), fail), key="k")
+            gate.release(ChargedRelease(spending("0.1"), fail), key="k")
         assert isinstance(first.value.__context__, ZeroDivisionError)
         with pytest.raises(WorkEnded, match="charge stays") as again:
             release(ledger, "0.1", key="k")
@@ -152,7 +154,7 @@ class TestTheSameKey:
             raise ValueError("patient 7 tested positive")
 
         with pytest.raises(WorkEnded) as ended:
-            Gate(ledger, principal="analyst").release(Plan(spending("0.1"), fail))
+            Gate(ledger, principal="analyst").release(ChargedRelease(spending("0.1"), fail))
         assert "patient 7" not in "".join(traceback.format_exception(ended.value))
 
     def test_after_a_crash_says_so(self, home: Home) -> None:
@@ -162,13 +164,13 @@ class TestTheSameKey:
         class Crash(BaseException):
             pass
 
-        def crash(point: Point) -> None:
-            if point is Point.RAN:
+        def crash(point: ReleaseStep) -> None:
+            if point is ReleaseStep.RAN:
                 raise Crash
 
         with pytest.raises(Crash):
             Gate(ledger, principal="analyst", watch=crash).release(
-                Plan(spending("0.1"), lambda: b"1"), key="k"
+                ChargedRelease(spending("0.1"), lambda: b"1"), key="k"
             )
         with pytest.raises(InProgress):
             release(home.open(), "0.1", key="k")
@@ -208,7 +210,7 @@ class TestTheSameKey:
             ran.append(1)
             return b"42"
 
-        gate, plan = Gate(ledger, principal="analyst"), Plan(spending("0.1"), run)
+        gate, plan = Gate(ledger, principal="analyst"), ChargedRelease(spending("0.1"), run)
 
         def fail(*_: object, **__: object) -> None:
             raise error
@@ -221,7 +223,7 @@ class TestTheSameKey:
                 gate.release(plan, key="k")
         found = gate.find("k")
         assert found is not None
-        assert found.state is State.ENDED
+        assert found.state is RequestState.ENDED
         other = home.open()
         with pytest.raises(InProgress):  # its process lives, and could not say yet that it gave up
             release(other, "0.1", key="k")
@@ -323,7 +325,7 @@ def test_a_key_that_makes_no_sense_is_refused(file_home: Home, key: str) -> None
     ledger = file_home.create()
     open_account(ledger)
     with pytest.raises(BadParameter):
-        Gate(ledger, principal="analyst").release(Plan(spending(), lambda: b""), key=key)
+        Gate(ledger, principal="analyst").release(ChargedRelease(spending(), lambda: b""), key=key)
     assert spent(ledger) == 0
 
 
@@ -352,7 +354,7 @@ def test_bad_input_is_refused_before_anything_happens(file_home: Home, what: str
         return b""
 
     with pytest.raises((BadParameter, AttributeError, TypeError)):
-        Gate(ledger, principal="analyst").release(Plan(BAD[what](), run))  # type: ignore[arg-type]
+        Gate(ledger, principal="analyst").release(ChargedRelease(BAD[what](), run))  # type: ignore[arg-type]
     assert not ran
     assert spent(ledger) == 0
 
@@ -378,14 +380,14 @@ def test_parallel_composition_is_not_for_replaced_units(file_home: Home) -> None
     ledger = file_home.create()
     open_account(ledger, relation=Relation.REPLACE)
     with pytest.raises(BadParameter, match="add or remove"):
-        spending(Worst((Pure(Fraction(1)), Pure(Fraction(1)))), relation=Relation.REPLACE)
+        spending(ParallelComposition((Pure(Fraction(1)), Pure(Fraction(1)))), relation=Relation.REPLACE)
 
 
 def test_an_answer_is_bytes(file_home: Home) -> None:
     ledger = file_home.create()
     open_account(ledger)
     with pytest.raises(WorkEnded):
-        Gate(ledger, principal="analyst").release(Plan(spending(), lambda: "42"))  # type: ignore[arg-type, return-value]
+        Gate(ledger, principal="analyst").release(ChargedRelease(spending(), lambda: "42"))  # type: ignore[arg-type, return-value]
     assert spent(ledger) == 100_000_000
 
 
@@ -403,10 +405,10 @@ def test_a_request_that_is_answered_while_we_look_is_answered(
         found = look(*args)
         assert found is not None
         looks.append(1)
-        return replace(found, state=State.OPEN, answer=b"") if len(looks) == 1 else found
+        return replace(found, state=RequestState.OPEN, answer=b"") if len(looks) == 1 else found
 
-    gate.release(Plan(spending("0.1"), lambda: b"7"), key="k")
+    gate.release(ChargedRelease(spending("0.1"), lambda: b"7"), key="k")
     monkeypatch.setattr(earlier_module, "_look", ends_meanwhile)
     found = gate.find("k")
     assert found is not None
-    assert (found.state, found.answer, len(looks)) == (State.ANSWERED, b"7", 2)
+    assert (found.state, found.answer, len(looks)) == (RequestState.ANSWERED, b"7", 2)

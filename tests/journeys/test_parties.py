@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.dataset import open as open_dataset
+from lapwing.sql.dataset import open as open_dataset
 from support.shell import Shell
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "parties.md"
@@ -138,7 +138,7 @@ CRASHING = """
 import os
 from fractions import Fraction
 from pathlib import Path
-from lapwing.cli.party_run import taken
+from lapwing.cli.joining import take_part_in_run
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.identity import Keys
 
@@ -146,8 +146,10 @@ def watch(event):
     if (event.kind, event.round) == ("closed", "deal"):
         os._exit(9)
 
-taken(Consortium.read(Path("joint-wards.consortium")), Keys.open(Path("south")), Path("south/visits.toml"),
-      number=None, confidence=Fraction(95, 100), listen=None, watch=watch)
+take_part_in_run(
+    Consortium.read(Path("joint-wards.consortium")), Keys.open(Path("south")), Path("south/visits.toml"),
+    number=None, confidence=Fraction(95, 100), listen=None, watch=watch, tell=print,
+)
 """
 
 

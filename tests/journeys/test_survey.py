@@ -91,9 +91,7 @@ def test_a_survey_from_its_file_to_its_estimates(tmp_path: Path, browsers: int, 
     assert only["reports"] == browsers  # each counted once
     lapwing(tmp_path, "collect", "wellbeing.toml", "wellbeing.simulated")
     found = json.loads(
-        lapwing(
-            tmp_path, "estimate", "wellbeing.toml", "--json", "--picture", "all.png", "--confidence", SURE
-        )
+        lapwing(tmp_path, "estimate", "wellbeing.toml", "--json", "--plot", "all.png", "--confidence", SURE)
     )
     assert found["reports"] == browsers + simulated
     assert checked(found, truth["questions"], slack=4 * browsers / simulated) >= 20

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.gate import Target
 from lapwing.ledger import CuratorKey, Slices, Unit
-from lapwing.privacy import Relation
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release
 
 
@@ -155,7 +155,7 @@ class TestBlocks:
     def test_a_block_that_was_not_declared_does_not_exist(self, home: Home) -> None:
         ledger = home.create()
         open_sliced(ledger, 1)
-        with pytest.raises(BadParameter, match="declaration"):
+        with pytest.raises(BadParameter, match="open it first"):
             release(ledger, "0.1", Target("visits", ["b0", "b7"]))
 
     def test_tens_of_thousands_are_normal(self, file_home: Home) -> None:
@@ -241,7 +241,7 @@ class TestRaising:
 def test_slices_by_data_do_not_hold_where_data_is_replaced(file_home: Home) -> None:
     """Whoever is replaced could leave one block and enter another, and both would have paid."""
     ledger = file_home.create()
-    with pytest.raises(BadParameter, match="replaced"):
+    with pytest.raises(BadParameter, match="neighbours replace a unit"):
         open_account(ledger, relation=Relation.REPLACE, slices=Slices.UNITS, rule="month")
     open_account(ledger, relation=Relation.REPLACE, slices=Slices.IDENTITIES, rule="invitation")
 

@@ -14,13 +14,9 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import Tampered, Unavailable
-from lapwing.ledger.anchors import (
-    FileAnchor,
-    Mark,
-    SqliteAnchor,
-    newest,
-)
-from lapwing.ledger.anchors import file as anchor_file
+from lapwing.ledger import anchors as anchor_file
+from lapwing.ledger.anchors import FileAnchor, Mark, newest
+from lapwing.ledger.remote_anchors import SqliteAnchor
 from support.marks import head, mark
 
 
@@ -28,8 +24,9 @@ def run(script: str, *arguments: object) -> subprocess.Popen[str]:
     """Another process, with the same makers of marks and heads."""
     start = f"""
 import json, os, signal, sys, threading, time
-from lapwing.ledger.anchors import file as anchor_file
-from lapwing.ledger.anchors import FileAnchor, Head, Mark, SqliteAnchor
+from lapwing.ledger import anchors as anchor_file
+from lapwing.ledger.anchors import FileAnchor, Head, Mark
+from lapwing.ledger.remote_anchors import SqliteAnchor
 def mark(seq): return Mark(seq, seq.to_bytes(32, "big"))
 def head(number, last=0): return Head(number, last, last, bytes(32), bytes(32), bytes(64))
 arguments = json.loads(sys.argv[1])
@@ -86,7 +83,7 @@ class TestFile:
     )
     def test_somebody_elses_file_is_not_cut(self, letter: str, path: Path) -> None:
         path.write_text(letter)
-        with pytest.raises(Tampered, match="does not end as an anchor"):
+        with pytest.raises(Tampered, match="is no anchor"):
             FileAnchor(path).write([mark(1)])
         assert path.read_text() == letter
 

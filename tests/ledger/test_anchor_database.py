@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger.anchors import Anchor, PostgresAnchor, SqliteAnchor, anchor_at, newest
+from lapwing.ledger.anchors import Anchor, newest
+from lapwing.ledger.remote_anchors import PostgresAnchor, SqliteAnchor, anchor_at
 from support import postgres
 from support.marks import head, mark
 
@@ -98,7 +99,7 @@ class TestSqlite:
             with pytest.raises(Unavailable):
                 attempt()
         anchor.write([mark(1)])
-        monkeypatch.setattr("lapwing.ledger.anchors.database.TIMEOUT", 0.01)
+        monkeypatch.setattr("lapwing.ledger.remote_anchors.DATABASE_TIMEOUT", 0.01)
         anchor.close()
         connection = sqlite3.connect(tmp_path / "anchor.db", isolation_level=None)
         connection.execute("BEGIN EXCLUSIVE")

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, Tampered
-from lapwing.ledger.anchors import (
-    Head,
-    Mark,
-    newest,
-    parse_line,
-    parse_lines,
-)
+from lapwing.ledger.anchors import Head, Mark, newest, parse_line, parse_lines
 from support.marks import head, mark
 
 NUMBERS = st.integers(0, (1 << 63) - 1)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.ledger.anchors import (
-    FileAnchor,
+from lapwing.ledger.anchors import FileAnchor
+from lapwing.ledger.remote_anchors import (
     PostgresAnchor,
     SqliteAnchor,
     UrlAnchor,
@@ -72,6 +72,7 @@ class TestPlaces:
 
     def test_postgres_without_its_extra_says_what_to_install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "psycopg", None)
+        monkeypatch.delitem(sys.modules, "lapwing.storage.postgres", raising=False)
         with pytest.raises(MissingExtra, match="postgres"):
             anchor_at("postgresql://anchor.example/visits")
 

@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.ledger.anchors import Mark, UrlAnchor
-from lapwing.ledger.anchors import url as anchor_url
+from lapwing.ledger import remote_anchors as anchor_url
+from lapwing.ledger.anchors import Mark
+from lapwing.ledger.remote_anchors import UrlAnchor
 from support.marks import head, mark
 
 Answer = Callable[["_Handler"], None]
@@ -165,7 +166,7 @@ def test_several_writers_lose_nothing(shelf: Shelf) -> None:
 def test_a_write_that_is_always_overtaken_raises(
     status: int, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(anchor_url, "TRIES", 3)
+    monkeypatch.setattr(anchor_url, "URL_TRIES", 3)
     shelf.on_put = lambda handler: handler.reply(status)
     with pytest.raises(Unavailable, match="always changed by others"):
         UrlAnchor(shelf.url).write([mark(1)])
@@ -318,7 +319,7 @@ def test_nor_one_to_an_odd_place(place: str, shelf: Shelf) -> None:
 def test_nobody_there_is_unavailable(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Unavailable, match="could not be reached"):
         UrlAnchor("http://127.0.0.1:1/visits").read()
-    monkeypatch.setattr(anchor_url, "TIMEOUT", 0.1)
+    monkeypatch.setattr(anchor_url, "URL_TIMEOUT", 0.1)
     over = threading.Event()
 
     def say_nothing(handler: _Handler) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger import CuratorKey
-from lapwing.ledger.accountant.state import books_of, replay_from
-from lapwing.ledger.checks import note_check, note_policy
-from lapwing.ledger.proofs.source import export
-from lapwing.ledger.proofs.statement import verify_statement
+from lapwing.ledger.accountant.replay import books_of, replay_from
+from lapwing.ledger.ledger import record_check, record_policy
+from lapwing.ledger.publishing import export_statement
+from lapwing.ledger.statement import verify_statement
 from support.ledgers import Home, open_account, release
 
 ONE, OTHER = "ab" * 32, "cd" * 32
@@ -21,17 +21,17 @@ ONE, OTHER = "ab" * 32, "cd" * 32
 def test_a_policy_is_noted_once_and_only_after_a_check(home: Home) -> None:
     with home.create() as ledger:
         open_account(ledger)
-        note_policy(ledger, "visits", ONE)
+        record_policy(ledger, "visits", ONE)
         assert ledger.checks == []
-        note_check(ledger, "visits", ONE, home.curator)
-        note_policy(ledger, "visits", ONE)
+        record_check(ledger, "visits", ONE, home.curator)
+        record_policy(ledger, "visits", ONE)
         assert [check.is_change for check in ledger.checks] == [False]
     with home.open() as ledger:
-        note_policy(ledger, "visits", ONE)
-        note_policy(ledger, "visits", OTHER)
-        note_policy(ledger, "visits", OTHER)
+        record_policy(ledger, "visits", ONE)
+        record_policy(ledger, "visits", OTHER)
+        record_policy(ledger, "visits", OTHER)
     with home.open() as ledger:
-        note_policy(ledger, "visits", OTHER)
+        record_policy(ledger, "visits", OTHER)
         assert [(check.policy, check.is_change) for check in ledger.checks] == [(ONE, False), (OTHER, True)]
         assert ledger.verify().findings == ()
 
@@ -40,8 +40,8 @@ def test_other_accounts_have_their_own_checks(home: Home) -> None:
     with home.create() as ledger:
         open_account(ledger)
         open_account(ledger, "stays")
-        note_check(ledger, "visits", ONE, home.curator)
-        note_policy(ledger, "stays", OTHER)
+        record_check(ledger, "visits", ONE, home.curator)
+        record_policy(ledger, "stays", OTHER)
         assert len(ledger.checks) == 1
 
 
@@ -50,20 +50,22 @@ def test_only_the_curator_s_key_notes_a_check(home: Home, tmp_path: Path) -> Non
         open_account(ledger)
         stranger = CuratorKey.create(tmp_path / "stranger")
         with pytest.raises(BadParameter, match="is not the key of this ledger's curator"):
-            note_check(ledger, "visits", ONE, stranger)
+            record_check(ledger, "visits", ONE, stranger)
         assert ledger.checks == []
 
 
 def test_statements_show_checks_and_what_was_changed_after_them(file_home: Home, tmp_path: Path) -> None:
     with file_home.create() as ledger:
         open_account(ledger)
-        note_check(ledger, "visits", ONE, file_home.curator)
+        record_check(ledger, "visits", ONE, file_home.curator)
         release(ledger)
-        note_policy(ledger, "visits", OTHER)
+        record_policy(ledger, "visits", OTHER)
         path = tmp_path / "statement"
-        export(ledger, path, names=True)
-        report = verify_statement(path, key=ledger.keys.signing.public).require_good()
-    told = [line for line in report.summary.splitlines() if line.startswith("entry ")]
+        export_statement(ledger, path, names=True)
+        report = verify_statement(path, key=ledger.keys.signing.public)
+    assert report.is_good
+    assert report.guarantee is not None
+    told = [line for line in report.guarantee.lines() if line.startswith("entry ")]
     assert told == [
         "entry 3: account 1: the curator signed to have seen exact counts of the data (`lapwing check`)",
         "entry 6: account 1: the policy was changed after a check; what that showed may be in it, "
@@ -78,7 +80,7 @@ def test_books_keep_checks_and_are_those_of_before_without_any(file_home: Home) 
         assert before is not None
         assert b"checks" not in before
         assert replay_from(before).checks == []
-        note_check(ledger, "visits", ONE, file_home.curator)
+        record_check(ledger, "visits", ONE, file_home.curator)
         replay = ledger.verify().replay
         books = books_of(replay)
         assert books is not None
@@ -89,7 +91,7 @@ def test_books_keep_checks_and_are_those_of_before_without_any(file_home: Home) 
 def test_a_check_that_is_taken_out_is_found(file_home: Home) -> None:
     with file_home.create() as ledger:
         open_account(ledger)
-        note_check(ledger, "visits", ONE, file_home.curator)
+        record_check(ledger, "visits", ONE, file_home.curator)
     with sqlite3.connect(file_home.where) as connection:
         connection.execute("DROP TRIGGER entries_delete")
         connection.execute("DELETE FROM entries WHERE seq = 3")

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, OverBudget, Tampered
-from lapwing.gate import Target, targets
 from lapwing.ledger import CuratorKey, DataSet, Ledger, append, register
-from lapwing.ledger.data import find, known_before
+from lapwing.ledger.data_sets import data_sets_before, find_data_set
+from lapwing.ledger.gate import targets
+from lapwing.ledger.spending import Target
 from support.attackers import somebody_at
 from support.ledgers import Home, open_account, open_sliced, release
 
@@ -92,7 +93,7 @@ class TestJoining:
         opened = file_home.open()
         data = register(opened, "interviews", origin="phone", account="survey", units=["bob"])
         assert accounts(opened, data) == ["visits", "survey"]
-        assert find(file_home.open(), "interviews") == data
+        assert find_data_set(file_home.open(), "interviews") == data
 
 
 def test_renaming_gives_no_fresh_budget(home: Home) -> None:
@@ -113,12 +114,12 @@ def test_data_sets_are_known_from_their_registration_on(home: Home) -> None:
     open_account(ledger)
     register(ledger, "visits", origin="reception", account="visits", units=["ann"])
     between = release(ledger).receipt.position
-    assert [data.label for data in known_before(ledger, between)] == ["visits"]
+    assert [data.label for data in data_sets_before(ledger, between)] == ["visits"]
     register(ledger, "interviews", origin="phone", account="visits", units=["bob"])
     append(ledger, "visits", units=["cyd"])
     after = release(ledger).receipt.position
-    assert [(data.label, data.version) for data in known_before(ledger, between)] == [("visits", 2)]
-    assert [data.label for data in known_before(ledger, after)] == ["visits", "interviews"]
+    assert [(data.label, data.version) for data in data_sets_before(ledger, between)] == [("visits", 2)]
+    assert [data.label for data in data_sets_before(ledger, after)] == ["visits", "interviews"]
 
 
 def test_a_release_about_two_populations_is_charged_to_both_or_to_none(ledger: Ledger) -> None:
@@ -163,7 +164,7 @@ class TestPeopleWhoDiffer:
             with pytest.raises(BadParameter, match="curator's key"):
                 append(ledger, "visits 2025", units=["bob"], people_differ_from=["survey"], curator=curator)
         assert ledger.verify().replay.registers.differ == []
-        assert find(ledger, "visits 2025").version == 1
+        assert find_data_set(ledger, "visits 2025").version == 1
 
     def test_do_not_differ_from_accounts_that_were_not_named(self, ledger: Ledger, file_home: Home) -> None:
         open_account(ledger, "third")
@@ -231,7 +232,7 @@ class TestVersions:
         assert register(ledger, "d", origin="o", account="visits", units=["ann"]).version == 1
         for version, units in ((2, ["bob"]), (3, []), (4, []), (5, ["ann"])):
             assert append(ledger, "d", units=units).version == version
-        assert find(home.open(), "d").version == 5
+        assert find_data_set(home.open(), "d").version == 5
         assert home.open().verify().findings == ()
 
     def test_contents_are_never_compared(self, ledger: Ledger) -> None:
@@ -239,7 +240,7 @@ class TestVersions:
         it counts as new, and nothing public is alike."""
         append(ledger, "visits 2025", units=["ann", "bob"])
         append(ledger, "visits 2025", units=["ann", "bob"])
-        assert find(ledger, "visits 2025").version == 3
+        assert find_data_set(ledger, "visits 2025").version == 3
         records = [json.loads(bytes(body)) for _, body, _ in ledger.store.read(
             lambda tx: list(ledger.store.history(tx))
         )]  # fmt: skip

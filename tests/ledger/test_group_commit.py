@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from lapwing.gate import Target
 from lapwing.ledger.anchors import FileAnchor, Mark
-from lapwing.ledger.charging import Request
+from lapwing.ledger.charging import ChargeRequest
 from lapwing.ledger.entry import encode
-from lapwing.ledger.stores.group_commit import GroupCommit, Waiting
-from lapwing.ledger.stores.sqlite import SqliteStore
-from lapwing.ledger.stores.transaction import DoesNotFit, KeyTaken, Posting
+from lapwing.ledger.spending import Target
+from lapwing.ledger.sqlite_store import SqliteStore
+from lapwing.ledger.store import DoesNotFit, KeyTaken, Posting
+from lapwing.storage.group_commit import GroupCommit, PendingCommit
 from support.ledgers import SQLITE, Home, open_sliced, spending
 
 
@@ -37,7 +37,7 @@ def run_all(threads: list[threading.Thread]) -> None:
 def test_each_gets_its_own_result_and_commits_are_shared() -> None:
     sizes: list[int] = []
 
-    def commit(group: list[Waiting]) -> None:
+    def commit(group: list[PendingCommit]) -> None:
         sizes.append(len(group))
         time.sleep(0.005)
         for waiting in group:
@@ -61,7 +61,7 @@ def test_each_gets_its_own_result_and_commits_are_shared() -> None:
 def test_never_two_commits_at_once() -> None:
     inside = threading.Lock()
 
-    def commit(group: list[Waiting]) -> None:
+    def commit(group: list[PendingCommit]) -> None:
         assert inside.acquire(blocking=False)
         time.sleep(0.001)
         inside.release()
@@ -76,7 +76,7 @@ def test_a_commit_that_fails_fails_for_all_of_its_group_and_for_nobody_else(
 ) -> None:
     first = threading.Event()
 
-    def commit(group: list[Waiting]) -> None:
+    def commit(group: list[PendingCommit]) -> None:
         if not first.is_set():
             first.set()
             time.sleep(0.05)  # others come meanwhile
@@ -103,7 +103,7 @@ def test_a_commit_that_fails_fails_for_all_of_its_group_and_for_nobody_else(
 
 
 def test_a_transaction_within_a_transaction_is_refused() -> None:
-    def commit(group: list[Waiting]) -> None:
+    def commit(group: list[PendingCommit]) -> None:
         for waiting in group:
             waiting.result = waiting.work(None)
 
@@ -123,7 +123,7 @@ def in_a_transaction(store: SqliteStore, posting: Posting) -> int:
 
 def in_a_group(store: SqliteStore, posting: Posting) -> int:
     """Beside one that fails, so that both have a savepoint of their own."""
-    group = [Waiting(), Waiting()]
+    group = [PendingCommit(), PendingCommit()]
     group[0].work, group[1].work = partial(give, 0), posting
     store._commit(group)
     if group[1].error is not None:
@@ -144,7 +144,7 @@ def test_a_charge_alone_leaves_what_one_in_a_group_leaves(tmp_path: Path, blocks
     left: list[Any] = []
     for number, way in enumerate((alone, in_a_transaction, in_a_group)):
         plan = spending("0.01", Target("visits", blocks))  # far from every cap
-        request = Request.of(ledger, plan, principal="me", key=f"{number}", kind="charge")
+        request = ChargeRequest(ledger, plan, principal="me", key=f"{number}", kind="charge")
         debits = request._debits(None)
         body = request.body(debits)
         assert body == encode(json.loads(body))

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing.ledger.stores.schema import COSTS, MIGRATIONS, SQLITE, columns
-from lapwing.ledger.stores.sqlite import _DEBIT_ONE
-from lapwing.privacy import Charge, Terms
+from lapwing.core.budget import Charge, Terms
+from lapwing.ledger.schema import COSTS, MIGRATIONS, SQLITE, columns
+from lapwing.ledger.sqlite_store import _DEBIT_ONE
 from support.attackers import somebody_at
 from support.ledgers import Home, open_account
 

@@ -6,23 +6,23 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.errors import BadParameter
-from lapwing.gate import Gate
-from lapwing.ledger.views.log import declared, history
-from lapwing.privacy import (
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
     Concentrated,
-    FixedRun,
     GaussianNoise,
     LaplaceNoise,
     Loss,
+    ParallelComposition,
     Pure,
     Repeated,
     SampledGaussian,
-    Sum,
-    Worst,
+    SequentialComposition,
 )
+from lapwing.errors import BadParameter
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.request_log import log_lines, signed_exceptions
 from support.events import GAUSSIAN, eventful
 from support.ledgers import Home, open_account, release, spending
 
@@ -31,7 +31,7 @@ SAMPLED = SampledGaussian(Fraction(1, 100), GaussianNoise(Fraction(3), Fraction(
 
 def test_every_kind_of_entry_is_said_in_words(home: Home) -> None:
     ledger = eventful(home)
-    lines = history(ledger, last=100)
+    lines = log_lines(ledger, last=100)
     said = {line.kind: line for line in lines}
     assert set(said) == {
         "genesis", "account", "blocks", "charge", "answer", "failed", "reserve", "step", "settle", "data",
@@ -52,11 +52,11 @@ def test_every_kind_of_entry_is_said_in_words(home: Home) -> None:
 
 def test_the_newest_are_read(home: Home) -> None:
     ledger = eventful(home)
-    assert history(ledger, last=3) == history(ledger, last=1000)[-3:]
+    assert log_lines(ledger, last=3) == log_lines(ledger, last=1000)[-3:]
 
 
 def test_exceptions_are_those_that_the_curator_signed(home: Home) -> None:
-    found = eventful(home).store.read(declared)
+    found = eventful(home).store.read(signed_exceptions)
     assert [line.kind for line in found] == ["data", "account"]
     assert all("curator" in line.what for line in found)
 
@@ -71,11 +71,11 @@ def test_exceptions_are_those_that_the_curator_signed(home: Home) -> None:
         (Concentrated(Fraction(1, 1000)), "ρ 0.001 (zCDP)"),
         (GAUSSIAN, "ρ 5e-5 (zCDP)"),
         (Repeated(Pure(Fraction(1, 100)), 7), "ε 0.07"),
-        (Sum((GAUSSIAN, GAUSSIAN)), "ρ 0.0001 (zCDP)"),
-        (Worst((Pure(Fraction(1, 10)), Pure(Fraction(1, 5)))), "ε 0.2"),
+        (SequentialComposition((GAUSSIAN, GAUSSIAN)), "ρ 0.0001 (zCDP)"),
+        (ParallelComposition((Pure(Fraction(1, 10)), Pure(Fraction(1, 5)))), "ε 0.2"),
         (SAMPLED, "Rényi of Gaussian σ 3 on a sample of 1 %"),
         (Repeated(SAMPLED, 12), "12 × Rényi of Gaussian σ 3 on a sample of 1 %"),
-        (Sum((Pure(Fraction(1, 10)), GAUSSIAN)), "ε 0.1 + ρ 5e-5 (zCDP)"),
+        (SequentialComposition((Pure(Fraction(1, 10)), GAUSSIAN)), "ε 0.1 + ρ 5e-5 (zCDP)"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -83,7 +83,7 @@ def test_prices_are_rounded_up_in_words(loss: Loss, words: str, file_home: Home)
     ledger = file_home.create()
     open_account(ledger)
     release(ledger, loss)
-    assert history(ledger, last=2)[0].price == words
+    assert log_lines(ledger, last=2)[0].price == words
 
 
 def test_a_fixed_run_is_said_with_its_epsilon_and_delta(file_home: Home) -> None:
@@ -92,7 +92,7 @@ def test_a_fixed_run_is_said_with_its_epsilon_and_delta(file_home: Home) -> None
     run = FixedRun.of((GAUSSIAN, 10), delta="1e-7")
     work = Gate(ledger, principal="trainer").reserve(spending(run))
     work.step()
-    reserved, stepped = history(ledger, last=2)
+    reserved, stepped = log_lines(ledger, last=2)
     assert run.pair is not None
     assert reserved.price.startswith("ε 0.")
     assert reserved.price.endswith(", δ 1e-7 as one run")
@@ -103,4 +103,4 @@ def test_a_fixed_run_is_said_with_its_epsilon_and_delta(file_home: Home) -> None
 @pytest.mark.parametrize("last", [0, -1, True, 1.5, 10**9])
 def test_how_many_must_be_sensible(last: int, file_home: Home) -> None:
     with pytest.raises(BadParameter):
-        history(file_home.create(), last=last)
+        log_lines(file_home.create(), last=last)

@@ -6,19 +6,19 @@ import pytest
 
 from lapwing.errors import Unavailable
 from lapwing.ledger import ledger as module
-from lapwing.ledger.stores import schema
-from lapwing.ledger.stores.schema import FIRST
+from lapwing.ledger import schema
+from lapwing.ledger.schema import FIRST
 from support.attackers import somebody_at
 from support.ledgers import Home, open_account, release
 
 NOW = list(range(FIRST, FIRST + len(schema.MIGRATIONS)))
 
 
-def _second(_: schema.Dialect) -> tuple[str, ...]:
+def _second(_: schema.StoreDialect) -> tuple[str, ...]:
     return ("CREATE TABLE added (number INTEGER PRIMARY KEY)", "INSERT INTO added VALUES (7)")
 
 
-def _broken(_: schema.Dialect) -> tuple[str, ...]:
+def _broken(_: schema.StoreDialect) -> tuple[str, ...]:
     return ("CREATE TABLE added (number INTEGER PRIMARY KEY)", "INSERT INTO nowhere VALUES (7)")
 
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue, Tampered
-from lapwing.ledger import people as module
-from lapwing.ledger.people import LARGEST, Id, Ids, Sketch, normal_id
+from lapwing.ledger import unit_ids as module
+from lapwing.ledger.unit_ids import LARGEST_SKETCH, Id, Ids, Sketch, normal_id
 
 KEY = bytes(range(32))
 # Every third one is small; the others are a range with a few more, often more than the 50 that are held.
@@ -110,8 +110,8 @@ def test_overlap_and_merge_are_those_of_sets(a: set[int], b: set[int], c: set[in
 
 @given(CROWDS, CROWDS, CROWDS)
 def test_beyond_the_largest_the_smallest_hashes_are_held(a: set[int], b: set[int], c: set[int]) -> None:
-    largest, batch = module.LARGEST, module._AT_ONCE
-    module.LARGEST, module._AT_ONCE = 50, 32
+    largest, batch = module.LARGEST_SKETCH, module._AT_ONCE
+    module.LARGEST_SKETCH, module._AT_ONCE = 50, 32
     try:
         hashes = {number: _hash(number) for number in range(401)}
 
@@ -129,7 +129,7 @@ def test_beyond_the_largest_the_smallest_hashes_are_held(a: set[int], b: set[int
         assert Sketch.from_bytes(merged.to_bytes()).to_bytes() == merged.to_bytes()
         assert merged._hashes.size <= 50
     finally:
-        module.LARGEST, module._AT_ONCE = largest, batch
+        module.LARGEST_SKETCH, module._AT_ONCE = largest, batch
 
 
 def _hash(number: int) -> int:
@@ -138,7 +138,7 @@ def _hash(number: int) -> int:
 
 def test_an_overlap_is_missed_as_rarely_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     """1 of 10 is held: an overlap of 20 is missed with probability 0.9^20 = 0.12."""
-    monkeypatch.setattr(module, "LARGEST", 100)
+    monkeypatch.setattr(module, "LARGEST_SKETCH", 100)
     missed = 0
     rounds = 200
     for number in range(rounds):
@@ -173,7 +173,7 @@ def _with_hashes(*hashes: int) -> bytes:
     [
         b"", b"x", sketch([]).to_bytes()[:-1], sketch(["a"]).to_bytes()[:-1],
         b"\x00" + sketch(["a"]).to_bytes(), _with_hashes(5, 4), _with_hashes(5, 5),
-        _with_hashes(*range(LARGEST + 1)),
+        _with_hashes(*range(LARGEST_SKETCH + 1)),
     ],
     ids=[
         "empty", "short", "cut head", "cut", "shifted", "falling", "twice", "too many",

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, OverBudget, Tampered
-from lapwing.gate import Target
 from lapwing.ledger import CuratorKey
-from lapwing.ledger.recovery import recover
+from lapwing.ledger.ledger import recover
+from lapwing.ledger.spending import Target
 from support.attackers import somebody_at
 from support.ledgers import Home, open_account, open_sliced, release
 

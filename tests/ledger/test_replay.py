@@ -9,21 +9,15 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Approximate, Concentrated, LaplaceNoise, ParallelComposition, Pure
 from lapwing.ledger.accountant import replay as module
 from lapwing.ledger.accountant.balance import LOST, MOVED, OPEN
-from lapwing.ledger.accountant.outcomes import ANSWERED, FAILED, NOTHING
-from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accountant.replay import ANSWERED, FAILED, NOTHING, Replay
 from lapwing.ledger.entry import encode
-from lapwing.privacy import (
-    Approximate,
-    Concentrated,
-    FixedRun,
-    LaplaceNoise,
-    Pure,
-    Worst,
-)
 from support.histories import COUNT, History, long_history
 from support.replayed import found, read, small
+from support.replays import held_of, outcome_of, spent_of
 
 # A history that is right
 
@@ -32,7 +26,7 @@ def test_nothing_is_found_in_a_history_with_one_of_everything() -> None:
     replay = read(long_history())
     assert replay.finish() == ()
     assert (replay.prices.checked, replay.prices.unchecked) == (11, 0)
-    assert [replay.outcome_of(seq) for seq in (6, 9, 8)] == [ANSWERED, FAILED, NOTHING]
+    assert [outcome_of(replay, seq) for seq in (6, 9, 8)] == [ANSWERED, FAILED, NOTHING]
     assert {number: data.version for number, data in replay.registers.datasets.items()} == {1: 2}
     states = {number: state for number, _, state, _, _ in replay.blocks()}
     assert [states[k] for k in (1, 2, 3, 4)] == [MOVED] * 4
@@ -51,7 +45,7 @@ def test_sums_are_those_of_the_filter() -> None:
         spent = after
     replay = read(history)
     assert replay.finish() == ()
-    assert replay.spent_of(2) == spent
+    assert spent_of(replay, 2) == spent
     assert {number: sums for number, _, _, sums, _ in replay.blocks()}[2] == spent
 
 
@@ -61,7 +55,7 @@ def test_new_blocks_begin_with_what_was_spent_on_everyone() -> None:
     history.blocks("west")  # 5
     replay = read(history)
     assert replay.finish() == ()
-    assert replay.spent_of(5) == replay.spent_of(1) == tuple(history.costs(COUNT))
+    assert spent_of(replay, 5) == spent_of(replay, 1) == tuple(history.costs(COUNT))
 
 
 def test_feeding_in_pieces_comes_to_the_same() -> None:
@@ -95,17 +89,17 @@ def test_what_is_held_counts_and_what_lapses_does_not() -> None:
     held = history.reserve((1, [[2, 3]]), loss=Pure(Fraction(1, 2)))
     total = tuple(history.costs(Pure(Fraction(1, 2))))
     before = read(history)
-    assert before.held_of(2) == total
-    assert not any(before.spent_of(2))
+    assert held_of(before, 2) == total
+    assert not any(spent_of(before, 2))
     history.step(held, COUNT)
     during, step = read(history), tuple(history.costs(COUNT))
-    assert during.spent_of(3) == step
-    assert during.held_of(3) == tuple(t - min(t, s) for t, s in zip(total, step, strict=True))
+    assert spent_of(during, 3) == step
+    assert held_of(during, 3) == tuple(t - min(t, s) for t, s in zip(total, step, strict=True))
     history.settle(held)
     after = read(history)
     assert after.finish() == ()
-    assert after.spent_of(3) == step
-    assert not any(after.held_of(3))
+    assert spent_of(after, 3) == step
+    assert not any(held_of(after, 3))
 
 
 def test_what_is_left_can_be_spent() -> None:
@@ -113,7 +107,7 @@ def test_what_is_left_can_be_spent() -> None:
     history.settle(history.reserve((1, [[2, 2]]), loss=Pure(Fraction(1, 2))), spent=True)
     replay = read(history)
     assert replay.finish() == ()
-    assert replay.spent_of(2) == tuple(history.costs(Pure(Fraction(1, 2))))
+    assert spent_of(replay, 2) == tuple(history.costs(Pure(Fraction(1, 2))))
 
 
 def test_nothing_else_fits_what_is_held() -> None:
@@ -303,7 +297,7 @@ def test_parallel_losses_are_for_adding_and_removing_only() -> None:
     for relation, findings in (("add or remove one unit", 0), ("replace one unit", 1)):
         history = History()
         history.account(1, relation=relation, slices="none")
-        history.charge((1, [[1, 1]]), loss=Worst((COUNT, COUNT)))
+        history.charge((1, [[1, 1]]), loss=ParallelComposition((COUNT, COUNT)))
         assert len(found(history)) == findings
 
 
@@ -325,7 +319,7 @@ def test_after_a_loss_every_filter_of_every_open_block_is_exceeded() -> None:
     assert replay.recovered == [(6, 9)]
     assert {state for _, _, state, _, _ in replay.blocks()} == {LOST}
     for account, block in ((1, 2), (1, 1), (2, 4)):
-        assert replay.spent_of(block) == tuple(cap + 1 for cap in history.terms[account].caps)
+        assert spent_of(replay, block) == tuple(cap + 1 for cap in history.terms[account].caps)
     history.settle(held)
     assert found(history) == (f"entry 7: reservation {held} has ended",)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.entry import Raw, digest_of, encode
+from lapwing.ledger.entry import RawEntry, digest_of, encode
 from support.histories import long_history
 from support.replayed import found, small
 
@@ -66,7 +66,7 @@ def test_a_body_has_one_form_of_bytes(change: Callable[[bytes], bytes]) -> None:
         assert any(finding.startswith(f"entry {len(bodies)}: ") for finding in replay.finish())
 
 
-def _entries(bodies: list[bytes]) -> list[Raw]:
+def _entries(bodies: list[bytes]) -> list[RawEntry]:
     return [(seq, body, digest_of(body)) for seq, body in enumerate(bodies, 1)]
 
 

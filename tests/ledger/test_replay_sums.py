@@ -7,16 +7,11 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.privacy import (
-    Approximate,
-    LaplaceNoise,
-    Loss,
-    Repeated,
-    Sum,
-    Terms,
-)
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Approximate, LaplaceNoise, Loss, Repeated, SequentialComposition
 from support.histories import COUNT, History
 from support.replayed import found, read, small
+from support.replays import held_of, spent_of
 
 COSTS = tuple[int, ...]
 
@@ -25,12 +20,12 @@ def test_a_thousand_charges_of_the_greatest_cost_do_not_wrap_round() -> None:
     history = small()
     huge = [0, 1 << 62, 1 << 62, *[1 << 62] * 4, 0]  # the last order is free for ever
     for _ in range(1000):
-        history.charge((1, [[2, 2]]), loss=Sum(()))
+        history.charge((1, [[2, 2]]), loss=SequentialComposition(()))
         history.records[-1]["debits"][0][2] = huge
     replay = read(history)
     assert replay.finish() == ()
     caps = history.terms[1].caps
-    assert replay.spent_of(2) == (0, *[cap + 1 for cap in caps[1:7]], 0)
+    assert spent_of(replay, 2) == (0, *[cap + 1 for cap in caps[1:7]], 0)
     assert replay.balances.spent(replay.balances.row(2))[1] == 1000 << 62
 
 
@@ -94,7 +89,9 @@ def test_batches_find_exactly_the_entries_that_one_by_one_refuses(data: st.DataO
         kind = data.draw(st.sampled_from(["charge", "charge", "charge", "reserve", "step", "settle"]))
         if kind in ("charge", "reserve"):
             more = {"fixed": False} if kind == "reserve" else {}
-            seq = history.charge((1, [[blocks[0], blocks[-1]]]), loss=Sum(()), kind=kind, **more)
+            seq = history.charge(
+                (1, [[blocks[0], blocks[-1]]]), loss=SequentialComposition(()), kind=kind, **more
+            )
             history.records[-1]["debits"][0][2] = costs
             if kind == "charge":
                 naive.charge(seq, blocks, costs, naive.spent)
@@ -113,7 +110,7 @@ def test_batches_find_exactly_the_entries_that_one_by_one_refuses(data: st.DataO
                 cost if t > cap else min(cost, t - u)
                 for cost, t, u, cap in zip(costs, total, used, caps, strict=True)
             ]
-            history.step(held, Sum(()))
+            history.step(held, SequentialComposition(()))
             history.records[-1]["costs"] = [[1, step]]
             naive.step(held, step)
     replay = read(history)
@@ -128,7 +125,7 @@ def test_batches_find_exactly_the_entries_that_one_by_one_refuses(data: st.DataO
     for block in (1, 2, 3):
         row = replay.balances.row(block)
         assert list(replay.balances.spent(row)) == naive.spent[block]
-        assert list(replay.held_of(block)) == naive.held[block]
+        assert list(held_of(replay, block)) == naive.held[block]
 
 
 def test_too_many_failures_are_refused_by_no_other_filter() -> None:
@@ -150,7 +147,7 @@ def test_what_everyone_spent_in_an_earlier_batch_is_not_forgotten() -> None:
     history.blocks("east")  # 6
     replay = read(history)
     assert replay.finish() == ()
-    assert replay.spent_of(6) == tuple(history.costs(COUNT))
+    assert spent_of(replay, 6) == tuple(history.costs(COUNT))
 
 
 def test_wide_and_narrow_charges_add_up() -> None:
@@ -165,7 +162,7 @@ def test_wide_and_narrow_charges_add_up() -> None:
     times = {1: 1, 2: 2, 7: 3, 85: 1, 100: 3, 201: 2}
     cost = history.costs(tiny)
     for block, count in times.items():
-        assert replay.spent_of(block) == tuple(count * each for each in cost)
+        assert spent_of(replay, block) == tuple(count * each for each in cost)
 
 
 def test_numbers_with_gaps_are_found() -> None:

@@ -6,11 +6,13 @@ from fractions import Fraction
 
 import pytest
 
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import GaussianNoise, Loss, Pure, Repeated
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
-from lapwing.gate import Gate, Target, Work
 from lapwing.ledger import Ledger
-from lapwing.ledger.failed import Failures, failures
-from lapwing.privacy import FixedRun, GaussianNoise, Loss, Pure, Repeated
+from lapwing.ledger.gate import Gate, Work
+from lapwing.ledger.request_status import FailedCharges, find_failed_charges
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release, spending
 
 STEP = Pure(Fraction(1, 10))
@@ -267,7 +269,7 @@ def test_reserved_work_that_fails_long_after_its_process_ended_is_counted(home: 
     number = Gate(ledger, principal="trainer").reserve(spending(Repeated(STEP, 2))).number
     ledger.close()
     ledger = home.open()
-    found, kept = failures(ledger, Failures())
+    found, kept = find_failed_charges(ledger, FailedCharges())
     assert not found
     assert kept.last >= number
     work = Gate(ledger, principal="trainer").resume(number)
@@ -279,5 +281,5 @@ def test_reserved_work_that_fails_long_after_its_process_ended_is_counted(home: 
     with pytest.raises(WorkEnded):
         work.finish(failing)
     ledger.close()
-    found, _ = failures(home.open(), Failures.from_json(kept.to_json()))
+    found, _ = find_failed_charges(home.open(), FailedCharges.from_json(kept.to_json()))
     assert [one.position for one in found] == [number]

@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
-from lapwing.cli.show_ledger import _without_password
+from lapwing.cli.ledger import _without_password
+from lapwing.config.values import checked_label
+from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter, Unavailable, WorkEnded
-from lapwing.gate import Gate, Target
 from lapwing.ledger import Ledger, Slices
-from lapwing.ledger.accountant.second_opinion import Unreadable, opinion
-from lapwing.ledger.entry import checked_label
-from lapwing.ledger.stores.sqlite import SqliteStore
-from lapwing.privacy import Loss, Pure, Relation, Repeated, Sum, Worst
+from lapwing.ledger.accountant.textbook import Unreadable, opinion
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
+from lapwing.ledger.sqlite_store import SqliteStore
 from support.ledgers import SQLITE, Home, open_account, release, spending
 
 
@@ -41,7 +42,7 @@ def test_a_step_is_priced_for_the_relation_of_its_account(home: Home) -> None:
     open_account(ledger, relation=Relation.REPLACE)
     work = Gate(ledger, principal="me").reserve(spending("0.5", relation=Relation.REPLACE))
     with pytest.raises(BadParameter, match="add or remove"):
-        work.step(Worst((Pure(Fraction(1, 2)), Pure(Fraction(1, 2)))))
+        work.step(ParallelComposition((Pure(Fraction(1, 2)), Pure(Fraction(1, 2)))))
     with pytest.raises(BadParameter, match="must be a loss"):
         work.step("0.1")  # type: ignore[arg-type]
     assert not any(ledger.blocks("visits")[0].spent)
@@ -90,7 +91,7 @@ def test_a_parameter_is_written_once(home: Home) -> None:
 def test_losses_within_losses_are_priced_in_time_that_grows_with_their_depth() -> None:
     loss: Loss = Pure(Fraction(1, 10**6))
     for _ in range(50):
-        loss = Sum((loss,))
+        loss = SequentialComposition((loss,))
     assert loss.pure == Fraction(1, 10**6)
     assert loss.pair == (Fraction(1, 10**6), Fraction(0))
 
@@ -167,7 +168,7 @@ def test_finished_work_is_not_run_again(home: Home) -> None:
 def test_nothing_can_be_held_for_no_loss_at_all(home: Home) -> None:
     ledger = home.create()
     open_account(ledger)
-    assert not Gate(ledger, principal="me").reserve(spending(Sum(()))).answered
+    assert not Gate(ledger, principal="me").reserve(spending(SequentialComposition(()))).answered
     assert not any(ledger.blocks("visits")[0].held)
 
 

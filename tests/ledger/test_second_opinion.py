@@ -11,33 +11,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapwing.core.budget import NEVER, Terms, price
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.loss_records import describe
+from lapwing.core.losses import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    ParallelComposition,
+    Pure,
+    Repeated,
+    SampledGaussian,
+    SequentialComposition,
+)
 from lapwing.ledger.accountant.balance import Findings
-from lapwing.ledger.accountant.second_opinion import (
-    Prices,
+from lapwing.ledger.accountant.textbook import (
+    LARGEST_SUMMED_ORDER,
+    PriceChecks,
     Unreadable,
     caps_objection,
     cost_objection,
     opinion,
 )
-from lapwing.ledger.accountant.textbook import LARGEST_SUMMED_ORDER
 from lapwing.ledger.entry import encode
-from lapwing.privacy import (
-    Approximate,
-    BoundedRange,
-    Concentrated,
-    FixedRun,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Pure,
-    Repeated,
-    SampledGaussian,
-    Sum,
-    Terms,
-    Worst,
-)
-from lapwing.privacy.charge import NEVER, price
-from lapwing.privacy.describe import describe
 from support.losses import sampled
 
 NO_CAPS = (NEVER - 1,) * 8  # the greatest there can be
@@ -58,8 +57,8 @@ single: st.SearchStrategy[Loss] = st.one_of(
 losses: st.SearchStrategy[Loss] = st.recursive(
     single,
     lambda inner: st.one_of(
-        st.lists(inner, max_size=3).map(lambda parts: Sum(tuple(parts))),
-        st.lists(inner, max_size=3).map(lambda parts: Worst(tuple(parts))),
+        st.lists(inner, max_size=3).map(lambda parts: SequentialComposition(tuple(parts))),
+        st.lists(inner, max_size=3).map(lambda parts: ParallelComposition(tuple(parts))),
         st.builds(Repeated, inner, st.integers(1, 1000)),
     ),
     max_leaves=4,
@@ -70,7 +69,7 @@ def releases(loss: Loss) -> int:
     match loss:
         case Repeated(each, count):
             return count * releases(each)
-        case Sum(parts) | Worst(parts):
+        case SequentialComposition(parts) | ParallelComposition(parts):
             return sum(map(releases, parts))
     return 1
 
@@ -176,7 +175,7 @@ def test_without_the_library_a_run_has_no_full_opinion(monkeypatch: pytest.Monke
     assert cost_objection(least, costs, NO_CAPS) is None
     assert cost_objection(least, [0] * 8, NO_CAPS) == 3  # the orders are still compared
     findings = Findings()
-    prices = Prices(findings)
+    prices = PriceChecks(findings)
     assert not prices.is_checked(
         7, loss=encode(description), description=description, relation="replace one unit", orders=ORDERS,
         costs=costs, caps=NO_CAPS,

@@ -30,10 +30,12 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Approximate, GaussianNoise, Loss, Pure, Repeated
 from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Tampered, WorkEnded
-from lapwing.gate import Gate, Plan, Point, Spending, Target, Work
 from lapwing.ledger import Ledger, entry
-from lapwing.privacy import Approximate, GaussianNoise, Loss, Pure, Repeated, Terms
+from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep, Work
+from lapwing.ledger.spending import Spending, Target
 from support.clients import Place, nursery
 from support.clocks import Clock
 from support.ledgers import SQLITE, Home, open_account, open_sliced, spending
@@ -66,8 +68,8 @@ class Hang(BaseException):
     """The process neither goes on nor ends."""
 
 
-def hang(point: Point) -> None:
-    if point is Point.CHARGED:
+def hang(point: ReleaseStep) -> None:
+    if point is ReleaseStep.CHARGED:
         raise Hang
 
 
@@ -176,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
         asked, key = self._new_request(loss, self._targets(whom))
         answer = os.urandom(4)
         gate = Gate(self.ledgers[by], principal="analyst")
-        if self._admit(asked, lambda: gate.release(Plan(asked, lambda: answer), key=key)):
+        if self._admit(asked, lambda: gate.release(ChargedRelease(asked, lambda: answer), key=key)):
             self.asked.append(Asked(asked, key, answer, None))
 
     @rule(by=which, loss=losses, whom=whom)
@@ -186,7 +188,7 @@ class AnyOrder(RuleBasedStateMachine):
 
         def do() -> None:
             with suppress(WorkEnded):
-                gate.release(Plan(asked, lambda: bytes(1 // 0)), key=key)
+                gate.release(ChargedRelease(asked, lambda: bytes(1 // 0)), key=key)
 
         if self._admit(asked, do):
             self.asked.append(Asked(asked, key, None, None))
@@ -200,7 +202,7 @@ class AnyOrder(RuleBasedStateMachine):
 
         def do() -> None:
             with suppress(Hang):
-                gate.release(Plan(asked, lambda: b""), key=key)
+                gate.release(ChargedRelease(asked, lambda: b""), key=key)
 
         if self._admit(asked, do):
             self.asked.append(Asked(asked, key, None, ledger))
@@ -232,13 +234,13 @@ class AnyOrder(RuleBasedStateMachine):
         if not same:
             other = spending(before.spending.loss, *before.spending.targets, request=b"other")
             with pytest.raises(KeyReused):
-                gate.release(Plan(other, lambda: b"new noise"), key=before.key)
+                gate.release(ChargedRelease(other, lambda: b"new noise"), key=before.key)
         elif before.answer is not None:
-            again = gate.release(Plan(before.spending, lambda: b"new noise"), key=before.key)
+            again = gate.release(ChargedRelease(before.spending, lambda: b"new noise"), key=before.key)
             assert (again.answer, again.is_replay) == (before.answer, True)
         else:
             with pytest.raises(InProgress if before.by in self.hanging else WorkEnded):
-                gate.release(Plan(before.spending, lambda: b"new noise"), key=before.key)
+                gate.release(ChargedRelease(before.spending, lambda: b"new noise"), key=before.key)
 
     # Reservations
 

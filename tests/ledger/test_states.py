@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from lapwing.errors import Tampered
-from lapwing.gate import Gate, Plan, Target
 from lapwing.ledger import Ledger
-from lapwing.ledger.accountant import state as books_module
-from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accountant.state import books_of, replay_from
-from lapwing.ledger.entry import Raw, digest_of
-from lapwing.ledger.recovery import recover
-from lapwing.ledger.stores import store as store_module
+from lapwing.ledger import store as store_module
+from lapwing.ledger.accountant import replay as books_module
+from lapwing.ledger.accountant.replay import Replay, books_of, replay_from
+from lapwing.ledger.entry import RawEntry, digest_of
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.ledger import recover
+from lapwing.ledger.spending import Target
 from support.attackers import STEP, somebody_at, tell_a_story
 from support.ledgers import Home, open_account, open_sliced, release, spending
 
 
-def entries_of(ledger: Ledger) -> list[Raw]:
+def entries_of(ledger: Ledger) -> list[RawEntry]:
     return ledger.store.read(lambda tx: list(ledger.store.history(tx)))
 
 
@@ -44,7 +44,7 @@ def seal_only(ledger: Ledger) -> None:
     ledger.store.write(lambda tx: store_module.next_seal(tx, ledger.store, stated=False))
 
 
-def story(home: Home) -> list[Raw]:
+def story(home: Home) -> list[RawEntry]:
     """Everything that can happen, a loss and a new beginning included."""
     ledger = tell_a_story(home)
     ledger.close()
@@ -107,7 +107,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     numbers: list[int] = []
     feed = Replay.feed
 
-    def note(self: Replay, entries: Iterable[Raw]) -> None:
+    def note(self: Replay, entries: Iterable[RawEntry]) -> None:
         some = list(entries)
         numbers.extend(seq for seq, _, _ in some)
         feed(self, some)
@@ -153,7 +153,7 @@ def test_a_ledger_without_a_state_is_replayed_once(home: Home, read: list[int]) 
 
 def test_books_of_another_form_are_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(books_module, "FORMAT", 2)
+        newer.setattr(books_module, "BOOKS_FORMAT", 2)
         tell_a_story(home).close()
     with home.open() as ledger:
         assert ledger.verify().findings == ()
@@ -228,7 +228,7 @@ def test_sealed_entries_that_are_edited_while_it_is_open_are_not_signed(home: Ho
 
 
 def test_a_large_ledger_has_no_state(home: Home, monkeypatch: pytest.MonkeyPatch, read: list[int]) -> None:
-    monkeypatch.setattr(books_module, "LARGEST", 5)
+    monkeypatch.setattr(books_module, "LARGEST_BOOKS", 5)
     ledger = home.create()
     open_sliced(ledger, 4)
     ledger.close()
@@ -269,7 +269,7 @@ def test_outcomes_that_come_after_the_state_are_compared(home: Home) -> None:
         during.append(state_of(home))
         return b"42"
 
-    Gate(ledger, principal="analyst").release(Plan(spending("0.1"), run), key="k")
+    Gate(ledger, principal="analyst").release(ChargedRelease(spending("0.1"), run), key="k")
     assert during
     program = somebody_at(home)
     program.disarm()

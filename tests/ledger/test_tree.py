@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.proofs import tree as module
-from lapwing.ledger.proofs.tree import Tree, check_inclusion, inclusion_proof
+from lapwing.ledger import seals as module
+from lapwing.ledger.seals import MerkleTree, check_inclusion, inclusion_proof
 
 
 def leaf(number: int) -> bytes:
@@ -50,15 +50,15 @@ def naive_proof(index: int, leaves: list[bytes]) -> list[bytes]:
     return [*naive_proof(index - k, leaves[k:]), naive_root(leaves[:k])]
 
 
-def tree_of(leaves: list[bytes]) -> Tree:
-    tree = Tree()
+def tree_of(leaves: list[bytes]) -> MerkleTree:
+    tree = MerkleTree()
     tree.extend(leaves)
     return tree
 
 
 def test_the_empty_tree_has_the_root_of_nothing() -> None:
-    assert Tree().root.hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-    assert (Tree().size, Tree().frontier) == (0, b"")
+    assert MerkleTree().root.hex() == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert (MerkleTree().size, MerkleTree().frontier) == (0, b"")
 
 
 def test_the_root_is_that_of_the_published_example() -> None:
@@ -79,7 +79,7 @@ def test_the_root_is_that_of_the_published_example() -> None:
 
 
 def test_every_root_up_to_70_leaves_is_that_of_the_definition() -> None:
-    one_by_one = Tree()
+    one_by_one = MerkleTree()
     for size in range(71):
         assert one_by_one.root == tree_of(LEAVES[:size]).root == naive_root(LEAVES[:size])
         assert one_by_one.size == size
@@ -93,11 +93,11 @@ def test_it_does_not_matter_in_which_pieces_leaves_come(pieces: list[int]) -> No
     before = module._AT_ONCE
     module._AT_ONCE = 16  # so that whole batches occur
     try:
-        tree, total = Tree(), 0
+        tree, total = MerkleTree(), 0
         for count in pieces:
             tree.extend(leaf(total + number) for number in range(count))
             total += count
-            tree = Tree.restore(tree.size, tree.frontier)
+            tree = MerkleTree.restore(tree.size, tree.frontier)
         assert tree.size == total
         assert tree.root == naive_root([leaf(number) for number in range(total)])
     finally:
@@ -116,7 +116,7 @@ def test_large_batches_give_the_same_root() -> None:
 )
 def test_a_frontier_of_another_size_is_refused(size: int, length: int) -> None:
     with pytest.raises(BadParameter):
-        Tree.restore(size, bytes(length))
+        MerkleTree.restore(size, bytes(length))
 
 
 @pytest.mark.parametrize("bad", [b"", bytes(31), bytes(33), bytearray(32), "x" * 32], ids=repr)

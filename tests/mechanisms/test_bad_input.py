@@ -11,26 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core import sensitivity
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter, BadValue, LapwingError
-from lapwing.mechanisms import (
-    AboveThreshold,
-    Exponential,
-    Gaussian,
-    Laplace,
-    NoisyMax,
-    PartitionSelection,
-    PermuteAndFlip,
-    Quantile,
-    RandomizedResponse,
-    sensitivity,
-)
-from lapwing.privacy import Relation
 from support.streams import RefusingStream
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", RefusingStream())
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", RefusingStream())
 
 
 def quantile(epsilon: Any = 1, **changes: Any) -> Quantile:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from flint import arb, arb_poly
 
+from lapwing.core.exact import ball, lower, precision, upper
+from lapwing.core.gaussian import Gaussian, GaussianShares, SummedGaussian
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import ball, lower, precision, upper
-from lapwing.mechanisms import Gaussian, GaussianShares, SummedGaussian
 
 
 def cost(sigma: Fraction, dimension: int, of: int) -> Fraction:

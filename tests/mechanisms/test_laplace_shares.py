@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.exact import ball, lower, precision, upper
+from lapwing.core.laplace import Laplace, LaplaceShares, SummedLaplace, upper_tail
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import ball, lower, precision, upper
-from lapwing.mechanisms import Laplace, LaplaceShares, SummedLaplace
-from lapwing.mechanisms.summed_laplace import upper_tail
 from support.laws import CONTEXT, polya_law
 
 SUMS = [(1, 2), (3, 2), (10, 6), (2, 1), (6, 1), (1, 10)]

@@ -11,15 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from lapwing.core.selection import AboveThreshold, AboveThresholdSession
 from lapwing.errors import BadValue, NoEntropy, SessionOver
-from lapwing.mechanisms import AboveThreshold
-from lapwing.mechanisms.above_threshold import Session
 from support.streams import RefusingStream
 
 CERTAIN = 10**9
 
 
-def started(positives: int = 1) -> Session:
+def started(positives: int = 1) -> AboveThresholdSession:
     return AboveThreshold.for_epsilon(1, sensitivity=1, positives=positives).start(0)
 
 
@@ -39,7 +38,7 @@ def test_a_session_ends_with_its_last_yes(positives: int) -> None:
 def test_an_ended_session_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     session = started()
     assert session.ask(CERTAIN)
-    monkeypatch.setattr("lapwing.noise.SYSTEM", RefusingStream())
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", RefusingStream())
     with pytest.raises(SessionOver):
         session.ask(CERTAIN)
 
@@ -101,7 +100,7 @@ def test_threads_share_the_yeses_that_were_paid_for() -> None:
         assert answers.count(None) == 5
 
 
-def ask_at(gate: threading.Barrier, session: Session) -> bool | None:
+def ask_at(gate: threading.Barrier, session: AboveThresholdSession) -> bool | None:
     """The answer, or None if the session is over; all threads ask at once."""
     gate.wait()
     try:
@@ -129,7 +128,7 @@ def test_nothing_that_a_session_prints_shows_its_noise() -> None:
 def test_a_bad_value_is_refused_and_costs_nothing(value: object, monkeypatch: pytest.MonkeyPatch) -> None:
     session = started()
     with monkeypatch.context() as patched:
-        patched.setattr("lapwing.noise.SYSTEM", RefusingStream())
+        patched.setattr("lapwing.core.noise.SYSTEM", RefusingStream())
         with pytest.raises(BadValue):
             session.ask(value)  # type: ignore[arg-type]
     assert session.ask(CERTAIN)
@@ -142,7 +141,7 @@ def test_a_draw_that_fails_gives_no_answer_and_takes_no_yes(monkeypatch: pytest.
         raise NoEntropy("nothing")
 
     with monkeypatch.context() as patched:
-        patched.setattr("lapwing.mechanisms.above_threshold.discrete_laplace", no_entropy)
+        patched.setattr("lapwing.core.selection.discrete_laplace", no_entropy)
         with pytest.raises(NoEntropy):
             session.ask(CERTAIN)
     assert session.ask(CERTAIN)

@@ -12,19 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import (
-    AboveThreshold,
-    Exponential,
-    Gaussian,
-    Laplace,
-    NoisyMax,
-    PartitionSelection,
-    PermuteAndFlip,
-    Quantile,
-    RandomizedResponse,
-)
-from lapwing.privacy import Relation
 from support.exact_laws import (
     SLACK,
     above_threshold,

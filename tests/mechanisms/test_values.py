@@ -11,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
-from lapwing.errors import BadParameter, BadValue
-from lapwing.mechanisms import Grid
-from lapwing.mechanisms.values import (
+from lapwing.core.values import (
     LARGEST_SCORE,
     LARGEST_VALUE,
+    Grid,
     whole_numbers,
     whole_scores,
     whole_values,
 )
+from lapwing.errors import BadParameter, BadValue
 
 HUGE = 10**400
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, lower, precision, upper
+from lapwing.core.exact_sampling import ExponentialChoice
 from lapwing.errors import BadValue
-from lapwing.exact import Number, lower, precision, upper
-from lapwing.noise.choice import Choice
 from support import laws
 from support.laws import choice_law, cumulative, follows, fraction
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
@@ -20,9 +20,9 @@ from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 TINY = Fraction(1, 10**50)
 
 
-def choice_of(scores: list[int], rate: Fraction, counts: list[int] | None = None) -> Choice:
+def choice_of(scores: list[int], rate: Fraction, counts: list[int] | None = None) -> ExponentialChoice:
     gaps = max(scores) - np.array(scores, dtype=np.int64)
-    return Choice(gaps, rate, None if counts is None else np.array(counts, dtype=np.int64))
+    return ExponentialChoice(gaps, rate, None if counts is None else np.array(counts, dtype=np.int64))
 
 
 CASES: list[tuple[list[int], Fraction, list[int] | None]] = [
@@ -43,7 +43,7 @@ def test_floats_and_balls_of_the_shares_both_hold_the_exact_shares(
     choice = choice_of(scores, rate, counts)
     for i, share in enumerate(cumulative(choice_law(scores, rate, counts))):
         assert abs(Fraction(float(choice._shares[i])) - fraction(share)) < choice._margin / 2
-        ball = choice._share(i)(256)
+        ball = choice.cdf(i)(256)
         with precision(320):
             low, high = lower(ball), upper(ball)
         assert low - TINY <= fraction(share) <= high + TINY

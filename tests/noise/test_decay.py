@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lapwing import noise
-from lapwing.exact import precision
-from lapwing.noise.decay import (
-    LARGEST,
+from lapwing.core import noise
+from lapwing.core.exact import precision
+from lapwing.core.exact_sampling import (
+    LARGEST_EXPONENT,
     RELATIVE_ERROR,
     bernoulli_exp,
     exp_neg,
     float_error,
-    float_gaps,
+    float_product,
 )
 from support import laws
 from support.streams import ONES, ScriptedStream, SeededStream
@@ -39,12 +39,12 @@ def worst_error(x: NDArray[np.float64]) -> float:
 
 def neighbours(points: NDArray[np.float64]) -> NDArray[np.float64]:
     around = [points, np.nextafter(points, np.inf), np.nextafter(points, -np.inf)]
-    return np.unique(np.clip(np.concatenate(around), 0, LARGEST))
+    return np.unique(np.clip(np.concatenate(around), 0, LARGEST_EXPONENT))
 
 
 def test_the_margin_holds_on_a_dense_set() -> None:
     generator = np.random.Generator(np.random.Philox(1))
-    uniform = generator.random(20_000) * LARGEST
+    uniform = generator.random(20_000) * LARGEST_EXPONENT
     small = 2.0 ** -(generator.random(5000) * 60)
     assert worst_error(np.concatenate([uniform, small])) < RELATIVE_ERROR
 
@@ -53,7 +53,7 @@ def test_the_margin_holds_at_every_kind_of_edge() -> None:
     table_points = np.arange(0, 700 * 1024, 37) / 1024
     halfway = (np.arange(0, 700 * 1024, 41) + 0.5) / 1024  # |r| is largest here
     coarse = np.arange(0, 700, 16).astype(np.float64)
-    ends = np.array([0.0, 5e-324, 2.2e-308, 2.0**-1022, 2.0**-11, 2.0**-53, 15.9995, LARGEST])
+    ends = np.array([0.0, 5e-324, 2.2e-308, 2.0**-1022, 2.0**-11, 2.0**-53, 15.9995, LARGEST_EXPONENT])
     for points in (table_points, halfway, coarse, coarse + 0.5 / 1024, ends):
         assert worst_error(neighbours(points)) < RELATIVE_ERROR
 
@@ -65,7 +65,7 @@ def test_the_proof_is_close_to_the_truth() -> None:
 
 
 def test_zero_gives_exactly_one_and_beyond_the_end_exactly_zero() -> None:
-    result = exp_neg(np.array([0.0, LARGEST, np.nextafter(LARGEST, 1000), 1e300, np.inf]))
+    result = exp_neg(np.array([0.0, LARGEST_EXPONENT, np.nextafter(LARGEST_EXPONENT, 1000), 1e300, np.inf]))
     assert result[0] == 1.0
     assert result[1] > 0
     assert result[2:].tolist() == [0.0, 0.0, 0.0]
@@ -84,16 +84,16 @@ def test_it_never_exceeds_one_and_keeps_its_argument() -> None:
     st.fractions(min_value=Fraction(1, 10**30), max_value=10**30, max_denominator=10**30),
 )
 def test_gaps_in_floats_are_within_the_stated_error_of_the_exact_ones(whole: int, rate: Fraction) -> None:
-    approximate = exp_neg(float_gaps(np.array([whole]), rate))[0]
+    approximate = exp_neg(float_product(np.array([whole]), rate))[0]
     x = whole * rate
     true = float(laws.exp(-x)) if x < 10**6 else 0.0
     # Relative up to 700, absolute beyond; the comparison itself rounds once more.
-    assert abs(approximate - true) <= true * (float_error(LARGEST) + 2.0**-52) + math.exp(-699)
+    assert abs(approximate - true) <= true * (float_error(LARGEST_EXPONENT) + 2.0**-52) + math.exp(-699)
 
 
 @pytest.mark.parametrize("rate", [Fraction(10**4000), Fraction(10) ** 281, Fraction(1, 10**4000)])
 def test_rates_beyond_floats_make_no_nan(rate: Fraction) -> None:
-    gaps = float_gaps(np.array([0, 1, 2**62]), rate)
+    gaps = float_product(np.array([0, 1, 2**62]), rate)
     assert np.all(np.isfinite(gaps))
     assert exp_neg(gaps)[0] == 1.0
     assert exp_neg(gaps).tolist()[1:] == ([0.0, 0.0] if rate > 1 else [1.0, 1.0])

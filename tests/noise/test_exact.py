@@ -19,9 +19,8 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing import noise
-from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import (
+from lapwing.core import noise
+from lapwing.core.exact import (
     ball,
     exact,
     exp_of,
@@ -36,6 +35,7 @@ from lapwing.exact import (
     upper,
     whole,
 )
+from lapwing.errors import BadParameter, BadValue
 from support import laws
 from support.streams import RefusingStream
 

@@ -9,11 +9,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.exact import Real, lower, precision, upper
-from lapwing.noise import gaussian
-from lapwing.noise.flat import LOT, SLOT_BITS, SLOTS, Blocks, FlatGaussian, Lookup, Table
-from lapwing.noise.gaussian import FLAT_AFTER, LARGEST_SIGMA, SMALL, LargeGaussian
-from lapwing.noise.inversion import padded_count
+from lapwing.core import gaussian_sampler
+from lapwing.core.exact import Real, lower, precision, upper
+from lapwing.core.exact_sampling import padded_count
+from lapwing.core.gaussian_sampler import (
+    FLAT_AFTER,
+    LOT,
+    SLOT_BITS,
+    SLOTS,
+    SMALL,
+    FlatBlocks,
+    FlatGaussian,
+    LargeGaussian,
+    Lookup,
+    SlotTable,
+)
+from lapwing.core.laplace_sampler import LARGEST_SCALE
 from support.laws import follows, fraction, gaussian_law
 from support.slowly import first
 from support.streams import ONES, ScriptedStream, SeededStream
@@ -41,7 +52,7 @@ class Bytes(ScriptedStream):
         return self._scripted
 
 
-def value_of(blocks: Blocks, block: int, inward: int) -> int:
+def value_of(blocks: FlatBlocks, block: int, inward: int) -> int:
     distance = blocks.inner(block) + inward
     return -distance if block % 2 else distance
 
@@ -66,7 +77,7 @@ def in_tables(sampler: FlatGaussian) -> dict[int, Fraction]:
     return found
 
 
-def in_first(blocks: Blocks, block: int, *, tables: int) -> Fraction:
+def in_first(blocks: FlatBlocks, block: int, *, tables: int) -> Fraction:
     """The probability of each value of a block in the first so many tables."""
     shares = zip(blocks.slots[:tables], blocks.shares[:tables], strict=True)
     return sum(
@@ -114,7 +125,7 @@ def test_the_tables_and_the_rest_add_up_to_the_exact_law(sigma: Fraction) -> Non
         assert abs(found - fraction(law[value + 3 * reach])) < found / 2**60
 
 
-@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_slots_hold_whole_blocks_and_the_rest_is_small(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     blocks = sampler._blocks
@@ -134,7 +145,7 @@ def test_slots_hold_whole_blocks_and_the_rest_is_small(sigma: Fraction) -> None:
     assert blocks.shares[1] < Fraction(1, 25)
 
 
-@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize("sigma", [*SIGMAS, Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytest.MonkeyPatch) -> None:
     sampler = FlatGaussian(sigma)
     listed, width = sampler._blocks.listed, sampler._blocks.width
@@ -152,9 +163,9 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
             seen.append(float(error))
         return np.ones(len(near), dtype=bool)
 
-    monkeypatch.setattr("lapwing.noise.flat.coins_near", recorded)
+    monkeypatch.setattr("lapwing.core.gaussian_sampler.coins_near", recorded)
     for place in (0, width // 3, width - 1):
-        sampler._candidates(ScriptedStream([place] * len(symbols)), len(symbols))
+        sampler._accepted(ScriptedStream([place] * len(symbols)), len(symbols))
     assert len(seen) == 3 * len(symbols)
     assert sampler._margin < 2.0**-20
 
@@ -187,7 +198,7 @@ def test_what_the_tables_lack_follows_its_law(sigma: Fraction, tables: int) -> N
     follows(found, [p / total for p in law], -reach)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SIGMA)])
+@pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(10**12), Fraction(LARGEST_SCALE)])
 def test_places_in_wide_blocks_are_uniform(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     out = drawn(sampler, SeededStream(3), 400_000)
@@ -254,7 +265,7 @@ def test_a_coin_of_the_rest_is_decided_exactly_on_both_sides(
         (ONES, [], []),
     ]:
         stream = ScriptedStream([place, coin, *more])
-        assert sampler._candidates(stream, 1).tolist() == kept
+        assert sampler._accepted(stream, 1).tolist() == kept
         assert stream.unused == 0
 
 
@@ -266,7 +277,7 @@ def test_beyond_the_listed_blocks_the_exact_real_decides(monkeypatch: pytest.Mon
     due = np.exp(-place * (2 * inner + place) / 32e6)
     value = value_of(sampler._blocks, block, place)
     for share, kept in ((due - 1e-9, [value]), (due + 1e-9, [])):
-        assert sampler._candidates(ScriptedStream([place, int(share * 2**64)]), 1).tolist() == kept
+        assert sampler._accepted(ScriptedStream([place, int(share * 2**64)]), 1).tolist() == kept
 
 
 # Work does not tell the values.
@@ -278,7 +289,7 @@ def test_every_vector_draws_the_same_number_of_the_rest(monkeypatch: pytest.Monk
     asked = set()
     draw = sampler._drawn
 
-    def counted(stream: SeededStream, size: int, tables: tuple[Table, ...]) -> NDArray[np.int64]:
+    def counted(stream: SeededStream, size: int, tables: tuple[SlotTable, ...]) -> NDArray[np.int64]:
         asked.add((size, len(tables)))
         return draw(stream, size, tables)
 
@@ -301,7 +312,7 @@ def test_the_tables_are_made_once_they_pay(monkeypatch: pytest.MonkeyPatch) -> N
             made.append(sigma)
             super().__init__(sigma)
 
-    monkeypatch.setattr(gaussian, "FlatGaussian", Noted)
+    monkeypatch.setattr(gaussian_sampler, "FlatGaussian", Noted)
     sampler, stream = LargeGaussian(Fraction(40)), SeededStream(4)
     out = np.empty(LOT, dtype=np.int64)
     found = []
@@ -325,7 +336,7 @@ def test_a_lookup_is_of_the_same_draws(sigma: Fraction) -> None:
 
 
 def test_a_lookup_has_enough_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.flat.padded_count", lambda _share, size: min(size, 3))
+    monkeypatch.setattr("lapwing.core.gaussian_sampler.padded_count", lambda _share, size: min(size, 3))
     sampler, law = FlatGaussian(Fraction(16)), gaussian_law(Fraction(16), 200)
     found = []
     for seed in range(20):
@@ -338,7 +349,7 @@ def test_a_lookup_has_enough_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_there_is_no_lookup_where_a_word_is_too_short() -> None:
     assert FlatGaussian(Fraction(2**25)).lookup(SeededStream(1), 10) is None
     assert LargeGaussian(Fraction(1000)).lookup(SeededStream(1), 10) is None, "there are no tables yet"
-    assert gaussian.lookup(SeededStream(1), Fraction(3), 10) is None
+    assert gaussian_sampler.gaussian_lookup(SeededStream(1), Fraction(3), 10) is None
 
 
 def test_a_few_draws_are_not_looked_up() -> None:

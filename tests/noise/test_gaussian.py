@@ -13,24 +13,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lapwing import noise
-from lapwing.errors import NoEntropy
-from lapwing.exact import lower, precision, upper
-from lapwing.noise.flat import LOT
-from lapwing.noise.gaussian import (
+from lapwing.core import noise
+from lapwing.core.exact import lower, precision, upper
+from lapwing.core.gaussian_sampler import (
     AT_ONCE,
     DIRECT_BELOW,
     FLAT_AFTER,
-    LARGEST_SIGMA,
+    LOT,
     SMALL,
     BlockGaussian,
     DirectGaussian,
-    Weights,
+    GaussianWeights,
     _sampler,
     discrete_gaussian,
-    lots,
+    gaussian_lots,
 )
-from lapwing.noise.stream import SYSTEM
+from lapwing.core.random_stream import SYSTEM
+from lapwing.errors import NoEntropy
 from support import laws
 from support.laws import cumulative, follows, fraction, gaussian_law
 from support.slowly import first
@@ -99,7 +98,7 @@ def test_blocks_offsets_and_rejection_multiply_out_to_the_exact_law(sigma: Fract
 
 
 def test_balls_of_the_weights_shrink_around_the_truth() -> None:
-    weights = Weights(Fraction(3), 1, both_sides=True)
+    weights = GaussianWeights(Fraction(3), 1, both_sides=True)
     law = gaussian_law(Fraction(3), 120)
     centre = fraction(law[120])
     for bits in (64, 128, 256):
@@ -111,7 +110,7 @@ def test_balls_of_the_weights_shrink_around_the_truth() -> None:
 
 
 def test_a_symbol_beyond_the_sums_still_has_a_ball_that_holds_its_cdf() -> None:
-    ball = Weights(Fraction(1), 1, both_sides=True).cdf(10_000)(128)
+    ball = GaussianWeights(Fraction(1), 1, both_sides=True).cdf(10_000)(128)
     with precision(256):
         assert 1 - Fraction(1, 2**128) < lower(ball) <= 1 <= upper(ball)
 
@@ -156,7 +155,7 @@ def test_moments_and_tails_are_those_of_the_law(sigma: Fraction) -> None:
 
 def test_rejection_is_rare() -> None:
     for sigma in BLOCKS:
-        kept = len(BlockGaussian(sigma)._candidates(SeededStream(6), 30_000))
+        kept = len(BlockGaussian(sigma)._accepted(SeededStream(6), 30_000))
         assert kept > 0.9 * 30_000
 
 
@@ -179,14 +178,14 @@ def test_rejection_is_decided_exactly_on_both_sides(place: int, negative: int) -
         (edge + 400, [], []),
     ]:
         stream = ScriptedStream([0, word, coin, *more])
-        assert sampler._candidates(stream, 1).tolist() == kept
+        assert sampler._accepted(stream, 1).tolist() == kept
         assert stream.unused == 0
 
 
 def test_the_innermost_place_is_always_kept() -> None:
     sampler = BlockGaussian(Fraction(100))
     for coin in (0, 1, ONES - 1, ONES):
-        assert sampler._candidates(ScriptedStream([0, 0, coin]), 1).tolist() == [0]
+        assert sampler._accepted(ScriptedStream([0, 0, coin]), 1).tolist() == [0]
 
 
 def test_a_rejected_draw_is_replaced_by_the_next_kept_one() -> None:
@@ -264,7 +263,7 @@ def test_a_tiny_sigma_answers_zero_at_once(sigma: str) -> None:
 
 def test_the_largest_sigma_fits() -> None:
     # P[|X| > 9 sigma] < 1e-17 for each draw.
-    drawn = noise.discrete_gaussian(LARGEST_SIGMA, 50_000)
+    drawn = noise.discrete_gaussian(noise.LARGEST_SCALE, 50_000)
     assert np.abs(drawn).max() < 9 << 48
     assert np.abs(drawn).max() > 3 << 48
 
@@ -300,12 +299,12 @@ def test_five_million_draws_need_little_more_than_their_result(sigma: Fraction) 
 
 
 @pytest.mark.parametrize(
-    "sigma", first(2, [Fraction(500), Fraction(LARGEST_SIGMA), Fraction(5), Fraction(10**12)])
+    "sigma", first(2, [Fraction(500), Fraction(noise.LARGEST_SCALE), Fraction(5), Fraction(10**12)])
 )
 def test_floats_are_the_same_whole_numbers(sigma: Fraction) -> None:
     for size in (100, FLAT_AFTER + AT_ONCE + 5 * LOT + 7):
         _sampler.cache_clear()
-        floats = np.concatenate([lot.copy() for lot in lots(SeededStream(9), sigma, size)])
+        floats = np.concatenate([lot.copy() for lot in gaussian_lots(SeededStream(9), sigma, size)])
         _sampler.cache_clear()  # so that the tables come at the same draw
         whole = discrete_gaussian(SeededStream(9), sigma, size)
         _sampler.cache_clear()

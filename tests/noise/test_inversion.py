@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.exact import Real
-from lapwing.noise.inversion import BUCKETS, CUT, Inversion, padded_count
-from lapwing.noise.refine import rational
+from lapwing.core.exact import Real
+from lapwing.core.exact_sampling import BUCKETS, CUT, Inversion, padded_count, rational
 from support.laws import decimal, follows
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 

@@ -14,10 +14,17 @@ from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing import noise
-from lapwing.exact import lower, precision, upper
-from lapwing.noise.laplace import CHUNK, LARGEST_SCALE, SMALL, WORTH_TABLES, Digits, samplers
-from lapwing.noise.stream import SYSTEM
+from lapwing.core import noise
+from lapwing.core.exact import lower, precision, upper
+from lapwing.core.laplace_sampler import (
+    CHUNK,
+    LARGEST_SCALE,
+    SMALL,
+    WORTH_TABLES,
+    DigitSampler,
+    digit_sampler,
+)
+from lapwing.core.random_stream import SYSTEM
 from support import laws
 from support.laws import cumulative, follows, fraction, geometric_law, laplace_law
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
@@ -26,7 +33,7 @@ SCALES = [Fraction(1, 3), Fraction(1), Fraction(7, 2), Fraction(10), Fraction(10
 TINY = Fraction(1, 10**50)
 
 
-def by_groups(sampler: Digits, seed: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def by_groups(sampler: DigitSampler, seed: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     out = np.empty(size, dtype=np.int64)
     sampler._by_groups(SeededStream(seed), out)
     return out
@@ -45,7 +52,7 @@ def close(ball: arb, value: Decimal) -> bool:
 
 @pytest.mark.parametrize("t", SCALES)
 def test_digits_and_coin_multiply_out_to_the_exact_law(t: Fraction) -> None:
-    sampler = Digits(t, signed=True)
+    sampler = DigitSampler(t, signed=True)
     reals = [real(300) for real in sampler._reals]
     digits, beyond, coin = reals[: sampler._count], reals[-2], reals[-1]
     reach = min(100, (1 << sampler._count) - 1)
@@ -62,7 +69,7 @@ def test_digits_and_coin_multiply_out_to_the_exact_law(t: Fraction) -> None:
 @pytest.mark.parametrize("signed", [True, False])
 @pytest.mark.parametrize("t", [*SCALES, Fraction(12345, 7), Fraction(10**6)])
 def test_the_groups_of_the_tables_multiply_out_to_the_exact_law(t: Fraction, signed: bool) -> None:
-    sampler = Digits(t, signed=signed)
+    sampler = DigitSampler(t, signed=signed)
     top = (1 << sampler._count) - 1
     values = sorted({0, 1, 2, 3, 7, 100 % (top + 1), top // 2, top, int(t), top + 1, 2 * top})
     q, magnitude_of_minus = laws.exp(-1 / t), [~v for v in values] if signed else []
@@ -86,7 +93,7 @@ def test_the_groups_of_the_tables_multiply_out_to_the_exact_law(t: Fraction, sig
 @pytest.mark.parametrize("t", [Fraction(1, 3), Fraction(7, 2), Fraction(10), Fraction(100, 3)])
 def test_the_top_table_matches_an_independent_cdf(t: Fraction) -> None:
     # Small scales have the whole geometric in their only or last group.
-    sampler = Digits(t, signed=False)
+    sampler = DigitSampler(t, signed=False)
     ((table, at),) = sampler._tables()[-1:]
     unit = Fraction(1 << at)
     sums = cumulative(geometric_law(t / unit, len(table._limits)))
@@ -97,7 +104,7 @@ def test_the_top_table_matches_an_independent_cdf(t: Fraction) -> None:
 
 @pytest.mark.parametrize("t", [*SCALES, Fraction(1, 10**9), Fraction(10**12), Fraction(2**48)])
 def test_digit_thresholds_match_an_independent_value(t: Fraction) -> None:
-    sampler = Digits(t, signed=True)
+    sampler = DigitSampler(t, signed=True)
     for j in range(sampler._count):
         weight = fraction(laws.exp(-(1 << j) / t)) if (1 << j) / t < 10**6 else Fraction(0)
         p = weight / (1 + weight) * 2**64
@@ -108,7 +115,7 @@ def test_digit_thresholds_match_an_independent_value(t: Fraction) -> None:
 
 @pytest.mark.parametrize("t", [*SCALES, Fraction(1, 10**9), Fraction(1, 45), Fraction(2**48)])
 def test_the_digits_reach_far_enough_and_fit_64_bits(t: Fraction) -> None:
-    sampler = Digits(t, signed=True)
+    sampler = DigitSampler(t, signed=True)
     assert (1 << sampler._count) > 45 * t
     assert sampler._count <= 54
     assert all(len(table._limits) <= 256 for table, _ in sampler._tables())
@@ -119,7 +126,7 @@ def test_the_digits_reach_far_enough_and_fit_64_bits(t: Fraction) -> None:
 
 @pytest.mark.parametrize("t", SCALES)
 def test_words_follow_the_laplace_law(t: Fraction) -> None:
-    sampler = Digits(t, signed=True)
+    sampler = DigitSampler(t, signed=True)
     drawn = np.concatenate([sampler._by_words(SeededStream(i), SMALL) for i in range(100)])
     reach = int(30 * t) + 1
     follows(drawn, laplace_law(t, reach), -reach)
@@ -128,12 +135,12 @@ def test_words_follow_the_laplace_law(t: Fraction) -> None:
 @pytest.mark.parametrize("t", SCALES)
 def test_guided_tables_follow_the_laplace_law(t: Fraction) -> None:
     reach = int(30 * t) + 1
-    follows(by_groups(Digits(t, signed=True), 11, 500_000), laplace_law(t, reach), -reach)
+    follows(by_groups(DigitSampler(t, signed=True), 11, 500_000), laplace_law(t, reach), -reach)
 
 
 @pytest.mark.parametrize("t", SCALES)
 def test_both_paths_follow_the_geometric_law(t: Fraction) -> None:
-    sampler = Digits(t, signed=False)
+    sampler = DigitSampler(t, signed=False)
     law = geometric_law(t, int(40 * t) + 2)
     words = np.concatenate([sampler._by_words(SeededStream(i), SMALL) for i in range(100)])
     follows(words, law)
@@ -142,7 +149,7 @@ def test_both_paths_follow_the_geometric_law(t: Fraction) -> None:
 
 def test_the_chi_square_test_notices_a_scale_that_is_one_per_cent_off() -> None:
     # Two million draws: the statistic is about 330 there, with the bound near 250.
-    drawn = by_groups(Digits(Fraction(101, 10), signed=True), 13, 2_000_000)
+    drawn = by_groups(DigitSampler(Fraction(101, 10), signed=True), 13, 2_000_000)
     statistic, bound = laws.chi_square(drawn, laplace_law(Fraction(10), 400), -400)
     assert statistic > bound
 
@@ -150,7 +157,7 @@ def test_the_chi_square_test_notices_a_scale_that_is_one_per_cent_off() -> None:
 def test_every_bit_of_large_noise_is_right() -> None:
     # Digits are independent: 54 of them and their neighbours, at 1e-12 each (Clopper-Pearson).
     t, size = Fraction(10**12), 200_000
-    sampler = Digits(t, signed=False)
+    sampler = DigitSampler(t, signed=False)
     drawn = by_groups(sampler, 14, size)
     for j in range(sampler._count):
         q = float(laws.exp(-(1 << j) / t))
@@ -167,7 +174,7 @@ def test_every_bit_of_large_noise_is_right() -> None:
 def test_moments_are_those_of_the_law(t: Fraction, groups: bool) -> None:
     # Mean and mean square lie within 6.5 of their own deviations: false alarm below 2e-10.
     size = 200_000
-    sampler = Digits(t, signed=True)
+    sampler = DigitSampler(t, signed=True)
     drawn = (
         by_groups(sampler, 15, size)
         if groups
@@ -185,7 +192,7 @@ def test_moments_are_those_of_the_law(t: Fraction, groups: bool) -> None:
 def test_tails_have_the_right_weight(t: Fraction) -> None:
     # Clopper-Pearson at 1e-9 for each of five tails.
     size = 400_000
-    drawn = by_groups(Digits(t, signed=True), 16, size)
+    drawn = by_groups(DigitSampler(t, signed=True), 16, size)
     q = laws.exp(-1 / t)
     for multiple in (1, 3, 5, 8, 10):
         k = int(multiple * t) + 1
@@ -198,7 +205,7 @@ def test_tails_have_the_right_weight(t: Fraction) -> None:
 
 @pytest.mark.parametrize("j", range(9))
 def test_a_tie_of_any_digit_is_decided_exactly(j: int) -> None:
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     assert sampler._count == 9
     for next_word, value in [(0, 1 << j), (ONES, 0)]:
         words = [ONES] * 11
@@ -209,14 +216,14 @@ def test_a_tie_of_any_digit_is_decided_exactly(j: int) -> None:
 
 
 def test_a_tie_of_the_sign_is_decided_exactly() -> None:
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     tie = int(sampler._limits[-1])
     for next_word, value in [(0, -1), (ONES, 0)]:
         assert sampler.draw(ScriptedStream([ONES] * 10 + [tie, next_word]), 1).tolist() == [value]
 
 
 def test_a_tie_needs_as_many_words_as_it_needs() -> None:
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     p = fraction(laws.exp(Fraction(-1, 10)))
     p = p / (1 + p)
     digits = int(p * 2**256)
@@ -229,7 +236,7 @@ def test_a_tie_needs_as_many_words_as_it_needs() -> None:
 
 def test_the_far_digit_adds_a_fresh_geometric() -> None:
     # exp(-512/10) is below 2^-64, so only a second word can decide that 2^9 was reached.
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     assert int(sampler._limits[9]) == 0
     reached = [*[ONES] * 9, 0, ONES]
     fresh = [ONES, 0, *[ONES] * 8]
@@ -240,14 +247,14 @@ def test_the_far_digit_adds_a_fresh_geometric() -> None:
 
 
 def test_the_far_digit_can_be_reached_more_than_once() -> None:
-    sampler = Digits(Fraction(10), signed=False)
+    sampler = DigitSampler(Fraction(10), signed=False)
     reached = [*[ONES] * 9, 0]
     stream = ScriptedStream([*reached, 0, *reached, 0, *[ONES] * 8, 0, ONES])
     assert sampler.draw(stream, 1).tolist() == [512 + 512 + 256]
 
 
 def test_the_two_largest_words_clear_every_digit_and_zero_sets_them_all() -> None:
-    sampler = Digits(Fraction(10), signed=False)
+    sampler = DigitSampler(Fraction(10), signed=False)
     assert sampler.draw(ScriptedStream([0] * 9 + [ONES]), 1).tolist() == [511]
     assert sampler.draw(ScriptedStream([ONES] * 10), 1).tolist() == [0]
 
@@ -258,7 +265,7 @@ def test_the_two_largest_words_clear_every_digit_and_zero_sets_them_all() -> Non
 )
 def test_the_walk_beyond_a_table_inverts_the_tail_exactly(script: list[int], value: int) -> None:
     # U = 1 - 2^-128 (and 1 - 2^-256): G = floor(-t ln(1 - U)), far beyond the listed symbols.
-    ((table, _),) = Digits(Fraction(3), signed=False)._tables()
+    ((table, _),) = DigitSampler(Fraction(3), signed=False)._tables()
     assert value >= len(table._limits)
     stream = ScriptedStream([*script, 0])
     assert table.draw(stream, 1).tolist() == [value]
@@ -267,7 +274,7 @@ def test_the_walk_beyond_a_table_inverts_the_tail_exactly(script: list[int], val
 
 
 def test_a_tie_in_a_guided_chunk_falls_to_both_sides() -> None:
-    ((table, _),) = Digits(Fraction(5, 2), signed=True)._tables()
+    ((table, _),) = DigitSampler(Fraction(5, 2), signed=True)._tables()
     for symbol in (0, 1, 2, 9):
         tie = int(table._limits[symbol])
         for next_word, expected in [(0, symbol), (ONES, symbol + 1)]:
@@ -281,7 +288,7 @@ def test_a_tie_in_a_guided_chunk_falls_to_both_sides() -> None:
 def test_all_paths_by_size_give_the_right_length_and_type() -> None:
     t = Fraction(22, 7)
     for size in (0, 1, SMALL, SMALL + 1, WORTH_TABLES, WORTH_TABLES + 1, CHUNK + 5, 3 * CHUNK - 1):
-        sampler = Digits(t, signed=True)
+        sampler = DigitSampler(t, signed=True)
         for _ in range(2):
             drawn = sampler.draw(SeededStream(size), size)
             assert drawn.dtype == np.int64
@@ -313,7 +320,7 @@ def test_any_scale_gives_whole_numbers_of_plausible_size(t: Fraction, size: int)
 @settings(max_examples=15, deadline=None)
 def test_any_scale_gives_plausible_large_batches(t: Fraction) -> None:
     # P[|X| > 39 t] <= 2 exp(-39): below 1e-12 for each batch.
-    drawn = samplers(t, signed=True).draw(SeededStream(1), WORTH_TABLES + 1)
+    drawn = digit_sampler(t, signed=True).draw(SeededStream(1), WORTH_TABLES + 1)
     assert int(np.abs(drawn).max()) <= 39 * t
     if t >= 1:
         # Half of all draws reach ln 2 * t, give or take 1: at 0.2 t none in 30,000 cannot be.
@@ -336,7 +343,7 @@ def test_the_largest_scale_fits() -> None:
 
 
 def test_a_draw_takes_the_same_words_for_every_value() -> None:
-    sampler = Digits(Fraction(10), signed=True)
+    sampler = DigitSampler(Fraction(10), signed=True)
     taken, values = set(), set()
     for seed in range(500):
         stream = CountingStream(SeededStream(seed))
@@ -382,7 +389,7 @@ def test_threads_draw_the_right_law_and_leave_the_precision_alone() -> None:
 @pytest.mark.parametrize("signed", [True, False])
 def test_twenty_million_draws_need_little_more_than_their_result(signed: bool) -> None:
     size = 20_000_000
-    sampler = samplers(Fraction(100), signed=signed)
+    sampler = digit_sampler(Fraction(100), signed=signed)
     sampler.draw(SeededStream(0), WORTH_TABLES + 1)
     tracemalloc.start()
     try:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lapwing import noise
-from lapwing.exact import Real, precision
-from lapwing.noise.polya import PolyaShares, polya_shares
-from lapwing.noise.stream import Stream
+from lapwing.core import noise
+from lapwing.core.exact import Real, precision
+from lapwing.core.laplace_sampler import PolyaSampler, polya_sampler
+from lapwing.core.random_stream import RandomStream
 from support import laws
 from support.laws import cumulative, decimal, difference_law, follows, fraction, laplace_law, polya_law
 from support.streams import ONES, ScriptedStream, SeededStream
@@ -37,14 +37,14 @@ def test_the_count_of_parts_is_exactly_poisson(r: Fraction, t: Fraction) -> None
         law = [(-mean).exp()]
         for k in range(1, 120):
             law.append(law[-1] * mean / k)
-    for limit, p in zip(PolyaShares(r, t)._number._limits.tolist(), cumulative(law), strict=True):
+    for limit, p in zip(PolyaSampler(r, t)._number._limits.tolist(), cumulative(law), strict=True):
         assert limit <= fraction(p) * 2**64 + TINY
         assert fraction(p) * 2**64 < limit + Fraction(3, 2)
 
 
 @pytest.mark.parametrize("t", [Fraction(1, 300), Fraction(1, 3), Fraction(10), Fraction(10**6)])
 def test_blocks_places_and_rejection_multiply_out_to_the_logarithmic_law(t: Fraction) -> None:
-    sampler = PolyaShares(Fraction(1), t)
+    sampler = PolyaSampler(Fraction(1), t)
     table = sampler._blocks
     weights = [laws.exp(-(1 << b) / t) for b in range(max(len(table._limits) + 6, 10))]
     with localcontext(laws.CONTEXT):
@@ -64,14 +64,14 @@ def test_blocks_places_and_rejection_multiply_out_to_the_logarithmic_law(t: Frac
 @pytest.mark.parametrize(("r", "t"), PAIRS)
 def test_shares_follow_their_law(r: Fraction, t: Fraction) -> None:
     # Chi-square at 1e-9.
-    follows(PolyaShares(r, t).draw(SeededStream(1), 200_000), polya_law(r, t, int(40 * t) + 5))
+    follows(PolyaSampler(r, t).draw(SeededStream(1), 200_000), polya_law(r, t, int(40 * t) + 5))
 
 
 @pytest.mark.parametrize("t", [Fraction(1, 2), Fraction(7, 2), Fraction(10)])
 @pytest.mark.parametrize("parties", [1, 2, 5])
 def test_the_parts_of_all_parties_add_up_to_discrete_laplace_noise(t: Fraction, parties: int) -> None:
     # Chi-square at 1e-9.
-    shares = polya_shares(Fraction(1, parties), t)
+    shares = polya_sampler(Fraction(1, parties), t)
     size, reach = 150_000, int(30 * t) + 1
     total = np.zeros(size, dtype=np.int64)
     for party in range(parties):
@@ -109,13 +109,13 @@ def test_moments_of_large_scales_are_right() -> None:
 @pytest.mark.parametrize("place", [2, 3])
 def test_rejection_is_decided_exactly_on_both_sides(place: int) -> None:
     t = Fraction(10)
-    sampler = PolyaShares(Fraction(1), t)
+    sampler = PolyaSampler(Fraction(1), t)
     block = int(sampler._blocks._limits[0]) + 1000  # block 1 holds the places 2 and 3
     p = fraction(laws.exp(-Fraction(place - 2) / t)) * Fraction(2, place)
     edge = int(p * 2**64)
     if place == 2:
         for coin in (0, ONES):
-            assert sampler._candidates(ScriptedStream([block, 0, coin]), 1).tolist() == [2]
+            assert sampler._accepted(ScriptedStream([block, 0, coin]), 1).tolist() == [2]
         return
     for coin, more, kept in [
         (edge - 1, [], [3]),
@@ -124,12 +124,12 @@ def test_rejection_is_decided_exactly_on_both_sides(place: int) -> None:
         (edge + 1, [], []),
     ]:
         stream = ScriptedStream([block, 1, coin, *more])
-        assert sampler._candidates(stream, 1).tolist() == kept
+        assert sampler._accepted(stream, 1).tolist() == kept
         assert stream.unused == 0
 
 
 def test_ties_between_blocks_and_between_counts_fall_to_both_sides() -> None:
-    sampler = PolyaShares(Fraction(1, 2), Fraction(10))
+    sampler = PolyaSampler(Fraction(1, 2), Fraction(10))
     for table in (sampler._blocks, sampler._number):
         for symbol in (0, 1, 3):
             tie = int(table._limits[symbol])
@@ -138,7 +138,7 @@ def test_ties_between_blocks_and_between_counts_fall_to_both_sides() -> None:
 
 
 def test_the_walk_beyond_the_listed_blocks_ends() -> None:
-    sampler = PolyaShares(Fraction(1), Fraction(10))
+    sampler = PolyaSampler(Fraction(1), Fraction(10))
     listed = len(sampler._blocks._limits)
     for words in range(1, 17):
         stream = ScriptedStream([ONES] * words + [0, 0])
@@ -151,7 +151,7 @@ def test_the_walk_beyond_the_listed_blocks_ends() -> None:
 
 
 def test_a_share_of_no_parts_is_zero_and_parts_are_summed_where_they_belong() -> None:
-    sampler = PolyaShares(Fraction(1), Fraction(10))
+    sampler = PolyaSampler(Fraction(1), Fraction(10))
     limits = sampler._number._limits
     numbers = [0, int(limits[1]) + 9, 0, int(limits[0]) + 9]  # 0, 2, 0 and 1 parts
     # Three parts are due: fourteen candidates, all in block 0, where the only place is 1.
@@ -197,13 +197,16 @@ def test_the_margin_of_rejection_covers_the_error_of_its_floats(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def checked(
-        stream: Stream, approximate: NDArray[np.float64], margin: float, real_of: Callable[[int], Real]
+        stream: RandomStream,
+        approximate: NDArray[np.float64],
+        margin: float,
+        real_of: Callable[[int], Real],
     ) -> NDArray[np.bool_]:
         for i in range(len(approximate)):
             with precision(256):
                 assert abs(float(real_of(i)(256) - float(approximate[i]))) <= margin
         return np.ones(len(approximate), dtype=bool)
 
-    monkeypatch.setattr("lapwing.noise.polya.coins_near", checked)
+    monkeypatch.setattr("lapwing.core.laplace_sampler.coins_near", checked)
     for t in (Fraction(1, 3), Fraction(77, 10), Fraction(10**9)):
-        PolyaShares(Fraction(1, 3), t)._candidates(SeededStream(5), 300)
+        PolyaSampler(Fraction(1, 3), t)._accepted(SeededStream(5), 300)

@@ -10,12 +10,11 @@ from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing import noise
-from lapwing.errors import Undecided
-from lapwing.exact import Real, exp_of
-from lapwing.noise.refine import (
+from lapwing.core import noise
+from lapwing.core.exact import Real, exp_of
+from lapwing.core.exact_sampling import (
     MOST_BITS,
-    Uniform,
+    LazyUniform,
     coins,
     coins_near,
     rational,
@@ -23,6 +22,7 @@ from lapwing.noise.refine import (
     thresholds,
     ties,
 )
+from lapwing.errors import Undecided
 from support.laws import between
 from support.streams import ONES, CountingStream, RefusingStream, ScriptedStream, SeededStream
 
@@ -56,16 +56,16 @@ def test_dyadic_thresholds_are_exact_and_need_no_refinement(power: int) -> None:
     assert threshold(rational(p)) == int(p * 2**64)
     word = int(p * 2**64)
     if p * 2**64 == word:
-        assert Uniform(ScriptedStream(), word - 1).below(rational(p))
-        assert not Uniform(RefusingStream(), word).below(rational(p))
+        assert LazyUniform(ScriptedStream(), word - 1).below(rational(p))
+        assert not LazyUniform(RefusingStream(), word).below(rational(p))
 
 
 def test_thresholds_of_tiny_reals_cost_nothing() -> None:
     # As a fraction, exp(-10^18) would have 10^18 digits.
     assert threshold(exp_of(Fraction(-(10**18)))) == 0
-    assert not Uniform(RefusingStream(), 1).below(exp_of(Fraction(-(10**18))))
+    assert not LazyUniform(RefusingStream(), 1).below(exp_of(Fraction(-(10**18))))
     assert threshold(exp_of(Fraction(-(10**4000)))) == 0
-    assert not Uniform(RefusingStream(), 1).below(exp_of(Fraction(-(10**4000))))
+    assert not LazyUniform(RefusingStream(), 1).below(exp_of(Fraction(-(10**4000))))
 
 
 @pytest.mark.parametrize("bad", ["nan", "inf", "0.5 +/- 0.1", "0.5 +/- 1e-19"])
@@ -78,22 +78,22 @@ def test_a_real_that_is_not_known_finely_is_refused_before_anything_is_drawn(bad
 def test_a_tie_of_many_words_is_decided_by_the_first_word_that_differs(words: int) -> None:
     tie = [THIRD_WORD] * words
     below = ScriptedStream([*tie, THIRD_WORD - 1])
-    assert Uniform(below).below(THIRD)
+    assert LazyUniform(below).below(THIRD)
     above = ScriptedStream([*tie, THIRD_WORD + 1])
-    assert not Uniform(above).below(THIRD)
+    assert not LazyUniform(above).below(THIRD)
     assert below.unused == above.unused == 0
 
 
 def test_a_tie_beyond_the_bound_raises_undecided_after_1088_bits() -> None:
     stream = ScriptedStream([THIRD_WORD] * 30)
     with pytest.raises(Undecided):
-        Uniform(stream).below(THIRD)
+        LazyUniform(stream).below(THIRD)
     assert 64 * (30 - stream.unused) == MOST_BITS == 1088
 
 
 def test_a_decision_is_final_when_more_digits_are_drawn_for_another_real() -> None:
     stream = ScriptedStream([THIRD_WORD, THIRD_WORD, 7])
-    uniform = Uniform(stream)
+    uniform = LazyUniform(stream)
     assert uniform.below(rational(Fraction(1, 2)))
     assert uniform.below(THIRD)
     assert uniform.below(rational(Fraction(1, 2)))

@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 
-from lapwing.noise import stream
-from lapwing.noise.stream import SYSTEM, SystemStream
+from lapwing.core import random_stream
+from lapwing.core.random_stream import SYSTEM, SystemStream
 
 
 def test_it_gives_as_many_bytes_as_asked_for() -> None:
@@ -45,14 +45,14 @@ def test_every_bit_is_set_half_of_the_time() -> None:
 
 def test_a_new_key_comes_after_the_stated_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     keys: list[bytes] = []
-    real_key = stream._key_from_system
+    real_key = random_stream._key_from_system
 
     def noted() -> bytes:
         keys.append(real_key())
         return keys[-1]
 
-    monkeypatch.setattr(stream, "REKEY_AFTER", 1000)
-    monkeypatch.setattr(stream, "_key_from_system", noted)
+    monkeypatch.setattr(random_stream, "REKEY_AFTER", 1000)
+    monkeypatch.setattr(random_stream, "_key_from_system", noted)
     own = SystemStream()
     own.take(600)
     own.take(400)
@@ -65,7 +65,7 @@ def test_a_new_key_comes_after_the_stated_amount(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_bytes_after_a_new_key_do_not_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "REKEY_AFTER", 64)
+    monkeypatch.setattr(random_stream, "REKEY_AFTER", 64)
     own = SystemStream()
     blocks = [own.take(16) for _ in range(1000)]
     assert len(set(blocks)) == 1000
@@ -98,4 +98,4 @@ def test_the_stream_cannot_be_saved_or_revived() -> None:
 
 
 def test_the_memory_of_keys_is_bounded() -> None:
-    assert stream._recent.maxlen == stream.KEYS_REMEMBERED
+    assert random_stream._recent_keys.maxlen == random_stream.KEYS_REMEMBERED

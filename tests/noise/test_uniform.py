@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing import noise
-from lapwing.noise.uniform import permutation, uniform_below
+from lapwing.core import noise
+from lapwing.core.random_stream import permutation, uniform_below
 from support.laws import decimal, follows
 from support.streams import ONES, ScriptedStream, SeededStream
 

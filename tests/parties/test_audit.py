@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from lapwing.audit import Case, attack
 from lapwing.audit.attack import Draw
-from lapwing.mechanisms import GaussianShares, LaplaceShares
-from lapwing.parties.protocols import PROTOCOLS
+from lapwing.core.gaussian import GaussianShares
+from lapwing.core.laplace import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
-from lapwing.parties.protocols.rehearsal import Rehearsal, rehearse
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.simulation import SimulatedRun, run_in_memory
 
 ERROR = 1e-9
 DRAWS = 24_000
@@ -25,7 +26,7 @@ MEMBERS = 3
 SPY = 2  # the coalition; member 0's count is 0 or 1
 
 
-def told(run: Rehearsal, spied: NDArray[np.int64]) -> NDArray[np.int64]:
+def told(run: SimulatedRun, spied: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each cell: the sum without the spy's own number, and two bits of all that member 0 said to it.
 
     A run whose messages carried anything of member 0's number beside the sum would show here.
@@ -47,7 +48,7 @@ def runs(letter: str, shares: LaplaceShares | GaussianShares, count: int) -> Dra
     def draw(size: int) -> NDArray[np.int64]:
         counts = [np.full(size, value, dtype=np.int64) for value in (count, 5, 7)]
         noised = [shares.sample(each) for each in counts]
-        run = rehearse(letter, Setting(MEMBERS, 1, 0, size), noised)
+        run = run_in_memory(letter, Setting(MEMBERS, 1, 0, size), noised)
         return told(run, noised[SPY])
 
     return draw
@@ -122,7 +123,7 @@ def test_no_claim_about_longer_runs_is_contradicted(letter: str, members: int) -
         def draw(size: int) -> NDArray[np.int64]:
             zeros = np.zeros(size, dtype=np.int64)
             noised = [shares.sample(zeros + (count if i == 0 else i)) for i in range(members)]
-            run = rehearse(letter, Setting(members, setting.coalition, 0, size), noised)
+            run = run_in_memory(letter, Setting(members, setting.coalition, 0, size), noised)
             left: NDArray[np.int64] = run.opened.values - np.sum([noised[i] for i in spies], axis=0)
             return left
 

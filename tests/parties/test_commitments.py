@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lapwing.parties.messages.envelope import SALT_BYTES
+from lapwing.parties.posts import SALT_BYTES
 
 
 def test_salts_are_twice_as_long_as_digests() -> None:

@@ -15,15 +15,15 @@ import psycopg
 import pytest
 from numpy.typing import NDArray
 
+from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import Aborted, BadParameter, OverBudget
-from lapwing.mechanisms import LaplaceShares
 from lapwing.parties.contribution import CONTRIBUTED
-from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import statistic_of
-from lapwing.query import custody
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Policy, Source
+from lapwing.sql import policy_ledger
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Policy, Source
+from lapwing.sql.policy_file import load_policy
 from support.contributing import HISTOGRAM, MEDIAN, OTHER_RUN, contribution, left
 from support.joint import laplace, member, plain
 from support.postgres import server
@@ -107,9 +107,9 @@ def test_stages_are_charged_together_and_read_one_by_one(tmp_path: Path) -> None
         statistic = statistic_of(MEDIAN, dataset)
         brings = contribution(statistic, dataset)
         before = left(dataset.ledger)
-        found: list[Opened] = []
+        found: list[OpenedSum] = []
         for stage in range(statistic.stages):
-            found.append(Opened(brings(stage, found), (0,)))
+            found.append(OpenedSum(brings(stage, found), (0,)))
             assert before - left(dataset.ledger) == 1
         assert len(found) == 5
         with pytest.raises(BadParameter, match="stage"):
@@ -122,7 +122,7 @@ def test_after_a_crash_later_stages_go_on_if_the_run_was_charged(tmp_path: Path)
     with member(tmp_path, range(300)) as dataset:
         statistic = statistic_of(MEDIAN, dataset)
         later = contribution(statistic, dataset)
-        found = [Opened(np.array([150, 150]), (0,))]
+        found = [OpenedSum(np.array([150, 150]), (0,))]
         with pytest.raises(Aborted, match="not charged"):
             later(1, found)
         assert left(dataset.ledger) == 10
@@ -136,10 +136,10 @@ def test_a_later_stage_is_drawn_once_whoever_asks_for_it(tmp_path: Path) -> None
     with member(tmp_path, range(300)) as dataset:
         statistic = statistic_of(MEDIAN, dataset)
         contribution(statistic, dataset)(0, ())
-        found = [Opened(np.array([150, 150]), (0,))]
+        found = [OpenedSum(np.array([150, 150]), (0,))]
         contribution(statistic, dataset)(1, found)
         spent, count = left(dataset.ledger), entries(tmp_path / "lapwing.ledger")
-        for earlier in (found, [Opened(np.array([9, 291]), (0,))]):
+        for earlier in (found, [OpenedSum(np.array([9, 291]), (0,))]):
             again = contribution(statistic, dataset)
             with pytest.raises(Aborted, match="charged before"):
                 again(1, earlier)
@@ -147,7 +147,7 @@ def test_a_later_stage_is_drawn_once_whoever_asks_for_it(tmp_path: Path) -> None
         other = contribution(statistic, dataset)
         other(2, found * 2)
         assert left(dataset.ledger) == spent
-    with Dataset(load(tmp_path / "visits.toml"), analyst="ann") as dataset:
+    with Dataset(load_policy(tmp_path / "visits.toml"), analyst="ann") as dataset:
         after = contribution(statistic_of(MEDIAN, dataset), dataset)
         with pytest.raises(Aborted, match="charged before"):
             after(1, found)
@@ -157,9 +157,9 @@ def test_later_stages_are_marked_where_nothing_is_left(tmp_path: Path) -> None:
     with member(tmp_path, range(300), epsilon=1) as dataset:
         statistic = statistic_of(MEDIAN, dataset)
         brings = contribution(statistic, dataset)
-        found: list[Opened] = []
+        found: list[OpenedSum] = []
         for stage in range(statistic.stages):
-            found.append(Opened(brings(stage, found), (0,)))
+            found.append(OpenedSum(brings(stage, found), (0,)))
             assert left(dataset.ledger) == 0
 
 
@@ -172,7 +172,7 @@ def test_data_that_changes_while_it_is_read_is_not_noised(
         brings = contribution(statistic, dataset)
         read = statistic.exact
 
-        def exact(stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+        def exact(stage: int, earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
             values = read(stage, earlier)
             dataset.prepare(again=True)
             return values
@@ -191,10 +191,10 @@ def test_data_that_changed_since_the_charge_is_not_read(tmp_path: Path) -> None:
         brings(0, ())
         dataset.prepare(again=True)  # one version more, also without new rows
         with pytest.raises(Aborted, match="other data"):
-            brings(1, [Opened(np.array([1, 2]), (0,))])
+            brings(1, [OpenedSum(np.array([1, 2]), (0,))])
         member(tmp_path, range(400)).close()
         with pytest.raises(Aborted, match="changed on the way"):
-            brings(1, [Opened(np.array([1, 2]), (0,))])
+            brings(1, [OpenedSum(np.array([1, 2]), (0,))])
         fresh = contribution(statistic, dataset, run=OTHER_RUN)
         with pytest.raises(BadParameter, match="lapwing prepare"):
             fresh(0, ())
@@ -207,7 +207,7 @@ def test_what_fails_after_the_charge_says_nothing_and_stays_charged(
         statistic = statistic_of(HISTOGRAM, dataset)
         brings = contribution(statistic, dataset)
 
-        def fail(_stage: int, _earlier: Sequence[Opened]) -> NDArray[np.int64]:
+        def fail(_stage: int, _earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
             raise ValueError("patient 17 is odd")
 
         before = left(dataset.ledger)
@@ -244,7 +244,7 @@ def test_a_quota_is_charged_as_well(tmp_path: Path) -> None:
     with member(tmp_path, range(30), more=more) as dataset:
         statistic = statistic_of(HISTOGRAM, dataset)
         contribution(statistic, dataset)(0, ())
-        assert left(dataset.ledger, custody.quota_label(dataset.policy, "ann")) == Fraction(1, 2)
+        assert left(dataset.ledger, policy_ledger.quota_label(dataset.policy, "ann")) == Fraction(1, 2)
         brings = contribution(statistic, dataset, run=OTHER_RUN)
         with pytest.raises(OverBudget):
             brings(0, ())

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.gaussian import GaussianShares
+from lapwing.core.laplace import LaplaceShares
+from lapwing.core.losses import Concentrated, LaplaceNoise, Pure, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import GaussianShares, LaplaceShares
-from lapwing.parties.contribution import Holding
-from lapwing.parties.planning.noises import loss_of
+from lapwing.parties.contribution import ChargedAccount
+from lapwing.parties.joint_noise import member_loss
 from lapwing.parties.statistics import statistic_of
-from lapwing.privacy import Concentrated, LaplaceNoise, Pure, Repeated, Sum
 from support.contributing import HISTOGRAM, MEDIAN, VECTOR, contribution
 from support.joint import gaussian, laplace, member
 
@@ -61,7 +62,7 @@ def test_no_pure_charge_covers_gaussian_noise(tmp_path: Path) -> None:
         for bad in (Pure(Fraction(900)), LaplaceNoise(Fraction(1), 900), Concentrated(rho * 99 / 100)):
             with pytest.raises(BadParameter, match="less than"):
                 contribution(statistic, dataset, shares, loss=bad)
-        two = Sum((Concentrated(rho / 2), Pure(Fraction(9))))
+        two = SequentialComposition((Concentrated(rho / 2), Pure(Fraction(9))))
         with pytest.raises(BadParameter, match="less than"):
             contribution(statistic, dataset, shares, loss=two)
 
@@ -78,7 +79,7 @@ def test_stages_are_in_the_loss(tmp_path: Path) -> None:
         statistic = statistic_of(MEDIAN, dataset)
         shares = laplace(statistic, 1)
         with pytest.raises(BadParameter, match="less than"):
-            contribution(statistic, dataset, shares, loss=loss_of(shares, 4))
+            contribution(statistic, dataset, shares, loss=member_loss(shares, 4))
 
 
 def test_a_data_set_is_charged_for_its_own_statistic_only(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_data_set_is_charged_for_its_own_statistic_only(tmp_path: Path) -> Non
         with pytest.raises(BadParameter, match="bound to"):
             contribution(statistic, south)
         with pytest.raises(BadParameter, match="own accounts"):
-            contribution(statistic, Holding(north.ledger, "visits", "ann"))
+            contribution(statistic, ChargedAccount(north.ledger, "visits", "ann"))
         with pytest.raises(BadParameter, match="bound to"):
             contribution(statistic_of(VECTOR, [1, 2, 3]), north)
 

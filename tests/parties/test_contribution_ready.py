@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import Aborted, AllHeld, OverBudget
-from lapwing.gate import Gate, Plan, Release
-from lapwing.mechanisms import LaplaceShares
+from lapwing.ledger.gate import ChargedRelease, Gate, Release
 from lapwing.parties.contribution import CONTRIBUTED, READ
-from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import Statistic, statistic_of
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
 from support.contributing import HISTOGRAM, contribution, left
 from support.joint import member, plain
 
@@ -31,7 +31,7 @@ class Counted:
         self._exact = statistic.exact
         patch.setattr(statistic, "exact", self.exact)
 
-    def exact(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+    def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
         self.times += 1
         return self._exact(stage, earlier)
 
@@ -107,7 +107,7 @@ def after_reading(patch: pytest.MonkeyPatch, happens: Callable[[], object]) -> N
     """It happens once: when the reading has its entry in the ledger, and before the member is ready."""
     release = Gate.release
 
-    def then(gate: Gate, plan: Plan, **more: Any) -> Release:
+    def then(gate: Gate, plan: ChargedRelease, **more: Any) -> Release:
         done = release(gate, plan, **more)
         patch.setattr(Gate, "release", release)
         happens()
@@ -149,7 +149,7 @@ def test_a_reading_that_fails_costs_nothing_tells_nothing_and_is_counted(
 ) -> None:
     """That it fails may depend on one row: as for every question, few failures are told."""
 
-    def fail(_stage: int, _earlier: Sequence[Opened]) -> NDArray[np.int64]:
+    def fail(_stage: int, _earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
         raise ValueError("patient 17 is odd")
 
     with member(tmp_path, range(30)) as dataset:

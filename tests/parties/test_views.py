@@ -15,13 +15,13 @@ import numpy as np
 import pytest
 from flint import arb
 
-from lapwing.mechanisms import LaplaceShares
-from lapwing.parties.protocols import PROTOCOLS, Opened, Post, Protocol, Publics, Setting, Stop
-from lapwing.parties.protocols.additive import Additive
-from lapwing.parties.protocols.coins import Elements
-from lapwing.parties.protocols.masked import MASKED, UNMASK, Masked
-from lapwing.parties.protocols.rehearsal import Rehearsal
-from lapwing.parties.protocols.shamir import Shamir
+from lapwing.core.laplace import LaplaceShares
+from lapwing.parties.protocols.masked_sum import MASKED, UNMASK, MaskedSum
+from lapwing.parties.protocols.protocol import OpenedSum, Post, Protocol, ProtocolStopped, Publics, Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.protocols.secret_sharing import Elements
+from lapwing.parties.protocols.share_dealing import AdditiveSharing, ShamirSharing
+from lapwing.parties.simulation import SimulatedRun
 from support.views import (
     HONEST_RELAY,
     NOTHING_LOST,
@@ -101,8 +101,8 @@ def test_no_view_of_more_members_tells_more_than_epsilon(letter: str, shape: Sha
 def test_no_view_of_the_masked_star_with_four_members_tells_more_than_epsilon() -> None:
     """2,000 of the 14,641 schedules, drawn by a fixed generator."""
     setting = setting_of(4, 1, 1, 5)
-    schedules = Random(6).sample(list(every_schedule(Masked, setting)), 2_000)
-    assert worst(Masked, setting, schedules) < 1
+    schedules = Random(6).sample(list(every_schedule(MaskedSum, setting)), 2_000)
+    assert worst(MaskedSum, setting, schedules) < 1
 
 
 @pytest.mark.parametrize(
@@ -122,9 +122,9 @@ def test_a_view_tells_one_sum_over_enough_honest_members_or_nothing(
             for row in rows:
                 assert set(row) <= {0, 1}
                 assert sum(row) >= len(row) - losses
-            earlier = Rehearsal(rehearsal.outcomes, rehearsal.rounds[:-1])
+            earlier = SimulatedRun(rehearsal.outcomes, rehearsal.rounds[:-1])
             assert leaked(world, earlier, adversary) == (), "so losses may be chosen by what was seen"
-        if any(isinstance(outcome, Opened) for outcome in rehearsal.outcomes):
+        if any(isinstance(outcome, OpenedSum) for outcome in rehearsal.outcomes):
             assert leaked(world, rehearsal, frozenset()), "what was opened is in the view"
 
 
@@ -295,17 +295,17 @@ class NoRules(Protocol):
         """Whoever is there is enough."""
 
     @classmethod
-    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
-        raise Stop("only the view matters here")
+    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
+        raise ProtocolStopped("only the view matters here")
 
 
-class CarelessAdditive(NoRules, Additive): ...
+class CarelessAdditive(NoRules, AdditiveSharing): ...
 
 
-class CarelessShamir(NoRules, Shamir): ...
+class CarelessShamir(NoRules, ShamirSharing): ...
 
 
-class CarelessMasked(NoRules, Masked):
+class CarelessMasked(NoRules, MaskedSum):
     """Needs no more pieces than a coalition and one member have, too."""
 
     @classmethod
@@ -315,7 +315,7 @@ class CarelessMasked(NoRules, Masked):
 
 @pytest.mark.parametrize(
     ("right", "careless"),
-    [(Additive, CarelessAdditive), (Shamir, CarelessShamir), (Masked, CarelessMasked)],
+    [(AdditiveSharing, CarelessAdditive), (ShamirSharing, CarelessShamir), (MaskedSum, CarelessMasked)],
 )
 def test_a_sum_with_too_few_shares_of_noise_would_be_noticed(
     right: type[Protocol], careless: type[Protocol]
@@ -326,7 +326,7 @@ def test_a_sum_with_too_few_shares_of_noise_would_be_noticed(
     assert worst(careless, setting, [fewer]) > 1.3
 
 
-@pytest.mark.parametrize("protocol", [Additive, Shamir, Masked])
+@pytest.mark.parametrize("protocol", [AdditiveSharing, ShamirSharing, MaskedSum])
 def test_noise_sized_for_all_members_instead_of_the_honest_ones_would_be_noticed(
     protocol: type[Protocol],
 ) -> None:
@@ -336,7 +336,7 @@ def test_noise_sized_for_all_members_instead_of_the_honest_ones_would_be_noticed
     assert worst(protocol, setting, [NOTHING_LOST], shares=3) > 1
 
 
-class BothSecrets(Masked):
+class BothSecrets(MaskedSum):
     """Gives back whatever it holds."""
 
     def _post(self, number: int) -> Post:
@@ -345,7 +345,7 @@ class BothSecrets(Masked):
         return Post(b"".join(self.field.to_bytes(held) for held in self._held.values()))
 
 
-class NoSelfMask(Masked):
+class NoSelfMask(MaskedSum):
     """Masks of pairs only: enough, if nobody was ever late."""
 
     def _masked(self) -> Elements:
@@ -357,10 +357,10 @@ LATE_VALUE = Schedule({}, {2: MASKED}, HONEST_RELAY)
 
 
 @pytest.mark.parametrize("broken", [BothSecrets, NoSelfMask])
-def test_a_late_value_under_one_mask_would_be_noticed(broken: type[Masked]) -> None:
+def test_a_late_value_under_one_mask_would_be_noticed(broken: type[MaskedSum]) -> None:
     """Member 2 is late with its masked value; the others need its mask key to open their sum."""
     setting = setting_of(4, 1, 1, 5)
-    assert worst(Masked, setting, [LATE_VALUE]) < 1
+    assert worst(MaskedSum, setting, [LATE_VALUE]) < 1
     assert worst(broken, setting, [LATE_VALUE]) > 1.3
 
 
@@ -376,7 +376,8 @@ def two_sets(protocol: type[Protocol], at: str) -> Schedule:
 
 
 @pytest.mark.parametrize(
-    ("right", "careless", "at"), [(Shamir, CarelessShamir, "deal"), (Masked, CarelessMasked, "masked")]
+    ("right", "careless", "at"),
+    [(ShamirSharing, CarelessShamir, "deal"), (MaskedSum, CarelessMasked, "masked")],
 )
 def test_answers_for_two_sets_would_be_noticed(
     right: type[Protocol], careless: type[Protocol], at: str

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from lapwing.errors import BadParameter
 from lapwing.plots import save
-from lapwing.plots.__main__ import of_parties
-from lapwing.plots.parties import Measured, parties
+from lapwing.plots.parties import MeasuredErrors, parties
+from support.doc_pictures import draw_pictures
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"
 BY_SIZE = {
@@ -28,8 +28,8 @@ BY_SIZE = {
 BY_MEMBERS = {"shared": [(2, 0.0014), (10, 0.0018)], "alone": [(2, 0.0019), (10, 0.0043)]}
 
 
-def measured() -> Measured:
-    return Measured(Fraction(1), 1000, BY_SIZE, BY_MEMBERS)
+def measured() -> MeasuredErrors:
+    return MeasuredErrors(Fraction(1), 1000, BY_SIZE, BY_MEMBERS)
 
 
 def line(figure: Figure, name: str) -> Any:
@@ -67,7 +67,7 @@ def test_lines_have_the_slopes_they_are_drawn_for() -> None:
 
 
 def test_numbers_survive_their_file(tmp_path: Path) -> None:
-    again = Measured.from_json(json.loads(json.dumps(measured().to_json())))
+    again = MeasuredErrors.from_json(json.loads(json.dumps(measured().to_json())))
     assert again == measured()
     save(parties(again), tmp_path / "parties.svg")
     assert "1/√n" in (tmp_path / "parties.svg").read_text()
@@ -78,18 +78,18 @@ def test_numbers_survive_their_file(tmp_path: Path) -> None:
 )
 def test_other_files_are_refused(found: object) -> None:
     with pytest.raises(BadParameter):
-        Measured.from_json(found)
+        MeasuredErrors.from_json(found)
 
 
 def test_the_docs_picture_is_drawn_where_its_numbers_lie(tmp_path: Path) -> None:
-    assert of_parties(tmp_path) == {}
+    assert draw_pictures.parties_pictures(tmp_path) == {}
     (tmp_path / "parties.json").write_text(json.dumps(measured().to_json()))
-    assert set(of_parties(tmp_path)) == {"parties"}
+    assert set(draw_pictures.parties_pictures(tmp_path)) == {"parties"}
 
 
 def test_the_documented_picture_is_of_real_runs_near_the_lines() -> None:
     """The file does not change by itself; a new one of 200 runs a point fails with a chance below 1e-6."""
-    found = Measured.from_json(json.loads((PICTURES / "parties.json").read_text()))
+    found = MeasuredErrors.from_json(json.loads((PICTURES / "parties.json").read_text()))
     figure = parties(found)
     for name in BY_SIZE:
         drawn, exact = line(figure, f"{name}-measured"), line(figure, name)

@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from lapwing.core.budget import Terms
+from lapwing.core.losses import GaussianNoise, Repeated
 from lapwing.errors import BadParameter
-from lapwing.gate import Gate, Target
-from lapwing.ledger import Ledger
-from lapwing.ledger.recovery import recover
-from lapwing.ledger.views import course
-from lapwing.ledger.views.course import Course, granted
+from lapwing.ledger import Ledger, budget_history
+from lapwing.ledger.budget_history import BudgetHistory, grant_of
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.ledger import recover
+from lapwing.ledger.spending import Target
 from lapwing.plots import save, spending
-from lapwing.plots.invented import clinic
-from lapwing.plots.spending import MOST_LINES, lines_of
-from lapwing.privacy import GaussianNoise, Repeated, Terms
+from lapwing.plots.spending import MOST_LINES, equal_blocks
+from support.doc_pictures import draw_pictures
 from support.ledgers import Home, open_account, open_sliced, release
 from support.ledgers import spending as price_of
 
@@ -34,19 +35,19 @@ def left_now(ledger: Ledger) -> dict[str, float]:
     return {block.label: float(block.left(account.terms)) for account, block in blocks}
 
 
-def ends_with(found: Course) -> dict[str, float]:
+def ends_with(found: BudgetHistory) -> dict[str, float]:
     names = ["*" if name.startswith("every") else name for name in found.blocks]
     return dict(zip(names, found.left[-1].tolist(), strict=True))
 
 
-def walk(blocks: int, moments: int, *, names: str = "b{}", grants: int = 1) -> Course:
+def walk(blocks: int, moments: int, *, names: str = "b{}", grants: int = 1) -> BudgetHistory:
     """An invented course in which every block goes down on its own."""
     chance = np.random.default_rng(blocks)
     left = 1 - np.cumsum(chance.random((moments, blocks)), axis=0) / (1.2 * moments)
     times = tuple(START + timedelta(days=k) for k in range(moments))
     terms = [Terms.of(1, "1e-6"), *[Terms.of("0.25", "1e-8")] * (grants - 1)]
-    given = tuple(granted(each, times[k * moments // (grants + 1)]) for k, each in enumerate(terms))
-    return Course("visits", times, tuple(names.format(k) for k in range(blocks)), left, given, ())
+    given = tuple(grant_of(each, times[k * moments // (grants + 1)]) for k, each in enumerate(terms))
+    return BudgetHistory("visits", times, tuple(names.format(k) for k in range(blocks)), left, given, ())
 
 
 def named(figure: Figure) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def test_every_step_of_every_block_is_there(home: Home) -> None:
         seen.append(left_now(ledger))
     release(ledger, "0.125", Target("visits", everyone=True))
     seen.append(left_now(ledger))
-    found = Course.of(ledger, "visits")
+    found = BudgetHistory.of(ledger, "visits")
     assert found.blocks == ("everybody else", "b0", "b1", "b2")
     assert found.times == tuple(sorted(found.times))
     rows = [dict(zip(["*", "b0", "b1", "b2"], row.tolist(), strict=True)) for row in found.left]
@@ -110,7 +111,7 @@ def test_what_is_held_is_not_left_until_it_lapses(home: Home) -> None:
     held = left_now(ledger)["*"]
     work.step(GAUSSIAN)
     work.settle(stopping_was_decided_from_released_values=True)
-    found = Course.of(ledger, "visits")
+    found = BudgetHistory.of(ledger, "visits")
     assert found.blocks == ("everyone",)
     assert found.left[:, 0].min() == pytest.approx(held, abs=1e-5)
     assert ends_with(found) == pytest.approx(left_now(ledger), abs=1e-5)
@@ -128,7 +129,7 @@ def test_blocks_keep_their_line_through_raises(home: Home) -> None:
     release(ledger, "0.125", Target("visits", ["b1"]))
     ledger.raise_budget("visits", epsilon="0.25", delta=0, curator=home.curator)
     release(ledger, "0.0625", Target("visits", ["later"]))
-    found = Course.of(ledger, "visits")
+    found = BudgetHistory.of(ledger, "visits")
     assert found.blocks == ("everybody else", "b0", "b1", "later")
     assert [grant.epsilon for grant in found.grants] == [1, Fraction(1, 2), Fraction(1, 4)]
     assert ends_with(found) == pytest.approx(left_now(ledger), abs=1e-5)
@@ -150,7 +151,7 @@ def test_a_recovery_is_visible(file_home: Home) -> None:
     for witness in Path(ledger.store.witnesses[0].where).parent.iterdir():
         witness.unlink()
     recover(home.where, curator=home.curator, keys=home.keys, anchor=home.anchor)
-    found = Course.of(home.open(), "visits")
+    found = BudgetHistory.of(home.open(), "visits")
     assert set(ends_with(found).values()) == {0.0}
     assert len(found.recovered) == 1
     figure = spending(found)
@@ -167,10 +168,10 @@ def test_long_histories_are_looked_at_now_and_then(
         release(ledger, "0.001", Target("visits", [f"b{k % 3}"]))
     ledger.raise_budget("visits", epsilon=1, delta=0, curator=file_home.curator)
     release(ledger, "0.001", Target("visits", ["b1"]))
-    whole = Course.of(ledger, "visits")
+    whole = BudgetHistory.of(ledger, "visits")
     for name, value in (("MOST_MOMENTS", 10), ("FEWEST_MOMENTS", 5), ("AT_ONCE", 7)):
-        monkeypatch.setattr(course, name, value)
-    few = Course.of(ledger, "visits")
+        monkeypatch.setattr(budget_history, name, value)
+    few = BudgetHistory.of(ledger, "visits")
     assert len(whole.times) > 60
     assert len(few.times) <= 16
     assert ends_with(few) == ends_with(whole)
@@ -196,7 +197,7 @@ def test_blocks_that_went_alike_share_a_line() -> None:
     wide = replace(
         found, blocks=tuple(f"b{k}" for k in range(30_000)), left=np.repeat(found.left, 10_000, axis=1)
     )
-    assert [len(line.blocks) for line in lines_of(wide)] == [10_000] * 3
+    assert [len(line.blocks) for line in equal_blocks(wide)] == [10_000] * 3
     figure = spending(wide)
     assert "b0\nand 9,999 more" in texts(figure)
     require_readable(figure)
@@ -253,13 +254,13 @@ def test_a_course_without_an_account_is_refused() -> None:
 
 def test_the_example_is_the_same_every_time(tmp_path: Path) -> None:
     for k in (1, 2):
-        save(spending(clinic()), tmp_path / f"{k}.svg")
+        save(spending(draw_pictures.invented_clinic()), tmp_path / f"{k}.svg")
     assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
-    require_readable(spending(clinic()))
+    require_readable(spending(draw_pictures.invented_clinic()))
 
 
 def test_the_example_is_what_a_filter_would_have_left() -> None:
-    found = clinic()
+    found = draw_pictures.invented_clinic()
     assert found.left[0, 0] == pytest.approx(1)
     assert len(found.grants) == 2
     assert np.nanmax(found.left) <= 1 + 1e-6

@@ -8,23 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter
-from lapwing.exact import precision, round_up
-from lapwing.privacy import (
-    Approximate,
-    BoundedRange,
-    Charge,
-    Concentrated,
-    FixedRun,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Pure,
-    Sum,
-    Terms,
-    Worst,
-)
-from lapwing.privacy.charge import (
+from lapwing.core.budget import (
     DELTA,
     DELTA0,
     DELTA_UNIT,
@@ -32,8 +16,24 @@ from lapwing.privacy.charge import (
     EPSILON_UNIT,
     FIRST_ORDER,
     NEVER,
+    Charge,
+    Terms,
     price,
 )
+from lapwing.core.exact import precision, round_up
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import (
+    Approximate,
+    BoundedRange,
+    Concentrated,
+    GaussianNoise,
+    LaplaceNoise,
+    Loss,
+    ParallelComposition,
+    Pure,
+    SequentialComposition,
+)
+from lapwing.errors import BadParameter
 from support.losses import sampled
 
 ORDERS = (14, 19, 24, 38, 72)
@@ -98,7 +98,7 @@ def test_never_is_above_every_cap() -> None:
 
 def test_nothing_costs_nothing() -> None:
     assert price(Pure(Fraction(0)), ORDERS).costs == (0,) * 8
-    assert price(Sum(()), ORDERS).costs == (0,) * 8
+    assert price(SequentialComposition(()), ORDERS).costs == (0,) * 8
 
 
 LOSSES: list[Loss] = [
@@ -109,8 +109,8 @@ LOSSES: list[Loss] = [
     GaussianNoise(Fraction(22, 7), Fraction(3), 2),
     Concentrated(Fraction(1, 7)),
     sampled(Fraction(1, 70), Fraction(7, 3), 3),
-    Sum((Pure(Fraction(1, 7)), LaplaceNoise(Fraction(22, 7), 1))),
-    Worst((Pure(Fraction(1, 7)), GaussianNoise(Fraction(22, 7), Fraction(1), 1))),
+    SequentialComposition((Pure(Fraction(1, 7)), LaplaceNoise(Fraction(22, 7), 1))),
+    ParallelComposition((Pure(Fraction(1, 7)), GaussianNoise(Fraction(22, 7), Fraction(1), 1))),
 ]
 
 
@@ -141,7 +141,7 @@ def test_a_fixed_run_costs_its_pair() -> None:
 @given(st.fractions(0, 10, max_denominator=10**12), st.fractions(0, 10, max_denominator=10**12))
 def test_the_price_of_a_sum_is_at_most_the_sum_of_the_prices(one: Fraction, two: Fraction) -> None:
     apart = [price(Pure(epsilon), ORDERS).costs for epsilon in (one, two)]
-    together = price(Sum((Pure(one), Pure(two))), ORDERS).costs
+    together = price(SequentialComposition((Pure(one), Pure(two))), ORDERS).costs
     assert all(t <= a + b + 1 for t, a, b in zip(together, *apart, strict=True))
 
 

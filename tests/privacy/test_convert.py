@@ -21,9 +21,15 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
 
-from lapwing.errors import BadParameter
-from lapwing.exact import ball, precision, upper
-from lapwing.privacy import (
+from lapwing.core.conversions import (
+    loss_to_epsilon,
+    renyi_cap,
+    renyi_to_epsilon,
+    zcdp_to_delta,
+    zcdp_to_epsilon,
+)
+from lapwing.core.exact import ball, precision, upper
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
     Concentrated,
@@ -31,19 +37,12 @@ from lapwing.privacy import (
     LaplaceNoise,
     Loss,
     Pure,
-    Sum,
+    SequentialComposition,
 )
-from lapwing.privacy.convert import (
-    loss_to_epsilon,
-    pure_to_zcdp,
-    renyi_cap,
-    renyi_to_epsilon,
-    zcdp_cap,
-    zcdp_to_delta,
-    zcdp_to_epsilon,
-)
-from lapwing.privacy.curves import randomized_response
+from lapwing.core.renyi_curves import randomized_response
+from lapwing.errors import BadParameter
 from support.losses import sampled
+from support.zcdp import pure_to_zcdp, zcdp_cap
 
 DELTAS = [Fraction(1, 10), Fraction(1, 10**6), Fraction(1, 10**12)]
 RHOS = [Fraction(1, 10**9), Fraction(1, 10**4), Fraction(1, 10), Fraction(2), Fraction(50)]
@@ -233,7 +232,7 @@ def test_loss_to_epsilon_agrees_with_another_accountant(delta: str) -> None:
         (GaussianNoise(Fraction(5), Fraction(1), 1), rdp_epsilon(GaussianDpEvent(5), 1, float(d))),
         (Concentrated(Fraction(1, 50)), rdp_epsilon(GaussianDpEvent(5), 1, float(d))),
         (
-            Sum((GaussianNoise(Fraction(5), Fraction(1), 1),) * 9),
+            SequentialComposition((GaussianNoise(Fraction(5), Fraction(1), 1),) * 9),
             rdp_epsilon(GaussianDpEvent(5), 9, float(d)),
         ),
     ]
@@ -242,7 +241,7 @@ def test_loss_to_epsilon_agrees_with_another_accountant(delta: str) -> None:
         assert ours is not None
         assert float(ours) == pytest.approx(theirs, rel=1e-3)
     # Continuous Laplace noise is less than 1 % off discrete noise at this scale.
-    many = Sum((LaplaceNoise(Fraction(100), 1),) * 400)
+    many = SequentialComposition((LaplaceNoise(Fraction(100), 1),) * 400)
     ours = loss_to_epsilon(many, d)
     assert ours is not None
     assert float(ours) == pytest.approx(rdp_epsilon(LaplaceDpEvent(100), 400, float(d)), rel=0.01)
@@ -274,11 +273,13 @@ def test_loss_to_epsilon_takes_the_best_part_it_may() -> None:
     assert loss_to_epsilon(Approximate(Fraction(1, 10), d), Fraction(0)) is None
     assert loss_to_epsilon(Approximate(Fraction(1, 10), d), d) == Fraction(1, 10)
     assert loss_to_epsilon(GaussianNoise(Fraction(5), Fraction(1), 1), Fraction(0)) is None
-    many = loss_to_epsilon(Sum((BoundedRange(Fraction(1, 100)),) * 1000), d)
+    many = loss_to_epsilon(SequentialComposition((BoundedRange(Fraction(1, 100)),) * 1000), d)
     assert many is not None
     assert many < 2  # Σε is 10
-    with_delta0 = loss_to_epsilon(Sum((Approximate(Fraction(1, 100), d / 4000),) * 1000), d)
-    without = loss_to_epsilon(Sum((Pure(Fraction(1, 100)),) * 1000), d)
+    with_delta0 = loss_to_epsilon(
+        SequentialComposition((Approximate(Fraction(1, 100), d / 4000),) * 1000), d
+    )
+    without = loss_to_epsilon(SequentialComposition((Pure(Fraction(1, 100)),) * 1000), d)
     assert with_delta0 is not None
     assert without is not None
     assert without < with_delta0 < without * Fraction(11, 10)

@@ -15,16 +15,9 @@ from flint import arb
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.exact import lower, precision, round_up, upper
-from lapwing.privacy import curves
-from lapwing.privacy.loss import (
-    BoundedRange,
-    Concentrated,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Pure,
-)
+from lapwing.core import renyi_curves
+from lapwing.core.exact import lower, precision, round_up, upper
+from lapwing.core.losses import BoundedRange, Concentrated, GaussianNoise, LaplaceNoise, Loss, Pure
 from support.losses import sampled
 
 DIGITS = 50
@@ -81,7 +74,7 @@ def gaussian_law(sigma: Fraction, shift: int, reach: int) -> list[mpmath.mpf]:
 def test_randomized_response_is_the_sum_over_its_two_answers(order: Fraction, epsilon: Fraction) -> None:
     with mpmath.workdps(DIGITS):
         p = 1 / (1 + mpmath.exp(-mp(epsilon)))
-        holds(curves.randomized_response(order, epsilon), divergence(order, [p, 1 - p], [1 - p, p]))
+        holds(renyi_curves.randomized_response(order, epsilon), divergence(order, [p, 1 - p], [1 - p, p]))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -92,7 +85,7 @@ def test_discrete_laplace_is_the_sum_over_all_integers(order: Fraction, scale: s
     with mpmath.workdps(DIGITS):
         shifted, plain = laplace_law(t, distance, reach), laplace_law(t, 0, reach)
         direct = divergence(order, shifted, plain)
-        holds(curves.discrete_laplace(order, t, distance), direct)
+        holds(renyi_curves.discrete_laplace(order, t, distance), direct)
         assert abs(divergence(order, plain, shifted) - direct) < mpmath.mpf(10) ** -30
 
 
@@ -118,7 +111,7 @@ def test_bounded_range_covers_every_two_point_pair_of_that_range(
 ) -> None:
     """With log-ratios t and t - ε the laws are determined; the worst t is nearly reached by ε²/8."""
     with mpmath.workdps(DIGITS):
-        e, stated, worst = mp(epsilon), mp(top(curves.bounded_range(order, epsilon))), mpmath.mpf(0)
+        e, stated, worst = mp(epsilon), mp(top(renyi_curves.bounded_range(order, epsilon))), mpmath.mpf(0)
         for k in range(1, 200):
             high = mpmath.exp(e * k / 200)
             low = high / mpmath.exp(e)
@@ -169,7 +162,7 @@ def test_sampled_gaussian_is_the_larger_direction(order: int, rate: str, sigma: 
     with mpmath.workdps(30):
         larger = sampled_divergence(a, q, s, mixture_first=True)
         smaller = sampled_divergence(a, q, s, mixture_first=False)
-        stated = mp(top(curves.sampled_gaussian(a, q, 1 / (2 * s * s))))
+        stated = mp(top(renyi_curves.sampled_gaussian(a, q, 1 / (2 * s * s))))
     assert abs(stated - larger) < 1e-12 * (1 + larger)
     assert smaller <= larger * (1 + mpmath.mpf(10) ** -12)
 
@@ -177,8 +170,8 @@ def test_sampled_gaussian_is_the_larger_direction(order: int, rate: str, sigma: 
 @pytest.mark.parametrize("order", [Fraction(3, 2), Fraction(5, 2), Fraction(73, 10)])
 def test_a_broken_order_is_rounded_up_to_a_whole_one(order: Fraction) -> None:
     q, s = Fraction(1, 10), Fraction(1)
-    whole = curves.sampled_gaussian(Fraction(math.ceil(order)), q, 1 / (2 * s * s))
-    assert top(curves.sampled_gaussian(order, q, 1 / (2 * s * s))) == top(whole)
+    whole = renyi_curves.sampled_gaussian(Fraction(math.ceil(order)), q, 1 / (2 * s * s))
+    assert top(renyi_curves.sampled_gaussian(order, q, 1 / (2 * s * s))) == top(whole)
     with mpmath.workdps(30):
         assert sampled_divergence(order, q, s, mixture_first=True) <= mp(top(whole))
 
@@ -192,7 +185,7 @@ def test_discrete_noise_on_a_sample_has_the_same_moments(rate: str, sigma: str, 
             reach = math.ceil(12 * s) + order * shift
             base, moved = gaussian_law(s, 0, reach), gaussian_law(s, shift, reach)
             mixed = [(1 - mp(q)) * p + mp(q) * m for p, m in zip(base, moved, strict=True)]
-            stated = mp(top(curves.sampled_gaussian(Fraction(order), q, shift * shift / (2 * s * s))))
+            stated = mp(top(renyi_curves.sampled_gaussian(Fraction(order), q, shift * shift / (2 * s * s))))
             assert abs(divergence(Fraction(order), mixed, base) - stated) < mpmath.mpf(10) ** -25
             assert divergence(Fraction(order), base, mixed) <= stated
 
@@ -212,13 +205,13 @@ def test_sampled_gaussian_agrees_with_another_accountant(rate: str, sigma: str) 
 
 def test_full_sampling_is_plain_gaussian_noise() -> None:
     for order in (2, 9, 50):
-        sampled = curves.sampled_gaussian(Fraction(order), Fraction(1), Fraction(1, 18))
+        sampled = renyi_curves.sampled_gaussian(Fraction(order), Fraction(1), Fraction(1, 18))
         assert float(sampled) == pytest.approx(order / 18, rel=1e-15)
 
 
 def test_a_high_order_of_a_sampled_run_is_quick() -> None:
     """A sum of 30,000 terms: tiny budgets have such orders."""
-    value = curves.sampled_gaussian(Fraction(30_000), Fraction(1, 1000), Fraction(1, 5000))
+    value = renyi_curves.sampled_gaussian(Fraction(30_000), Fraction(1, 1000), Fraction(1, 5000))
     assert value.is_finite()
     assert value > 0
 
@@ -247,9 +240,9 @@ def test_laplace_units_are_the_exact_value_rounded_up(
     if distance / scale > 10**9:
         scale = distance / Fraction(10**9)
     same(
-        curves.discrete_laplace_units(orders, scale, distance, UNIT),
+        renyi_curves.discrete_laplace_units(orders, scale, distance, UNIT),
         orders,
-        lambda order: curves.discrete_laplace(order, scale, distance),
+        lambda order: renyi_curves.discrete_laplace(order, scale, distance),
     )
 
 
@@ -257,12 +250,12 @@ def test_laplace_units_are_the_exact_value_rounded_up(
 @given(scales.filter(lambda e: e <= 10**6), order_sets)
 def test_response_units_are_the_exact_value_rounded_up(epsilon: Fraction, orders: tuple[int, ...]) -> None:
     same(
-        curves.randomized_response_units(orders, epsilon, UNIT),
+        renyi_curves.randomized_response_units(orders, epsilon, UNIT),
         orders,
-        lambda order: curves.randomized_response(order, epsilon),
+        lambda order: renyi_curves.randomized_response(order, epsilon),
     )
     by_range = [round_up(order * epsilon**2 / 8, UNIT) for order in orders]
-    by_pure = curves.randomized_response_units(orders, epsilon, UNIT)
+    by_pure = renyi_curves.randomized_response_units(orders, epsilon, UNIT)
     assert BoundedRange(epsilon).renyi_units(orders, UNIT) == list(map(min, by_range, by_pure))
 
 
@@ -283,19 +276,19 @@ def test_values_next_to_a_whole_unit_are_decided_exactly() -> None:
         low, high = Fraction(0), Fraction(2)
         for _ in range(120):
             middle = (low + high) / 2
-            ball = curves.randomized_response(Fraction(2), middle)
+            ball = renyi_curves.randomized_response(Fraction(2), middle)
             low, high = (middle, high) if top(ball) <= Fraction(target, UNIT) else (low, middle)
-        assert curves.randomized_response_units(orders, low, UNIT)[0] == target
-        assert curves.randomized_response_units(orders, high, UNIT)[0] == target + 1
+        assert renyi_curves.randomized_response_units(orders, low, UNIT)[0] == target
+        assert renyi_curves.randomized_response_units(orders, high, UNIT)[0] == target + 1
 
 
 def test_extreme_scales_do_not_overflow() -> None:
     orders = (2, 3, 4, 5, 6)
-    assert curves.discrete_laplace_units(orders, Fraction(10**400), 1, UNIT) == [1] * 5
-    assert curves.discrete_laplace_units(orders, Fraction(10**400), 2, UNIT) == [1] * 5
-    assert curves.discrete_laplace_units(orders, Fraction(7), 0, UNIT) == [0] * 5
-    assert curves.randomized_response_units(orders, Fraction(0), UNIT) == [0] * 5
-    steep = curves.randomized_response_units(orders, Fraction(10**6), UNIT)
+    assert renyi_curves.discrete_laplace_units(orders, Fraction(10**400), 1, UNIT) == [1] * 5
+    assert renyi_curves.discrete_laplace_units(orders, Fraction(10**400), 2, UNIT) == [1] * 5
+    assert renyi_curves.discrete_laplace_units(orders, Fraction(7), 0, UNIT) == [0] * 5
+    assert renyi_curves.randomized_response_units(orders, Fraction(0), UNIT) == [0] * 5
+    steep = renyi_curves.randomized_response_units(orders, Fraction(10**6), UNIT)
     # a/(a-1) ε - ε/(a-1) = ε, all but exactly; the ball around it may reach into the next unit.
     assert all(10**15 <= units <= 10**15 + 1 for units in steep)
 
@@ -326,7 +319,7 @@ def test_no_curve_exceeds_that_of_the_pure_loss(loss: Loss) -> None:
         for order in ORDERS:
             value = loss.renyi(order)
             assert value is not None
-            assert bottom(value) <= top(curves.randomized_response(order, loss.pure))
+            assert bottom(value) <= top(renyi_curves.randomized_response(order, loss.pure))
 
 
 @given(
@@ -337,7 +330,7 @@ def test_no_curve_exceeds_that_of_the_pure_loss(loss: Loss) -> None:
 def test_laplace_noise_is_worst_with_the_whole_distance_in_one_coordinate(
     scale: Fraction, split: list[int], order: Fraction
 ) -> None:
-    together = curves.discrete_laplace(order, scale, sum(split))
-    apart = sum((top(curves.discrete_laplace(order, scale, part)) for part in split), Fraction(0))
+    together = renyi_curves.discrete_laplace(order, scale, sum(split))
+    apart = sum((top(renyi_curves.discrete_laplace(order, scale, part)) for part in split), Fraction(0))
     # Equality is possible up to 30 digits (steep noise): both are ε there.
     assert apart <= top(together) * (1 + Fraction(1, 10**30))

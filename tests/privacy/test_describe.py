@@ -7,23 +7,23 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.errors import BadParameter
-from lapwing.privacy import (
+from lapwing.core.budget import Terms
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.loss_records import KINDS, describe, from_description, losses_within
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
     Concentrated,
-    FixedRun,
     GaussianNoise,
     LaplaceNoise,
     Loss,
+    ParallelComposition,
     Pure,
     Repeated,
     SampledGaussian,
-    Sum,
-    Terms,
-    Worst,
+    SequentialComposition,
 )
-from lapwing.privacy.describe import KINDS, describe, from_description, parts
+from lapwing.errors import BadParameter
 
 THIRD = Fraction(1, 3)
 NOISE = GaussianNoise(Fraction(50), Fraction(2), 3)
@@ -36,14 +36,14 @@ ALL: list[Loss] = [
     NOISE,
     SampledGaussian(Fraction(1, 100), NOISE),
     Repeated(Pure(THIRD), 4),
-    Sum((Pure(THIRD), Repeated(NOISE, 3))),
-    Worst((Pure(THIRD), NOISE)),
+    SequentialComposition((Pure(THIRD), Repeated(NOISE, 3))),
+    ParallelComposition((Pure(THIRD), NOISE)),
     FixedRun.of((Pure(THIRD), 3), (NOISE, 2), delta="1e-8"),
 ]
 
 
 def test_every_kind_of_loss_is_tried_here() -> None:
-    assert {type(loss).__name__ for loss in ALL} == set(KINDS)
+    assert {describe(loss)["loss"] for loss in ALL} == set(KINDS)
 
 
 @pytest.mark.parametrize("loss", ALL, ids=lambda loss: type(loss).__name__)
@@ -55,8 +55,12 @@ def test_it_comes_back_through_json(loss: Loss) -> None:
 
 
 def test_all_losses_inside_are_found() -> None:
-    inside = parts(Sum((Repeated(FixedRun.of((NOISE, 2), delta="1e-8"), 3), Worst((Pure(THIRD),)))))
-    kinds = [type(part).__name__ for part in inside]
+    inside = losses_within(
+        SequentialComposition(
+            (Repeated(FixedRun.of((NOISE, 2), delta="1e-8"), 3), ParallelComposition((Pure(THIRD),)))
+        )
+    )
+    kinds = [describe(part)["loss"] for part in inside]
     assert kinds == ["Sum", "Repeated", "FixedRun", "GaussianNoise", "Worst", "Pure"]
 
 

@@ -17,11 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from lapwing.errors import BadParameter
-from lapwing.exact import ball, lower, precision, upper
-from lapwing.privacy import gaussian
-from lapwing.privacy.convert import zcdp_to_delta
-from lapwing.privacy.gaussian import (
+from lapwing.core import conversions
+from lapwing.core.conversions import (
     SCALAR_UP_TO,
     SUMMED_UP_TO,
     _vector_delta,
@@ -29,9 +26,12 @@ from lapwing.privacy.gaussian import (
     gaussian_delta,
     gaussian_epsilon,
     gaussian_sigma,
-    rounded_from,
-    tail,
+    gaussian_tail,
+    rounded_gaussian,
+    zcdp_to_delta,
 )
+from lapwing.core.exact import ball, lower, precision, upper
+from lapwing.errors import BadParameter
 
 ONE = Fraction(1)
 MILLIONTH = Fraction(1, 10**6)
@@ -102,7 +102,7 @@ def test_tails_are_the_sums_of_the_law(sigma: str) -> None:
                 p for k, p in zip(range(-reach, reach + 1), weights, strict=True) if k > above
             )
             with precision(256):
-                found = tail(s, above)
+                found = gaussian_tail(s, above)
                 low, high = lower(found), upper(found)
             slack = mpmath.mpf(10) ** -35
             assert mp(low) - slack <= true <= mp(high) + slack
@@ -115,12 +115,15 @@ def test_tails_of_wide_noise_need_no_sum() -> None:
     beyond = sigma + Fraction(1, 10**12)
     for above in (-2000, -1, 0, 10, 1000, 1500, 6000, 12_000):
         with precision(256):
-            summed, integrated = tail(sigma, Fraction(above)), tail(beyond, Fraction(above))
+            summed, integrated = (
+                gaussian_tail(sigma, Fraction(above)),
+                gaussian_tail(beyond, Fraction(above)),
+            )
             assert lower(integrated) <= upper(summed) * (1 + MILLIONTH)
             assert upper(integrated) >= lower(summed) * (1 - MILLIONTH)
             assert upper(integrated) - lower(integrated) <= upper(integrated) * Fraction(1, 10**4)
     with precision(256):
-        wide = tail(Fraction(2**48), Fraction(3 * 2**48))
+        wide = gaussian_tail(Fraction(2**48), Fraction(3 * 2**48))
     assert float(wide) == pytest.approx(float(norm.sf(3)), rel=1e-12)
 
 
@@ -193,8 +196,8 @@ def test_the_continuous_formula_is_that_of_another_library(sigma: str, epsilon: 
 
 @pytest.mark.parametrize("dimension", [1, 2, 1000, 10**9])
 def test_rounding_costs_next_to_nothing(dimension: int) -> None:
-    law = rounded_from(Fraction(10), ONE, dimension)
-    assert 0 < law.paid_up < Fraction(1, 10**12)
+    law = rounded_gaussian(Fraction(10), ONE, dimension)
+    assert 0 < upper(law.paid) < Fraction(1, 10**12)
     assert law.ratio > Fraction(1, 10).__float__()
 
 
@@ -209,7 +212,7 @@ def test_rounded_continuous_noise_agrees_within_the_factors(
     small exponent κ is large, and the factors are put to the test. The trapezoid sum below has an
     error under 1e-14 for such smooth functions.
     """
-    monkeypatch.setattr(gaussian, "_KAPPA_EXPONENT", exponent)
+    monkeypatch.setattr(conversions, "_KAPPA_EXPONENT", exponent)
     small = exponent / (2 * math.pi**2)
     decay = math.exp(-exponent)
     kappa = 2 * decay / (1 - decay)
@@ -229,13 +232,13 @@ def test_rounded_continuous_noise_agrees_within_the_factors(
     assert 1 / ratio.min() <= (1 + kappa) / (1 - kappa) * (1 + 1e-14)
     if exponent < 30:
         assert abs(ratio - 1).max() > kappa / 1000  # the two laws do differ
-    paid = float(rounded_from(Fraction(sigma), ONE, 1).paid)
+    paid = float(rounded_gaussian(Fraction(sigma), ONE, 1).paid)
     assert paid == pytest.approx(math.log1p(kappa) * 2 - math.log1p(-kappa), rel=1e-9)
 
 
 def test_noise_that_is_too_narrow_to_be_rounded_falls_back_to_renyi() -> None:
     narrow = Fraction(1)
-    assert not rounded_from(narrow, ONE, 2).ratio.is_finite()
+    assert not rounded_gaussian(narrow, ONE, 2).ratio.is_finite()
     assert gaussian_delta(ONE, narrow, ONE, 2) == zcdp_to_delta(Fraction(1, 2), ONE)
 
 

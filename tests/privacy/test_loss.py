@@ -11,22 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter
-from lapwing.exact import lower, precision, upper
-from lapwing.privacy import (
+from lapwing.core.budget import Terms
+from lapwing.core.exact import lower, precision, upper
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
     Concentrated,
-    FixedRun,
     GaussianNoise,
     LaplaceNoise,
     Loss,
+    ParallelComposition,
     Pure,
-    Sum,
-    Terms,
-    Worst,
+    SequentialComposition,
+    checked_delta,
+    checked_epsilon,
 )
-from lapwing.privacy.loss import checked_delta, checked_epsilon
+from lapwing.errors import BadParameter
 from support.losses import sampled
 
 ZERO, ONE, HALF, TENTH = Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 10)
@@ -80,7 +81,7 @@ def test_pair_units_are_the_pair_rounded_up(scale: Fraction, distance: int) -> N
 
 
 def test_a_sum_adds_every_part() -> None:
-    both = Sum((PURE, SELECTION))
+    both = SequentialComposition((PURE, SELECTION))
     assert both.delta0 == Fraction(1, 10**6)
     assert both.pure == HALF + TENTH
     assert both.pair == (HALF + TENTH, ZERO)
@@ -88,15 +89,17 @@ def test_a_sum_adds_every_part() -> None:
 
 
 def test_the_worst_takes_the_greatest_of_every_part() -> None:
-    either = Worst((PURE, SELECTION))
+    either = ParallelComposition((PURE, SELECTION))
     assert either.delta0 == Fraction(1, 10**6)
     assert either.pure == HALF
     assert either.pair == (HALF, ZERO)
     assert renyi(either) == max(renyi(PURE), renyi(SELECTION))
 
 
-@pytest.mark.parametrize("kind", [Sum, Worst])
-def test_a_bound_that_one_lacks_all_lack(kind: type[Sum] | type[Worst]) -> None:
+@pytest.mark.parametrize("kind", [SequentialComposition, ParallelComposition])
+def test_a_bound_that_one_lacks_all_lack(
+    kind: type[SequentialComposition] | type[ParallelComposition],
+) -> None:
     several = kind((PURE, NOISE))
     assert several.pure is None
     assert several.pair is None
@@ -106,8 +109,8 @@ def test_a_bound_that_one_lacks_all_lack(kind: type[Sum] | type[Worst]) -> None:
     assert unknown.renyi_units((2, 3), 10**9) is None
 
 
-@pytest.mark.parametrize("kind", [Sum, Worst])
-def test_no_releases_cost_nothing(kind: type[Sum] | type[Worst]) -> None:
+@pytest.mark.parametrize("kind", [SequentialComposition, ParallelComposition])
+def test_no_releases_cost_nothing(kind: type[SequentialComposition] | type[ParallelComposition]) -> None:
     nothing = kind(())
     assert (nothing.delta0, nothing.pure, nothing.pair) == (ZERO, ZERO, (ZERO, ZERO))
     assert nothing.renyi_units((2, 3), 10**9) == [0, 0]
@@ -116,16 +119,16 @@ def test_no_releases_cost_nothing(kind: type[Sum] | type[Worst]) -> None:
 def test_a_sum_is_rounded_once() -> None:
     """3 x 0.4 units are 2 units, not 3."""
     small = Concentrated(Fraction(4, 10) / 10**9 / 2)
-    assert Sum((small, small, small)).renyi_units((2,), 10**9) == [2]
+    assert SequentialComposition((small, small, small)).renyi_units((2,), 10**9) == [2]
 
 
 def test_sums_nest_and_keep_the_pair_of_a_fixed_run() -> None:
     pytest.importorskip("dp_accounting")
     run = FixedRun.of((GaussianNoise(Fraction(50), ONE, 1), 10), delta="1e-8")
-    several = Sum((Sum((PURE, run)), PURE))
+    several = SequentialComposition((SequentialComposition((PURE, run)), PURE))
     assert several.pair == (run.pair[0] + 1, Fraction(1, 10**8))
     assert several.pure is None
-    assert Worst((PURE, run)).pair == (max(HALF, run.pair[0]), Fraction(1, 10**8))
+    assert ParallelComposition((PURE, run)).pair == (max(HALF, run.pair[0]), Fraction(1, 10**8))
 
 
 # Groups.
@@ -159,8 +162,12 @@ def test_a_group_never_has_more_than_certain_failure() -> None:
 
 
 def test_a_group_may_meet_several_disjoint_sets() -> None:
-    assert Worst((PURE, SELECTION)).for_group(2) == Sum((PURE.for_group(2), SELECTION.for_group(2)))
-    assert Sum((PURE, NOISE)).for_group(2) == Sum((PURE.for_group(2), NOISE.for_group(2)))
+    assert ParallelComposition((PURE, SELECTION)).for_group(2) == SequentialComposition(
+        (PURE.for_group(2), SELECTION.for_group(2))
+    )
+    assert SequentialComposition((PURE, NOISE)).for_group(2) == SequentialComposition(
+        (PURE.for_group(2), NOISE.for_group(2))
+    )
 
 
 def test_a_sampled_run_has_no_group_bound() -> None:

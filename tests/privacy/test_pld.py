@@ -15,22 +15,21 @@ from dp_accounting import NeighboringRelation, RandomizedResponseDpEvent
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.pld import privacy_loss_distribution as library
 
-from lapwing.errors import BadParameter, MissingExtra
-from lapwing.privacy import (
+from lapwing.core.conversions import gaussian_epsilon, loss_to_epsilon, rounded_gaussian
+from lapwing.core.exact import upper
+from lapwing.core.fixed_run import FLOAT_DELTA, FLOAT_DELTA_A_STEP, FixedRun
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
     Concentrated,
-    FixedRun,
     GaussianNoise,
     LaplaceNoise,
     Loss,
     Pure,
     SampledGaussian,
-    Sum,
+    SequentialComposition,
 )
-from lapwing.privacy.convert import loss_to_epsilon
-from lapwing.privacy.gaussian import gaussian_epsilon, rounded_from
-from lapwing.privacy.pld import FLOAT_DELTA, FLOAT_DELTA_A_STEP
+from lapwing.errors import BadParameter, MissingExtra
 from support.losses import sampled
 
 ONE = Fraction(1)
@@ -191,8 +190,8 @@ def test_what_rounding_to_whole_numbers_costs_is_paid(monkeypatch: pytest.Monkey
     """With a coarse κ the cost is visible: n steps pay n times, in ε and in δ."""
     noise = GaussianNoise(Fraction(100), Fraction(100), 3)
     fine = FixedRun.of((noise, 10), delta="1e-6").pair[0]
-    monkeypatch.setattr("lapwing.privacy.gaussian._KAPPA_EXPONENT", 8)
-    paid = rounded_from(noise.sigma, noise.l2_squared, noise.dimension).paid_up
+    monkeypatch.setattr("lapwing.core.conversions._KAPPA_EXPONENT", 8)
+    paid = upper(rounded_gaussian(noise.sigma, noise.l2_squared, noise.dimension).paid)
     coarse = FixedRun.of((noise, 10), delta="1e-6").pair[0]
     assert paid > Fraction(1, 1000)
     assert coarse > fine + 9 * paid
@@ -264,7 +263,7 @@ def test_delta_must_be_reachable_by_floats(delta: str) -> None:
 
 
 def test_so_many_steps_need_a_larger_delta() -> None:
-    with pytest.raises(BadParameter, match="so many steps"):
+    with pytest.raises(BadParameter, match="this number of steps"):
         FixedRun.of((Pure(Fraction(1, 1000)), 100_000), delta="1e-10")
 
 
@@ -279,7 +278,7 @@ def test_a_run_has_steps() -> None:
         FixedRun.of(delta="1e-6")
 
 
-@pytest.mark.parametrize("loss", [Concentrated(ONE), Sum((Pure(ONE),))])
+@pytest.mark.parametrize("loss", [Concentrated(ONE), SequentialComposition((Pure(ONE),))])
 def test_losses_without_a_distribution_are_refused(loss: Loss) -> None:
     with pytest.raises(BadParameter, match="no privacy loss distribution"):
         FixedRun.of((loss, 2), delta="1e-6")

@@ -20,23 +20,32 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.errors import BadParameter, OverBudget, SessionOver
-from lapwing.privacy import (
+from lapwing.core.budget import (
+    DELTA,
+    DELTA0,
+    EPSILON,
+    FIRST_ORDER,
+    LARGEST_CENTRE,
+    NEVER,
+    SHARE_ORDERS,
+    Charge,
+    PrivacyFilter,
+    Terms,
+    best_order,
+    default_orders,
+)
+from lapwing.core.conversions import renyi_cap
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
-    Charge,
     Concentrated,
-    Filter,
     GaussianNoise,
     LaplaceNoise,
     Loss,
     Pure,
-    Sum,
-    Terms,
+    SequentialComposition,
 )
-from lapwing.privacy.charge import DELTA, DELTA0, EPSILON, FIRST_ORDER, NEVER
-from lapwing.privacy.convert import renyi_cap
-from lapwing.privacy.portfolio import LARGEST_CENTRE, SHARE_ORDERS, best_order, default_orders
+from lapwing.errors import BadParameter, OverBudget, SessionOver
 
 TERMS = Terms.of(1, "1e-6")
 TENTH = Pure(Fraction(1, 10))
@@ -145,11 +154,11 @@ def test_terms_with_a_senseless_delta_cannot_be_built(delta: Fraction) -> None:
 
 def test_nothing_has_been_spent_at_first() -> None:
     assert TERMS.nothing_spent == (0,) * 8
-    assert Filter(TERMS).spent == TERMS.nothing_spent
+    assert PrivacyFilter(TERMS).spent == TERMS.nothing_spent
 
 
 def test_costs_add_up_until_a_filter_is_exceeded_and_then_stay() -> None:
-    filter_ = Filter(TERMS)
+    filter_ = PrivacyFilter(TERMS)
     charge = TERMS.price(Pure(Fraction(3, 10)))
     for k in range(1, 4):
         filter_.admit(charge)
@@ -161,7 +170,7 @@ def test_costs_add_up_until_a_filter_is_exceeded_and_then_stay() -> None:
 
 
 def test_a_filter_that_was_left_is_never_entered_again() -> None:
-    filter_ = Filter(TERMS)
+    filter_ = PrivacyFilter(TERMS)
     filter_.admit(TERMS.price(GaussianNoise(Fraction(100), Fraction(1), 1)))  # no pure loss
     assert not held(TERMS, filter_.spent)[1]
     for _ in range(50):
@@ -181,7 +190,7 @@ def test_a_cap_below_zero_keeps_even_free_charges_out() -> None:
 @given(budgets, st.lists(losses, max_size=25))
 def test_sums_grow_and_some_filter_always_holds(terms: Terms, asked: list[Loss]) -> None:
     """Also: the true sums of whatever was admitted are within the caps of each filter that holds."""
-    filter_, admitted = Filter(terms), []
+    filter_, admitted = PrivacyFilter(terms), []
     for loss in asked:
         before = filter_.spent
         charge = terms.price(loss)
@@ -219,7 +228,7 @@ def test_the_order_of_charges_does_not_matter_to_the_sums(
 
 
 def test_looking_changes_nothing() -> None:
-    filter_ = Filter(TERMS)
+    filter_ = PrivacyFilter(TERMS)
     filter_.admit(TERMS.price(TENTH))
     before = filter_.spent
     TERMS.after(filter_.spent, TERMS.price(TENTH))
@@ -234,7 +243,7 @@ def test_looking_changes_nothing() -> None:
 @settings(max_examples=80, deadline=None)
 @given(budgets, losses, st.lists(losses, max_size=4))
 def test_how_many_is_what_the_loop_admits(terms: Terms, loss: Loss, earlier: list[Loss]) -> None:
-    filter_ = Filter(terms)
+    filter_ = PrivacyFilter(terms)
     for one in earlier:
         after = terms.after(filter_.spent, terms.price(one))
         filter_._spent = filter_.spent if after is None else after
@@ -262,7 +271,7 @@ def test_what_has_no_bound_never_fits() -> None:
 
 
 def test_a_refusal_says_what_was_asked_what_is_left_and_what_now() -> None:
-    filter_ = Filter(Terms.of(1, 0))
+    filter_ = PrivacyFilter(Terms.of(1, 0))
     filter_.admit(filter_.terms.price(Pure(Fraction(876543211, 10**9))))
     with pytest.raises(OverBudget) as caught:
         filter_.admit(filter_.terms.price(Pure(Fraction(3, 10))))
@@ -276,7 +285,7 @@ def test_a_refusal_says_what_was_asked_what_is_left_and_what_now() -> None:
 
 def test_the_advice_of_a_refusal_can_be_followed() -> None:
     for spent in ("0.1234567894", "0.9999999", "0.5"):
-        filter_ = Filter(Terms.of(1, "1e-6"))
+        filter_ = PrivacyFilter(Terms.of(1, "1e-6"))
         filter_.admit(filter_.terms.price(Pure(Fraction(spent))))
         with pytest.raises(OverBudget) as caught:
             filter_.admit(filter_.terms.price(Pure(Fraction(1))))
@@ -285,7 +294,7 @@ def test_the_advice_of_a_refusal_can_be_followed() -> None:
 
 
 def test_a_used_up_budget_says_so() -> None:
-    filter_ = Filter(Terms.of(1, 0))
+    filter_ = PrivacyFilter(Terms.of(1, 0))
     filter_.admit(filter_.terms.price(Pure(Fraction(1))))
     with pytest.raises(OverBudget, match="used up") as caught:
         filter_.admit(filter_.terms.price(TENTH))
@@ -293,7 +302,7 @@ def test_a_used_up_budget_says_so() -> None:
 
 
 def test_too_much_failure_probability_is_named_as_such() -> None:
-    filter_ = Filter(TERMS)
+    filter_ = PrivacyFilter(TERMS)
     filter_.admit(TERMS.price(Approximate(Fraction(1, 100), Fraction(1, 10**8))))
     with pytest.raises(OverBudget) as caught:
         filter_.admit(TERMS.price(Approximate(Fraction(1, 100), Fraction(1, 10**7))))
@@ -303,7 +312,7 @@ def test_too_much_failure_probability_is_named_as_such() -> None:
 
 
 def test_a_loss_without_epsilon_is_refused_in_other_words() -> None:
-    filter_ = Filter(TERMS)
+    filter_ = PrivacyFilter(TERMS)
     with pytest.raises(OverBudget) as caught:
         filter_.admit(TERMS.price(GaussianNoise(Fraction(1), Fraction(1), 1)))
     assert caught.value.asked == "more than every filter has left"
@@ -313,7 +322,7 @@ def test_a_loss_without_epsilon_is_refused_in_other_words() -> None:
 @pytest.mark.parametrize("rho", ["0.5", "0.05", "0.0224"])
 def test_a_loss_that_is_priced_by_rho_is_advised_in_its_own_terms(rho: str) -> None:
     """A pure ε of 1 would fit, which helps nobody who asked for ε 1 and a mechanism that is priced by ρ."""
-    filter_ = Filter(TERMS)
+    filter_ = PrivacyFilter(TERMS)
     with pytest.raises(OverBudget) as caught:
         filter_.admit(TERMS.price(Concentrated(Fraction(rho))))
     advised = re.fullmatch(
@@ -329,7 +338,7 @@ def test_a_loss_that_is_priced_by_rho_is_advised_in_its_own_terms(rho: str) -> N
 
 def test_where_less_than_a_thousandth_fits_no_share_is_advised() -> None:
     with pytest.raises(OverBudget) as caught:
-        Filter(TERMS).admit(TERMS.price(Concentrated(Fraction(1000))))
+        PrivacyFilter(TERMS).admit(TERMS.price(Concentrated(Fraction(1000))))
     assert caught.value.what_now == "Ask for a pure ε of 1 or less."
 
 
@@ -380,8 +389,8 @@ def test_the_smallest_delta_still_counts_in_whole_units() -> None:
 
 
 def test_a_sum_of_releases_can_be_charged_at_once() -> None:
-    filter_ = Filter(TERMS)
-    filter_.admit(TERMS.price(Sum((TENTH,) * 10)))
+    filter_ = PrivacyFilter(TERMS)
+    filter_.admit(TERMS.price(SequentialComposition((TENTH,) * 10)))
     assert filter_.spent[EPSILON] == 10**9
     with pytest.raises(OverBudget):
         filter_.admit(TERMS.price(Pure(Fraction(1, 10**9))))
@@ -393,7 +402,7 @@ def test_five_orders_share_nine_tenths_of_delta() -> None:
 
 def test_threads_that_share_a_budget_never_overspend_it() -> None:
     terms = Terms.of(1, 0)
-    charge, budget, admitted = terms.price(Pure(Fraction(1, 20_000))), Filter(terms), []
+    charge, budget, admitted = terms.price(Pure(Fraction(1, 20_000))), PrivacyFilter(terms), []
 
     def spend() -> None:
         count = 0
@@ -417,13 +426,13 @@ def test_threads_that_share_a_budget_never_overspend_it() -> None:
 
 
 @pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
-def test_a_budget_has_no_copies(copied: Callable[[Filter], object]) -> None:
+def test_a_budget_has_no_copies(copied: Callable[[PrivacyFilter], object]) -> None:
     with pytest.raises(SessionOver):
-        copied(Filter(Terms.of(1, 0)))
+        copied(PrivacyFilter(Terms.of(1, 0)))
 
 
 def test_a_forked_child_has_no_budget() -> None:
-    budget = Filter(Terms.of(1, 0))
+    budget = PrivacyFilter(Terms.of(1, 0))
     child = os.fork()
     if child == 0:
         try:
@@ -448,6 +457,6 @@ def test_numpy_integers_as_orders_do_not_wrap_round() -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("spent", (0,) * 8), ("terms", Terms.of(1000, 0))])
 def test_a_budget_cannot_be_reset_or_raised_by_assignment(name: str, value: object) -> None:
-    budget = Filter(Terms.of(1, 0))
+    budget = PrivacyFilter(Terms.of(1, 0))
     with pytest.raises(AttributeError):
         setattr(budget, name, value)

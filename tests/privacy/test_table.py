@@ -14,19 +14,13 @@ import pytest
 from dp_accounting import DpEvent, GaussianDpEvent, LaplaceDpEvent, PoissonSampledDpEvent
 from dp_accounting.rdp import RdpAccountant
 
-from lapwing.exact import ball, precision
-from lapwing.privacy import (
-    BoundedRange,
-    FixedRun,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    SampledGaussian,
-    Terms,
-)
-from lapwing.privacy.convert import loss_to_epsilon, pure_to_zcdp, renyi_to_epsilon, zcdp_cap
-from lapwing.privacy.gaussian import gaussian_epsilon
+from lapwing.core.budget import Terms
+from lapwing.core.conversions import gaussian_epsilon, loss_to_epsilon, renyi_to_epsilon
+from lapwing.core.exact import ball, precision
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import BoundedRange, GaussianNoise, LaplaceNoise, Loss, SampledGaussian
 from support.losses import sampled
+from support.zcdp import pure_to_zcdp, zcdp_cap
 
 DELTA = Fraction(1, 10**6)
 ONE, THREE = Fraction(1), Fraction(3)

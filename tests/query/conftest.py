@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy_file import load_policy
 
 POLICY = """
 [dataset]
@@ -55,7 +55,7 @@ def opened(tmp_path: Path) -> Iterator[Open]:
             (tmp_path / "visits.toml").write_text(POLICY.format(more=more))
         if not list(tmp_path.glob("visits*.parquet")):
             write_visits(tmp_path, range(300))
-        sets.append(Dataset(load(tmp_path / "visits.toml"), analyst=analyst))
+        sets.append(Dataset(load_policy(tmp_path / "visits.toml"), analyst=analyst))
         return sets[-1]
 
     yield open_dataset

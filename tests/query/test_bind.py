@@ -7,14 +7,14 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.parse import normal_form
-from lapwing.query.binding.public import PublicTable
-from lapwing.query.binding.refused import Refused
-from lapwing.query.language.kinds import Choice, Number, Text
-from lapwing.query.language.question import Computed, Question, Statistic
-from lapwing.query.language.relation import UNIT
-from lapwing.query.policies.policy import Column, UnitBy
+from lapwing.sql.binding.parse import normal_form
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate
+from lapwing.sql.expression import Choice, Numeric, Text
+from lapwing.sql.policy import Column, UnitBy
+from lapwing.sql.relation import UNIT
 from support.clinic import asked, by_month, clinic_catalog
 from support.evaluated import evaluated
 
@@ -25,7 +25,7 @@ PER_PERSON = (
 V_P = "visits v JOIN patients p ON v.patient_id = p.patient_id"
 
 
-def keys_of(question: Question) -> list[int | None]:
+def keys_of(question: BoundQuery) -> list[int | None]:
     return [None if key.codes is None else len(key.codes) for key in question.keys]
 
 
@@ -116,7 +116,7 @@ def test_quantiles_and_extremes_share_a_spectrum() -> None:
     names = [output.name for output in found.outputs]
     assert names == ["median(stay)", "q_0.25", "q_0.75", "min(stay)", "max(cost)"]
     within = asked("SELECT PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY stay) AS m FROM visits", CATALOG)
-    assert isinstance(within.outputs[0].value, Statistic)
+    assert isinstance(within.outputs[0].value, NoisyAggregate)
     assert within.outputs[0].value.fraction == Fraction(1, 2)
 
 
@@ -175,7 +175,7 @@ def test_no_column_of_the_policy_can_be_taken_for_one_of_ours() -> None:
 def _with_column(name: str) -> Catalog:
     policy = CATALOG.policy
     visits = policy.tables["visits"]
-    columns = {**visits.columns, name: Column(name, Number(Fraction(1), 0, 10**6))}
+    columns = {**visits.columns, name: Column(name, Numeric(Fraction(1), 0, 10**6))}
     return replace(
         CATALOG,
         policy=replace(policy, tables={**policy.tables, "visits": replace(visits, columns=columns)}),
@@ -209,7 +209,7 @@ def test_periods_of_a_person_are_not_related() -> None:
     sliced = clinic_catalog(blocks=by_month())
     assert asked("SELECT COUNT(DISTINCT patient_id) FROM visits", sliced).rows == 5
     for sql in (f"SELECT COUNT(*) FROM {V_P}", f"SELECT SUM(n) FROM ({PER_PERSON}) x"):
-        with pytest.raises(Refused, match="sliced by time"):
+        with pytest.raises(Refused, match="periods of rows"):
             asked(sql, sliced)
 
 

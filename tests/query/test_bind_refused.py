@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.binding.refused import Refused
-from lapwing.query.language.question import Question
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.bound_query import BoundQuery
 from support.clinic import asked, clinic_catalog
 from support.slowly import slow
 from support.sql_grammar import question
@@ -48,9 +48,9 @@ BAD: list[tuple[str, str, str]] = [  # text, construct, instead
     ("PRAGMA database_list", "only SELECT", "Write one SELECT"),
     ("EXPLAIN ANALYZE SELECT COUNT(*) FROM visits", "only SELECT", "Write one SELECT"),
     ("SELECT COUNT(*) FROM visits WHERE name = 'x", "cannot be read", "missing"),
-    ("", "no question", "SELECT"),
+    ("", "no query", "SELECT"),
     ("-- nothing", "cannot be read|several statements|no question", ""),
-    ("SELECT COUNT(*) FROM visits UNION ALL SELECT 1", "cannot be united", "one by one"),
+    ("SELECT COUNT(*) FROM visits UNION ALL SELECT 1", "UNION of several answers", "one query"),
     # S5: no bounds
     ("SELECT SUM(name) FROM visits", "a text is not a number", "bounds"),
     ("SELECT SUM(CAST(name AS INT)) FROM visits", "without bounds", "CLAMP"),
@@ -92,21 +92,21 @@ BAD: list[tuple[str, str, str]] = [  # text, construct, instead
      "to the unit"),
     ("SELECT COUNT(*) FROM visits v JOIN wards w ON v.patient_id = w.ward", "unit is joined",
      "to the unit"),
-    ("SELECT COUNT(*) FROM visits v JOIN wards w ON v.stay = w.ward", "different types", "like with like"),
-    ("SELECT COUNT(*) FROM visits v JOIN wards w ON v.ward > w.ward", "not joined by a column", "ON"),
+    ("SELECT COUNT(*) FROM visits v JOIN wards w ON v.stay = w.ward", "different types", "same type"),
+    ("SELECT COUNT(*) FROM visits v JOIN wards w ON v.ward > w.ward", "without a key", "ON"),
     ("SELECT COUNT(*) FROM visits v JOIN wards w ON v.ward = LOWER(w.ward)", "computed", "column"),
     ("SELECT COUNT(*) FROM wards w LEFT JOIN visits v USING (ward)", "optional side", "Put it first"),
     ("SELECT COUNT(*) FROM visits v LEFT JOIN wards w ON v.ward = w.ward AND w.beds > 3", "LEFT JOIN",
      "Filter"),
     ("SELECT COUNT(p.patient_id) FROM visits v LEFT JOIN patients p ON v.patient_id = p.patient_id",
      'no column "patient_id"', ""),
-    ("SELECT COUNT(*) FROM wards", "no private table", "Public"),
-    ("SELECT COUNT(*) FROM visits v JOIN visits v USING (patient_id)", '"v" stands twice', "AS"),
+    ("SELECT COUNT(*) FROM wards", "no private table", "public"),
+    ("SELECT COUNT(*) FROM visits v JOIN visits v USING (patient_id)", 'two tables are called "v"', "AS"),
     # E2, E9, X1, X2, X3: what engines would run
     ("SELECT COUNT(*) FROM read_csv('x')", "READ_CSV", "table of the policy"),
     ("SELECT COUNT(*) FROM 'f.csv'", 'no table "f.csv"', "Known are"),
     ("SELECT COUNT(*) FROM query('SELECT 1')", "QUERY", "table of the policy"),
-    ("SELECT COUNT(*) FROM main.visits", "names of schemas", "table of the policy"),
+    ("SELECT COUNT(*) FROM main.visits", "schema names", "table of the policy"),
     ("SELECT COUNT(*) FROM pg_stats", 'no table "pg_stats"', "Known are"),
     ("SELECT COUNT(*) FROM visits WHERE SLEEP_MS(300) = 1", "SLEEP_MS", "There are"),
     ("SELECT COUNT(*) FROM visits WHERE ERROR('x')", "ERROR", "There are"),
@@ -227,13 +227,13 @@ def test_generated_texts_are_bound_or_refused_and_nothing_else(texts: int) -> No
     for _ in range(texts):
         sql, expectation = question(random)
         try:
-            found: Question | BadParameter = asked(sql, CATALOG)
+            found: BoundQuery | BadParameter = asked(sql, CATALOG)
         except BadParameter as refusal:
             found = refusal
         if expectation is None:
             assert isinstance(found, Refused), sql
         elif expectation.sound:
-            assert isinstance(found, Question), (sql, found)
+            assert isinstance(found, BoundQuery), (sql, found)
             assert found.rows <= expectation.rows, sql
             answered += 1
     assert answered > texts // 6

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.query.binding.build import added, apply, number, with_kind
-from lapwing.query.binding.refused import Refused
-from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import Number, Truth
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.typed_expressions import added, apply, number, with_kind
+from lapwing.sql.expression import Apply, Constant, Expression, Numeric, Op, Reference, Truth
 from support.arithmetic import Made, numbers, row_of
 from support.small_kinds import (
     KINDS,
@@ -182,11 +181,11 @@ def test_nested_arithmetic_means_what_sql_says_within_its_bounds(made: Made, dat
 
 
 def test_s13_sums_use_both_bounds() -> None:
-    low, high = Number(Fraction(1), -100, 3), Number(Fraction(1), -2, 7)
+    low, high = Numeric(Fraction(1), -100, 3), Numeric(Fraction(1), -2, 7)
     total = added(Reference("x", low), Reference("y", high))
-    assert total.kind == Number(Fraction(1), -102, 10)
+    assert total.kind == Numeric(Fraction(1), -102, 10)
     difference = added(Reference("x", low), Reference("y", high), minus=True)
-    assert difference.kind == Number(Fraction(1), -107, 5)
+    assert difference.kind == Numeric(Fraction(1), -107, 5)
 
 
 @pytest.mark.parametrize(
@@ -222,8 +221,8 @@ def _doubled(expression: Expression) -> None:
 
 def test_a_column_keeps_its_kind() -> None:
     column = Reference("a", KINDS["a"])
-    wider = with_kind(column, Number(Fraction(1), -9, 9))
+    wider = with_kind(column, Numeric(Fraction(1), -9, 9))
     assert isinstance(wider, Apply)
     assert wider.args == (column,)
     assert with_kind(column, KINDS["a"]) is column
-    assert with_kind(number(3), Number(Fraction(1), 0, 9)) == Constant(3, Number(Fraction(1), 0, 9))
+    assert with_kind(number(3), Numeric(Fraction(1), 0, 9)) == Constant(3, Numeric(Fraction(1), 0, 9))

@@ -15,20 +15,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import lapwing
+from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import CuratorKey
-from lapwing.mechanisms import Laplace
-from lapwing.query.answering.shares import share_out
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.coded_columns import STATES
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.bounded.sources import open_sources
-from lapwing.query.checking import _exact, check_exactly, check_noisily, checked_policy
-from lapwing.query.dataset import Dataset
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Blocks, Column, Policy, Source
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.cell_check import _exact, check_exactly, check_noisily, policy_of_states
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.noising import divide_budget
+from lapwing.sql.policy import BlockRule, Column, Policy, Source
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.truncated.column_codes import STATES
+from lapwing.sql.truncated.open_sources import open_sources
+from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.spark import spark
@@ -40,7 +40,7 @@ CELLS: dict[str, tuple[Kind, dict[str | None, str]]] = {
         {"A": "used", "B": "used", "C": "undeclared", " A": "undeclared", None: "missing"},
     ),
     "cost": (
-        Number(Fraction(1, 10), 0, 1000),
+        Numeric(Fraction(1, 10), 0, 1000),
         {"1.5": "used", "1,5": "unreadable", "0": "used", "100": "used", "101": "clamped", "-3": "clamped",
          "": "unreadable", "one": "unreadable", None: "missing", " 7 ": "used", "1e99": "clamped"},
     ),
@@ -122,7 +122,7 @@ def test_exact_counts_are_what_a_reader_would_count(engine: str, tmp_path: Path)
 
 
 def test_a_person_in_one_period_is_counted_by_period(tmp_path: Path) -> None:
-    blocks = Blocks("row", column="day", every="year", first=54, last=54)
+    blocks = BlockRule("row", column="day", every="year", first=54, last=54)
     policy = policy_at("duckdb", tmp_path, rows_of(), blocks=blocks, protects="person-period")
     opened = open_sources(policy)
     try:
@@ -138,7 +138,7 @@ def test_a_person_in_one_period_is_counted_by_period(tmp_path: Path) -> None:
 
 def exact_states(policy: Policy) -> tuple[Any, list[list[int]]]:
     """The noisy question, and what reaches its mechanisms: the counts of each column."""
-    checked, columns = checked_policy(policy, "visits", CELLS)
+    checked, columns = policy_of_states(policy, "visits", CELLS)
     sets = ", ".join(f"({name})" for name in columns)
     sql = f"SELECT {', '.join(columns)}, COUNT(*) AS n FROM visits GROUP BY GROUPING SETS ({sets})"
     question = bind(sql, Catalog(checked, {}))
@@ -153,7 +153,7 @@ def exact_states(policy: Policy) -> tuple[Any, list[list[int]]]:
 def test_one_person_moves_all_noisy_counts_by_no_more_than_is_paid_for(engine: str, tmp_path: Path) -> None:
     rows = rows_of()
     question, whole_counts = exact_states(policy_at(engine, tmp_path / "all", rows))
-    shares = share_out(question, epsilon=1, delta=0, noise="laplace")
+    shares = divide_budget(question, epsilon=1, delta=0, noise="laplace")
     scales = [shares.mechanism(n, 0) for n in range(len(CELLS))]
     assert all(isinstance(one, Laplace) for one in scales)
     assert sum(Fraction(MOST) / one.scale for one in scales if isinstance(one, Laplace)) <= 1
@@ -204,7 +204,7 @@ def key_of(policy: Path) -> CuratorKey:
 
 
 def prepared(policy: Path) -> Dataset:
-    found = Dataset(load(policy), analyst="curator")
+    found = Dataset(load_policy(policy), analyst="curator")
     found.prepare()
     return found
 
@@ -214,7 +214,7 @@ def test_a_check_charges_nothing_and_is_signed_before_a_row_is_read(
 ) -> None:
     with prepared(sales) as found:
         left = found.left()
-        monkeypatch.setattr("lapwing.query.checking.open_sources", _fail)
+        monkeypatch.setattr("lapwing.sql.cell_check.open_sources", _fail)
         with pytest.raises(RuntimeError):
             check_exactly(found, key_of(sales))
         assert [check.is_change for check in found.ledger.checks] == [False]
@@ -227,14 +227,14 @@ def _fail(*_: object) -> None:
 
 def test_without_a_ledger_there_is_no_curator(sales: Path, tmp_path: Path) -> None:
     key = CuratorKey.create(tmp_path / "key")
-    found = Dataset(load(sales), analyst="curator")
+    found = Dataset(load_policy(sales), analyst="curator")
     with found, pytest.raises(BadParameter, match="has no ledger yet: `lapwing prepare`"):
         check_exactly(found, key)
     assert not sales.with_name("lapwing.ledger").exists()
 
 
 def test_another_key_sees_nothing(sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.query.checking.open_sources", _fail)
+    monkeypatch.setattr("lapwing.sql.cell_check.open_sources", _fail)
     with prepared(sales) as found:
         with pytest.raises(BadParameter, match="is not the key of this ledger's curator"):
             check_exactly(found, CuratorKey.create(tmp_path / "key"))
@@ -263,7 +263,7 @@ def test_a_changed_policy_is_noted_when_it_is_next_used(
     assert old in text
     sales.write_text(text.replace(old, new))
     for _ in range(2):
-        with Dataset(load(sales), analyst="ann") as found:
+        with Dataset(load_policy(sales), analyst="ann") as found:
             assert [check.is_change for check in found.ledger.checks] == [
                 False,
                 *([True] if is_change else []),
@@ -313,7 +313,7 @@ def test_the_question_holds_for_cohorts_and_quotas(sales: Path) -> None:
     with prepared(sales) as found:
         (exact,) = check_exactly(found, key_of(sales))
         assert (exact.units_beyond, exact.rows_beyond) == (1, 4)
-    with Dataset(load(sales), analyst="ann") as found:
+    with Dataset(load_policy(sales), analyst="ann") as found:
         check_noisily(found, 1)  # all of the quota, and no billionth more
         with pytest.raises(OverBudget):
             check_noisily(found, Fraction(1, 2))
@@ -358,7 +358,7 @@ def test_kinds_of_columns_that_are_no_texts(tmp_path: Path) -> None:
     )
     table = table_of(
         tmp_path / "x.parquet",
-        {"f": whole(3, 5), "w": whole(3, 5), "d": Number(Fraction(1, 10), 3, 5), "b": Truth(),
+        {"f": whole(3, 5), "w": whole(3, 5), "d": Numeric(Fraction(1, 10), 3, 5), "b": Truth(),
          "t": Moment(86400, 19723, 20088)}, rows=1,
     )  # fmt: skip
     policy = policy_of(tmp_path, table)
@@ -382,4 +382,4 @@ def test_no_server_can_check_exactly() -> None:
         for path in root.rglob("*.py")
         if "check_exactly" in path.read_text()
     }
-    assert named == {"query/checking.py", "cli/check.py"}
+    assert named == {"sql/cell_check.py", "cli/query.py"}

@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.query.bounded.keyed_hash import PRIME, Keys
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth
-from lapwing.query.policies.policy import Blocks, Column, Policy, UnitBy
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth
+from lapwing.sql.policy import BlockRule, Column, Policy, UnitBy
+from lapwing.sql.truncated.column_codes import PRIME, HashKeys
 from support.private_tables import KEY, OTHER_KEY, coded_rows, policy_of, store, table_of, whole
 
 DAY = 86400
@@ -56,7 +56,7 @@ def test_the_hash_is_what_python_computes(tmp_path: Path, rows: list[tuple[int, 
     )
     # A copy keeps a person's first rows up to one more than count: here that is all of them.
     policy = policy_of(tmp_path, table_of(file, {"code": CODE, "place": PLACE}, rows=30))
-    keys = Keys(KEY, "ranks of visits")
+    keys = HashKeys(KEY, "ranks of visits")
 
     def order(row: tuple[int, int, int | None]) -> tuple[object, ...]:
         unit, code, place = row
@@ -141,7 +141,7 @@ def test_one_person_has_one_name_and_one_cohort_in_all_tables(tmp_path: Path) ->
         tmp_path,
         table_of(numbers, {"code": CODE}),
         table_of(texts, {"code": CODE}, name="letters", unit="id"),
-        blocks=Blocks("unit", cohorts=4),
+        blocks=BlockRule("unit", cohorts=4),
     )
     one, other = (coded_rows(policy, "lapwing_block", table=name) for name in ("visits", "letters"))
     assert one == other
@@ -162,11 +162,11 @@ def test_equal_rows_have_ranks_of_their_own(tmp_path: Path) -> None:
 
 CASES: list[tuple[Kind, list[object], list[object]]] = [
     (
-        Number(Fraction(1, 2), -2, 4),
+        Numeric(Fraction(1, 2), -2, 4),
         [0.5, 99.0, -99.0, math.nan, math.inf, None],
         [1, 4, -2, None, 4, None],
     ),
-    (Number(Fraction(1), None, None), [5, -(1 << 40), None], [5, -(1 << 40), None]),
+    (Numeric(Fraction(1), None, None), [5, -(1 << 40), None], [5, -(1 << 40), None]),
     (Choice(("A", "it's", 'q"\\')), ["A", "it's", 'q"\\', "other", None, "a"], [0, 1, 2, None, None, None]),
     (Choice(tuple("ABCDEFGHIJKL'")), ["L", "'", "x", None], [11, 12, None, None]),
     (Choice((10, 20)), [20, 10, 15, None], [1, 0, None, None]),
@@ -239,7 +239,7 @@ def test_rows_are_ranked_within_their_period(tmp_path: Path, every: str, blocks:
     policy = policy_of(
         tmp_path,
         table_of(file, {"day": Moment(DAY, 0, 99)}),
-        blocks=Blocks("row", column="day", every=every, first=0, last=99),
+        blocks=BlockRule("row", column="day", every=every, first=0, last=99),
         protects="person-period",
     )
     found = sorted(coded_rows(policy, "lapwing_block", "day"), key=lambda row: int(row[3]))
@@ -256,7 +256,7 @@ def test_each_row_can_be_its_own_unit(tmp_path: Path) -> None:
         tmp_path,
         table_of(file, {"code": CODE}, unit="", rows=1),
         protects="row",
-        blocks=Blocks("unit", cohorts=3),
+        blocks=BlockRule("unit", cohorts=3),
     )
     found = coded_rows(policy, "code", "lapwing_block")
     assert len({row[0] for row in found}) == 5
@@ -268,7 +268,7 @@ def test_a_missing_column_and_missing_arrivals_are_told(tmp_path: Path) -> None:
     file = store(tmp_path / "v.parquet", {"who": [1]})
     with pytest.raises(BadParameter, match="no column 'code'"):
         coded_rows(policy_of(tmp_path, table_of(file, {"code": CODE})))
-    arrivals = Blocks("unit", every="month")
+    arrivals = BlockRule("unit", every="month")
     with pytest.raises(BadParameter, match="lapwing prepare"):
         coded_rows(policy_of(tmp_path, table_of(file, {}), blocks=arrivals))
 

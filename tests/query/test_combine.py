@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.query.answering.combine import (
-    ALONE,
-    EACH_OF_TWO,
-    can_be_combined,
-    level_of_repeat,
-    narrowest_mean,
-)
-from lapwing.query.answering.intervals import Noises, noise_scale
-from lapwing.query.answering.shares import deviation
-from lapwing.query.dataset import Dataset
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.sql.answers import EACH_KIND_SHARE, SINGLE_SHARE, can_combine, level_of_repeat, narrowest_mean
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.intervals import NoiseFamily, noise_scale
+from lapwing.sql.noising import deviation
 
 Open = Callable[..., Dataset]
 Floats = NDArray[np.float64]
@@ -71,9 +66,13 @@ def test_all_combined_intervals_hold_together() -> None:
     def missed(share: Fraction, first: int) -> Fraction:
         return sum((1 - level_of_repeat(1 - eta, i, share) for i in range(first, 2000)), Fraction(0))
 
-    first_of_two = 1 - level_of_repeat(1 - eta, 1, EACH_OF_TWO)  # later ones are held as sums of one kind
-    assert missed(Fraction(1), 2) + missed(ALONE, 1) + first_of_two + missed(EACH_OF_TWO, 1) < eta
-    assert EACH_OF_TWO <= 1
+    first_of_two = 1 - level_of_repeat(
+        1 - eta, 1, EACH_KIND_SHARE
+    )  # later ones are held as sums of one kind
+    assert (
+        missed(Fraction(1), 2) + missed(SINGLE_SHARE, 1) + first_of_two + missed(EACH_KIND_SHARE, 1) < eta
+    )
+    assert EACH_KIND_SHARE <= 1
 
 
 Law = tuple[Whole, Floats]
@@ -115,7 +114,7 @@ def by_variances(
     weights = np.array([1 / deviation(one) ** 2 for one in mechanisms])
     weights /= weights.sum()
     level = level_of_repeat(confidence, len(mechanisms))
-    noises = Noises(isinstance(mechanisms[0], Gaussian), level)
+    noises = NoiseFamily(isinstance(mechanisms[0], Gaussian), level)
     scales = [w * noise_scale(one) for w, one in zip(weights, mechanisms, strict=True)]
     return list(weights), float(noises.width([np.array(scale) for scale in scales]))
 
@@ -208,7 +207,7 @@ def test_whole_noise_is_within_one_of_continuous_noise(scale: Fraction) -> None:
     ],
 )
 def test_what_can_be_combined(opened: Open, sql: str, additive: bool) -> None:
-    assert can_be_combined(opened().plan(sql, epsilon=1).question) is additive
+    assert can_combine(opened().plan(sql, epsilon=1).question) is additive
 
 
 def test_noises_of_both_kinds_are_combined(opened: Open) -> None:

@@ -15,69 +15,67 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.query.answering.answer import Answer
-from lapwing.query.answering.estimate import NO_INTERVAL, Rows, estimate
-from lapwing.query.answering.noising import Exact, Noisy, noise
-from lapwing.query.answering.shares import share_out
-from lapwing.query.language.expression import Reference
-from lapwing.query.language.kinds import Number
-from lapwing.query.language.question import (
+from lapwing.sql.answers import Answer
+from lapwing.sql.bound_query import (
+    BoundQuery,
     Computed,
     KeyValue,
+    NoisyAggregate,
+    NoisySum,
     Output,
-    Part,
     Plain,
-    Question,
     Released,
     Spectrum,
-    Statistic,
     Sum,
 )
-from lapwing.query.language.relation import Scan
+from lapwing.sql.estimates import NO_INTERVAL, AnswerRows, estimate
+from lapwing.sql.expression import Numeric, Reference
+from lapwing.sql.noising import ExactGrouping, NoisyGrouping, add_noise, divide_budget
+from lapwing.sql.relation import Scan
 from query.conftest import Open
 from support.noisy_questions import declared
 from support.streams import SeededStream
 
 GROUPS = 30_000
 MOST = 0.05 + 6 * math.sqrt(0.05 * 0.95 / GROUPS)
-STAY, COST = Number(Fraction(1), 0, 60), Number(Fraction(1, 2), -100, 100)
+STAY, COST = Numeric(Fraction(1), 0, 60), Numeric(Fraction(1, 2), -100, 100)
 X, Y = Reference("stay", STAY), Reference("cost", COST)
 SUMS = (Sum("rows"), Sum("count", X), Sum("sum", X), Sum("sum", Y))
-N, KNOWN = Statistic("count", (0,)), Statistic("count", (1,))
-TOTAL, COSTS = Statistic("sum", (2,), STAY), Statistic("sum", (3,), COST)
-MEDIAN = Statistic("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
+N, KNOWN = NoisyAggregate("count", (0,)), NoisyAggregate("count", (1,))
+TOTAL, COSTS = NoisyAggregate("sum", (2,), STAY), NoisyAggregate("sum", (3,), COST)
+MEDIAN = NoisyAggregate("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
 
 
 @pytest.fixture(autouse=True)
 def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(17))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(17))
 
 
 def of(op: str, *args: Released | float) -> Computed:
     return Computed(op, tuple(Plain(arg) if isinstance(arg, int | float) else arg for arg in args))
 
 
-def asked(*outputs: Released, groups: int = GROUPS, spectrum: bool = False) -> Question:
+def asked(*outputs: Released, groups: int = GROUPS, spectrum: bool = False) -> BoundQuery:
     parts = tuple(
-        Part(one.function, ((1, place),), reach, reach**2)
+        NoisySum(one.function, ((1, place),), reach, reach**2)
         for place, (one, reach) in enumerate(zip(SUMS, (1, 1, 60, 100), strict=True))
     )
     key = declared(groups)
     columns = (Output("key", KeyValue(0)), *(Output(f"c{i}", one) for i, one in enumerate(outputs)))
     spectra = (Spectrum("stay", X, STAY, 1),) if spectrum else ()
-    return Question(Scan("t", (), 1), (key,), ((0,),), SUMS, parts, spectra, columns, 1)
+    return BoundQuery(Scan("t", (), 1), (key,), ((0,),), SUMS, parts, spectra, columns, 1)
 
 
 def answered(
-    question: Question, numbers: tuple[int, ...], *, epsilon: str = "2", kind: str = "laplace"
-) -> Rows:
-    shares = share_out(question, epsilon=epsilon, delta="1e-6", noise=kind)
+    question: BoundQuery, numbers: tuple[int, ...], *, epsilon: str = "2", kind: str = "laplace"
+) -> AnswerRows:
+    shares = divide_budget(question, epsilon=epsilon, delta="1e-6", noise=kind)
     groups = len(question.keys[0].codes or ())
-    exact = Exact(np.tile(np.array(numbers, dtype=np.int64), (groups, 1)))
-    return estimate(shares, noise(shares, [exact]), confidence="0.95")
+    exact = ExactGrouping(np.tile(np.array(numbers, dtype=np.int64), (groups, 1)))
+    return estimate(shares, add_noise(shares, [exact]), confidence="0.95")
 
 
-def missed(rows: Rows, column: int, truth: float) -> float:
+def missed(rows: AnswerRows, column: int, truth: float) -> float:
     one = rows.columns[1 + column]
     assert one.low is not None
     assert one.high is not None
@@ -85,7 +83,7 @@ def missed(rows: Rows, column: int, truth: float) -> float:
     return float(np.mean((one.low > truth + 1e-9) | (one.high < truth - 1e-9)))
 
 
-def finite(rows: Rows, column: int) -> float:
+def finite(rows: AnswerRows, column: int) -> float:
     one = rows.columns[1 + column]
     assert one.low is not None
     assert one.high is not None
@@ -186,9 +184,9 @@ def test_what_has_no_interval_says_so() -> None:
     case = of("case", of(">", N, 5), N, KNOWN)
     more = of("+", of("*", MEDIAN, 2), N)
     question = asked(more, case, of(">", N, KNOWN), MEDIAN, groups=2, spectrum=True)
-    shares = share_out(question, epsilon=2, delta=0, noise="laplace")
+    shares = divide_budget(question, epsilon=2, delta=0, noise="laplace")
     codes = {one.wanted: np.array([7, 8]) for one in shares.chosen}
-    noisy = Noisy(tuple(np.array([9, 12]) for _ in range(4)), codes, None, 2)
+    noisy = NoisyGrouping(tuple(np.array([9, 12]) for _ in range(4)), codes, None, 2)
     rows = estimate(shares, [noisy], confidence="0.9")
     of_median, chosen, truth, median = rows.columns[1:]
     assert of_median.low is of_median.high is None

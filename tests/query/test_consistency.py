@@ -12,17 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lapwing.query.answering.consistency import (
-    Measured,
+from lapwing.sql.estimates import (
+    MeasuredGrouping,
     adds_up,
-    agree,
-    agreeable,
+    consistent_groupings,
     counts_rows,
-    not_negative,
-    reconcile,
+    least_squares,
+    make_consistent,
+    nearest_non_negative,
 )
-from lapwing.query.answering.noising import Exact, noise
-from lapwing.query.answering.shares import deviation, share_out
+from lapwing.sql.noising import ExactGrouping, add_noise, deviation, divide_budget
 from support.noisy_questions import declared, question, undeclared
 from support.streams import SeededStream
 
@@ -41,7 +40,7 @@ def summing(keys: tuple[int, ...]) -> Floats:
     return matrix
 
 
-def measured(sets: list[tuple[int, ...]], seed: int) -> list[Measured]:
+def measured(sets: list[tuple[int, ...]], seed: int) -> list[MeasuredGrouping]:
     generator = np.random.Generator(np.random.Philox(seed))
     truth = generator.integers(0, 20, math.prod(SIZES.values()))
     found = []
@@ -49,7 +48,7 @@ def measured(sets: list[tuple[int, ...]], seed: int) -> list[Measured]:
         variance = float(generator.uniform(0.5, 9))
         exact = summing(keys) @ truth
         noisy = exact + generator.normal(0, math.sqrt(variance), len(exact))
-        found.append(Measured(keys, noisy.reshape([SIZES[key] for key in keys]), variance))
+        found.append(MeasuredGrouping(keys, noisy.reshape([SIZES[key] for key in keys]), variance))
     return found
 
 
@@ -63,7 +62,7 @@ def test_it_is_the_weighted_least_squares_solution(sets: list[tuple[int, ...]], 
     rows = np.concatenate([summing(one.keys) / math.sqrt(one.variance) for one in found])
     goal = np.concatenate([one.values.ravel() / math.sqrt(one.variance) for one in found])
     inverse = np.linalg.pinv(rows)
-    for one, (values, variance) in zip(found, reconcile(found, SIZES), strict=True):
+    for one, (values, variance) in zip(found, least_squares(found, SIZES), strict=True):
         matrix = summing(one.keys)
         assert values.ravel() == pytest.approx(matrix @ inverse @ goal, abs=1e-6)
         # The textbook's variance of each number: all alike, and never above the raw one.
@@ -76,8 +75,8 @@ def test_it_is_the_weighted_least_squares_solution(sets: list[tuple[int, ...]], 
 @settings(max_examples=30, deadline=None)
 def test_without_negative_cells_totals_still_are_the_sums(sets: list[tuple[int, ...]], seed: int) -> None:
     found = measured(sets, seed)
-    lowered = [Measured(one.keys, one.values - 15, one.variance) for one in found]
-    values = not_negative(lowered, SIZES)
+    lowered = [MeasuredGrouping(one.keys, one.values - 15, one.variance) for one in found]
+    values = nearest_non_negative(lowered, SIZES)
     totals = [float(one.sum()) for one in values]
     assert totals == pytest.approx([totals[0]] * len(totals), abs=1e-6)
     assert all(one.min() >= 0 for one in values)
@@ -92,8 +91,8 @@ def test_without_negative_cells_totals_still_are_the_sums(sets: list[tuple[int, 
 
 def test_the_table_without_negative_cells_is_nearly_the_nearest() -> None:
     """Nothing is gained by many more rounds, and no small step that keeps to it comes nearer."""
-    found = [Measured(m.keys, m.values - 8, m.variance) for m in measured([(0, 1, 2), (0,), ()], 3)]
-    values = not_negative(found, SIZES)
+    found = [MeasuredGrouping(m.keys, m.values - 8, m.variance) for m in measured([(0, 1, 2), (0,), ()], 3)]
+    values = nearest_non_negative(found, SIZES)
 
     def distance(table: Floats) -> float:
         sums = [(summing(m.keys) @ table).reshape(m.values.shape) for m in found]
@@ -111,17 +110,17 @@ def test_the_table_without_negative_cells_is_nearly_the_nearest() -> None:
 
 def test_errors_shrink_and_intervals_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over 60 releases (the stream is seeded): errors fall in each grouping, intervals hold 95 % or so."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(91))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(91))
     keys = declared(8), declared(12, "sex")
     asked = question(*keys, sets=((0, 1), (0,), (1,), ()), parts=1)
-    shares = share_out(asked, epsilon=1, delta=0, noise="laplace")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="laplace")
     truth = np.arange(96).reshape(8, 12) % 17 * 3
     sums = [truth.ravel(), truth.sum(axis=1), truth.sum(axis=0), np.array([truth.sum()])]
     raw, better, covered = np.zeros(4), np.zeros(4), []
     for _ in range(60):
-        noisy = noise(shares, [Exact(one.reshape(-1, 1)) for one in sums])
+        noisy = add_noise(shares, [ExactGrouping(one.reshape(-1, 1)) for one in sums])
         values = {s: one.parts[0] for s, one in enumerate(noisy)}
-        found = agree(shares, 0, values, Fraction(95, 100))
+        found = make_consistent(shares, 0, values, Fraction(95, 100))
         for s, one in found.items():
             raw[s] += np.mean((values[s] - sums[s]) ** 2)
             better[s] += np.mean((one.values - sums[s]) ** 2)
@@ -135,9 +134,9 @@ def test_errors_shrink_and_intervals_hold(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_only_groupings_of_declared_keys_that_add_up_are_made_to_agree() -> None:
     both = question(declared(2), undeclared(), sets=((0,), (1,), ()), parts=4)
-    assert agreeable(both) == [0, 2]
-    assert agreeable(question(declared(2))) == []
+    assert consistent_groupings(both) == [0, 2]
+    assert consistent_groupings(question(declared(2))) == []
     wide = question(declared(2000), declared(2000, "sex"), sets=((0,), (1,)))
-    assert agreeable(wide) == []
+    assert consistent_groupings(wide) == []
     assert [adds_up(both, part) for part in range(4)] == [True, True, True, False]
     assert [counts_rows(both, part) for part in range(4)] == [True, False, False, True]

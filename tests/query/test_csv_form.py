@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 import lapwing
-from lapwing.engines.csv_form import CsvForm, is_utf8, recode
+from lapwing.engines.csv_files import CsvForm, is_utf8, recode
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadFile, BadParameter
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.csv_types import typed_values
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import current, digest_of
-from lapwing.query.bounded.readable import not_utf8
-from lapwing.query.bounded.reader import Reader, read_public
-from lapwing.query.policies.draft import draft
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Policy, Source
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.public_tables import typed_csv_values
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.policy import Policy, Source
+from lapwing.sql.policy_draft import draft
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.truncated.open_sources import tables_not_utf8
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.prepared_copy import copy_digest, current_copy
+from lapwing.sql.truncated.reader import Reader, read_public_tables
 from support.private_tables import KEY, coded_rows
 
 POLICY = """
@@ -72,7 +72,7 @@ def policy_at(folder: Path, source: str, encoding: str, csv: str | None = None) 
     path = folder / "sales.toml"
     text = POLICY.format(source=source, csv=GERMAN.format(encoding=encoding) if csv is None else csv)
     path.write_text(text.replace("Preis €", "Preis ¤") if encoding == "latin-1" else text)
-    return load(path)
+    return load_policy(path)
 
 
 def asked(policy: Policy) -> list[list[int]]:
@@ -100,7 +100,7 @@ def test_a_file_is_read_as_it_is_written(encoding: str, name: str, tmp_path: Pat
     policy = policy_at(tmp_path, name, encoding)
     assert asked(policy) == truth(range(100))
     prepare(policy, KEY)
-    assert current(policy, KEY) is not None
+    assert current_copy(policy, KEY) is not None
     assert asked(policy) == truth(range(100))
 
 
@@ -109,8 +109,8 @@ def test_new_files_of_a_prepared_folder_are_read_alike(tmp_path: Path) -> None:
     policy = policy_at(tmp_path, "sales*.csv", "windows-1252")
     prepare(policy, KEY)
     written(tmp_path, range(50, 100), "windows-1252", "sales2.csv")
-    policy = load(policy.path)
-    assert current(policy, KEY) is None
+    policy = load_policy(policy.path)
+    assert current_copy(policy, KEY) is None
     prepare(policy, KEY)
     assert asked(policy) == truth(range(100))
 
@@ -191,10 +191,10 @@ def _one_cell(folder: Path, cell: str, form: CsvForm, column: str) -> object:
     ("csv", "told"),
     [
         ('{ encoding = "klingon" }', "encoding: must be"),
-        ('{ delimiter = ";;" }', "delimiter: must be one ASCII letter"),
-        ('{ delimiter = "\\n" }', "delimiter: must be one ASCII letter"),
-        ('{ quote = "" }', "quote: must be one ASCII letter"),
-        ('{ quote = ";", delimiter = ";" }', "quote: must be another letter than delimiter"),
+        ('{ delimiter = ";;" }', "delimiter: must be one ASCII character"),
+        ('{ delimiter = "\\n" }', "delimiter: must be one ASCII character"),
+        ('{ quote = "" }', "quote: must be one ASCII character"),
+        ('{ quote = ";", delimiter = ";" }', "quote: must differ from delimiter"),
         ('{ null = ["a;b"] }', "null: must have no delimiter"),
         ("{ null = [1] }", "null: must be a list of texts"),
         ("{ null = [] }", "null: must be 1 to 20 texts"),
@@ -220,16 +220,16 @@ def test_options_are_for_csv_alone_and_files_have_one_encoding(tmp_path: Path) -
     text = POLICY.format(source="sales.csv", csv='csv = { encoding = "latin1" }')
     more = '[tables.again]\nsource = "sales.csv"\nunit = "who"\nrows_per_unit = 1\n'
     (tmp_path / "two.toml").write_text(text + more)
-    with pytest.raises(BadFile, match="must be one for the same files"):
-        load(tmp_path / "two.toml")
+    with pytest.raises(BadFile, match="must be the same for the same files"):
+        load_policy(tmp_path / "two.toml")
 
 
 def test_options_are_part_of_what_a_copy_is_of(tmp_path: Path) -> None:
     written(tmp_path, range(3), "utf-8")
     texts = ["", 'csv = { decimal = "," }', 'csv = { null = ["NA"] }', 'csv = { date_format = "%d.%m.%Y" }']
-    digests = [digest_of(policy_at(tmp_path, "sales.csv", "utf-8", csv=csv), KEY) for csv in texts]
+    digests = [copy_digest(policy_at(tmp_path, "sales.csv", "utf-8", csv=csv), KEY) for csv in texts]
     assert len(set(digests)) == len(texts)
-    same = digest_of(policy_at(tmp_path, "sales.csv", "utf-8", csv='csv = { encoding = "UTF8" }'), KEY)
+    same = copy_digest(policy_at(tmp_path, "sales.csv", "utf-8", csv='csv = { encoding = "UTF8" }'), KEY)
     assert same == digests[0]
     assert repr(Source("duckdb", "/x", "", "csv")) == (
         "Source(engine='duckdb', location='/x', table='', form='csv')"  # as it was digested before
@@ -243,10 +243,10 @@ def test_public_files_are_read_alike(tmp_path: Path) -> None:
     form = 'csv = { encoding = "latin-1", decimal = ",", date_format = "%d.%m.%Y", null = "NA" }'
     more = f'[tables.sizes]\nsource = "sizes.csv"\npublic = true\n{form}\n'
     (tmp_path / "sales.toml").write_text(text + more)
-    values = read_public(load(tmp_path / "sales.toml"))["sizes"].values
+    values = read_public_tables(load_policy(tmp_path / "sales.toml"))["sizes"].values
     assert [None if value is None else float(str(value)) for value in values["Größe"]] == [1.5, None]
     assert values["from"] == [date(2024, 3, 1), date(2024, 3, 2)]
-    assert typed_values(["1,5"]) == ["1,5"]
+    assert typed_csv_values(["1,5"]) == ["1,5"]
 
 
 def test_copies_in_utf8_are_private_and_go_with_the_engine(tmp_path: Path) -> None:
@@ -271,9 +271,9 @@ def test_a_file_that_is_not_utf8_gets_a_hint(tmp_path: Path, monkeypatch: pytest
     ):
         asked(policy)
     path.write_bytes("who;ward;Preis x;day\na;Größe;1;2024-01-01\n".encode("cp1252"))
-    assert not_utf8(policy) == ["sales"]
+    assert tables_not_utf8(policy) == ["sales"]
     text = draft("sales.csv", unit="who")
-    assert 'csv = { encoding = "latin-1" }  # it is not in UTF-8: look whether it is so' in text
+    assert 'csv = { encoding = "latin-1" }  # it is not in UTF-8: check this guess' in text
     assert "Größe" not in text  # a value
     path.write_bytes("who;Größe\na;1\n".encode("utf-16"))
     text = draft("sales.csv", unit="who")

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lapwing.query.binding.csv_types import typed, typed_values
+from lapwing.sql.binding.public_tables import typed_csv, typed_csv_values
 
 
 @pytest.mark.parametrize(
@@ -29,9 +29,9 @@ from lapwing.query.binding.csv_types import typed, typed_values
     ],
 )
 def test_all_values_decide_together(texts: list[object], values: list[object]) -> None:
-    assert typed_values(texts) == values
+    assert typed_csv_values(texts) == values
 
 
 def test_columns_decide_apart() -> None:
-    table = typed(pa.table({"a": ["1", "2"], "b": ["x", "2"]}))
+    table = typed_csv(pa.table({"a": ["1", "2"], "b": ["x", "2"]}))
     assert table.to_pydict() == {"a": [1, 2], "b": ["x", "2"]}

@@ -11,12 +11,12 @@ from typing import Any
 import duckdb
 import pytest
 
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Relation
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.blocks import rule_of
-from lapwing.query.policies.file import load
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import block_rule_text
+from lapwing.sql.policy_file import load_policy
 from query.conftest import POLICY
 from query.test_releasing import reopened
 
@@ -74,7 +74,7 @@ def test_people_stay_in_their_cohorts_when_their_ids_become_texts(opened: Open, 
     """Each cohort has a budget of its own: who moved would be charged to two, each as if it were all."""
     seen: list[int] = []
     dataset = opened(more=COHORTS)
-    dataset.record = lambda _, arrays: seen.append(int(arrays[0][0]))
+    dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
 
     def counted() -> list[int]:
         seen.clear()
@@ -103,7 +103,7 @@ def test_rows_as_units_move_to_no_other_cohort(opened: Open, tmp_path: Path) -> 
     dataset = opened(rewrite=False)
     dataset.ask(COUNT, epsilon=1)
     wider = reopened(opened, tmp_path / "visits.toml", "high = 10\n", "high = 20\n")
-    assert rule_of(wider.policy) != rule_of(dataset.policy)
+    assert block_rule_text(wider.policy) != block_rule_text(dataset.policy)
     with pytest.raises(BadParameter, match="differs from what the account was opened with"):
         wider.ask(COUNT, epsilon=1)
 
@@ -123,20 +123,22 @@ def test_rows_under_another_name_have_the_same_budget(opened: Open, tmp_path: Pa
     shutil.copy(tmp_path / "visits.parquet", tmp_path / "again.parquet")
     for name in ("visits", "again"):
         with (
-            Dataset(load(by_rows(tmp_path, name)), analyst="ann") as dataset,
+            Dataset(load_policy(by_rows(tmp_path, name)), analyst="ann") as dataset,
             pytest.raises(BadParameter, match=r"dataset\.population: is needed"),
         ):
             dataset.ask(COUNT, epsilon=6)
     assert not list(tmp_path.glob("*.ledger*"))
-    with Dataset(load(by_rows(tmp_path, "visits", population="admissions")), analyst="ann") as dataset:
+    with Dataset(
+        load_policy(by_rows(tmp_path, "visits", population="admissions")), analyst="ann"
+    ) as dataset:
         dataset.ask(COUNT, epsilon=6)
     with (
-        Dataset(load(by_rows(tmp_path, "again", population="admissions")), analyst="ann") as dataset,
+        Dataset(load_policy(by_rows(tmp_path, "again", population="admissions")), analyst="ann") as dataset,
         pytest.raises(OverBudget, match="admissions"),
     ):
         dataset.ask(COUNT, epsilon=6)
     with (
-        Dataset(load(by_rows(tmp_path, "again")), analyst="ann") as dataset,
+        Dataset(load_policy(by_rows(tmp_path, "again")), analyst="ann") as dataset,
         pytest.raises(BadParameter, match='these rows spend from the account "admissions"'),
     ):
         dataset.ask(COUNT, epsilon=6)
@@ -145,11 +147,13 @@ def test_rows_under_another_name_have_the_same_budget(opened: Open, tmp_path: Pa
 def test_rows_of_a_renamed_file_are_about_what_they_were_about(opened: Open, tmp_path: Path) -> None:
     """Another name and another population in the same ledger: the registry knows the file."""
     opened()
-    with Dataset(load(by_rows(tmp_path, "visits", population="admissions")), analyst="ann") as dataset:
+    with Dataset(
+        load_policy(by_rows(tmp_path, "visits", population="admissions")), analyst="ann"
+    ) as dataset:
         dataset.ask(COUNT, epsilon=6)
     (tmp_path / "visits.parquet").rename(tmp_path / "again.parquet")
     with (
-        Dataset(load(by_rows(tmp_path, "again", population="others")), analyst="ann") as dataset,
+        Dataset(load_policy(by_rows(tmp_path, "again", population="others")), analyst="ann") as dataset,
         pytest.raises(BadParameter, match='population: these rows spend from the account "admissions"'),
     ):
         dataset.ask(COUNT, epsilon=6)
@@ -157,7 +161,7 @@ def test_rows_of_a_renamed_file_are_about_what_they_were_about(opened: Open, tmp
 
 def test_accounts_of_rows_that_name_no_population_go_on(opened: Open, tmp_path: Path) -> None:
     opened()
-    policy = load(by_rows(tmp_path, "visits"))
+    policy = load_policy(by_rows(tmp_path, "visits"))
     with Ledger.create(policy.ledger) as ledger:  # as it was made before
         ledger.open_account("visits", epsilon=10, delta="1e-6", unit=Unit.ROW, relation=Relation.ADD_REMOVE)
     with Dataset(policy, analyst="ann") as dataset:
@@ -182,7 +186,7 @@ def test_data_sets_about_the_same_people_share_an_account(opened: Open, tmp_path
     other = text.replace('name = "visits"', 'name = "again"')
     (tmp_path / "again.toml").write_text(other)
     with (
-        Dataset(load(tmp_path / "again.toml"), analyst="bob") as again,
+        Dataset(load_policy(tmp_path / "again.toml"), analyst="bob") as again,
         pytest.raises(OverBudget, match="visits"),
     ):
         again.ask(COUNT, epsilon=6)
@@ -199,7 +203,7 @@ def test_a_ledger_in_a_server_is_made_by_the_curator(opened: Open, tmp_path: Pat
     """Plans are free before it is there; questions say what to do."""
     url = "postgresql://localhost:1/nowhere#visits"
     dataset = opened(more=f'[ledger]\nurl = "{url}"\nkeys = "some.keys"\nanchor = "some.anchor"\n')
-    assert "bounded table" in dataset.plan(COUNT, epsilon=1).statements[0]
+    assert "truncated table" in dataset.plan(COUNT, epsilon=1).statements[0]
     with pytest.raises(BadParameter, match="lapwing ledger init"):
         dataset.ask(COUNT, epsilon=1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["visits.parquet", "visits.toml"]

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from lapwing.errors import Held, InProgress
-from lapwing.gate import Gate
 from lapwing.ledger import DataSet
-from lapwing.query.answering.stored import Asked
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
-from lapwing.query.releasing import Releasing
+from lapwing.ledger.gate import Gate
+from lapwing.sql import releasing
+from lapwing.sql.answers import QueryRequest
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.plan import Plan
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import POLICY, write_visits
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -37,21 +38,21 @@ def year(tmp_path: Path) -> Iterator[Year]:
                 text = POLICY.format(more='[ledger]\nurl = "all.ledger"\n')
                 text = text.replace('name = "visits"', f'name = "{number}"')
                 path.write_text(text.replace("visits*.parquet", f"{number}.parquet"))
-            return stack.enter_context(Dataset(load(path), analyst="ann"))
+            return stack.enter_context(Dataset(load_policy(path), analyst="ann"))
 
         yield opened
 
 
 def asked_without(patch: pytest.MonkeyPatch) -> None:
     """Ask as questions were stored before the data set was noted."""
-    own = Releasing._asked
+    own = releasing._request
 
-    def unnamed(self: Releasing, data: DataSet) -> Asked:
-        return replace(own(self, data), data=0, form="")
+    def unnamed(plan: Plan, data: DataSet) -> QueryRequest:
+        return replace(own(plan, data), data=0, form="")
 
-    to_json = Asked.to_json
+    to_json = QueryRequest.to_json
 
-    def as_then(self: Asked) -> dict[str, Any]:
+    def as_then(self: QueryRequest) -> dict[str, Any]:
         found = to_json(self)
         assert found.pop("data") == 0
         assert found.pop("form") == ""
@@ -70,13 +71,13 @@ def asked_without(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Gate, "release", released)
     patch.setattr(Gate, "find", found)
 
-    def earlier(self: Releasing, gate: Gate, asked: Asked) -> Any:
-        patch.setattr("lapwing.query.custody.makers_of", lambda *_: {0})
-        return self._stored(gate, asked, 0)
+    def earlier(plan: Plan, gate: Gate, request: QueryRequest) -> Any:
+        patch.setattr("lapwing.sql.policy_ledger.possible_data_sets", lambda *_: {0})
+        return releasing._stored(plan, gate, request, 0)
 
-    patch.setattr(Releasing, "_asked", unnamed)
-    patch.setattr(Releasing, "_earlier", earlier)
-    patch.setattr(Asked, "to_json", as_then)
+    patch.setattr(releasing, "_request", unnamed)
+    patch.setattr(releasing, "_earlier", earlier)
+    patch.setattr(QueryRequest, "to_json", as_then)
 
 
 def first(answer: Any) -> float:
@@ -98,7 +99,7 @@ def test_each_is_answered_from_its_own_rows(year: Year) -> None:
         sizes = [max(answer.columns[-1].values) for answer in (small, large)]
         assert abs(sizes[0] - 2_000) < 200
         assert abs(sizes[1] - 18_000) < 200
-    few, many = (year(number).dropped("visits", epsilon=1) for number in YEARS)
+    few, many = (year(number).truncated("visits", epsilon=1) for number in YEARS)
     assert abs(first(few) - 1_000) < 100
     assert abs(first(many) - 9_000) < 100
     assert f"About {first(many):,.0f} people" in year(2024).plan(COUNT, epsilon=1).bounds[0]

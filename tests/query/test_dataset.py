@@ -14,9 +14,9 @@ import pytest
 import lapwing
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, OverBudget, Tampered
-from lapwing.query.bounded import registered
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated import registration
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import POLICY, write_visits
 
 Open = Callable[..., Dataset]
@@ -51,7 +51,7 @@ def test_a_plan_is_free_reads_no_rows_and_makes_no_ledger(opened: Open, tmp_path
     assert str(plan.cost) == "ε 1"
     assert plan.spread["n"].half is not None
     assert plan.spread["days"].formula is not None
-    assert "bounded table" in plan.statements[0]
+    assert "truncated table" in plan.statements[0]
     assert "rank <= 2" in plan.statements[0]
     json.dumps(plan.to_json())
     assert "COUNT" not in str(plan)
@@ -85,7 +85,7 @@ def test_another_process_finds_the_stored_answer(opened: Open) -> None:
 def test_where_answers_are_not_shared_another_analyst_pays_for_themselves(opened: Open) -> None:
     ann, bob = opened(), opened(analyst="bob", rewrite=False)
     for one in (ann, bob):
-        one.policy = replace(one.policy, shares_answers=False)
+        one.curator.policy = replace(one.policy, shares_answers=False)
     ann.ask(COUNT, epsilon=1)
     assert not bob.ask(COUNT, epsilon=1).is_replay
     assert spent(bob) == 2 * 10**9
@@ -150,13 +150,13 @@ def test_a_policy_whose_budget_was_edited_is_refused(opened: Open, tmp_path: Pat
 def test_prepared_and_not_give_the_same_sums(opened: Open) -> None:
     dataset = opened()
     plan = dataset.plan(BY_WARD, epsilon=1)
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         assert not reader.is_prepared
         slow = reader.exact(plan.question)
     dataset.prepare()
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
+        assert reader.is_prepared
         assert (slow[0].values == reader.exact(plan.question)[0].values).all()
-    assert dataset.is_prepared
     assert slow[0].values[:, 0].tolist() == [200, 400]
 
 
@@ -221,19 +221,19 @@ def test_bounds_and_dropped_rows_can_be_bought(opened: Open) -> None:
     assert low <= 0  # in one of 2,000 cases noise is taken for rows, and the bounds are wider
     assert high >= 16
     assert answer.cost == "ε 2"
-    more = dataset.dropped("visits", epsilon=5)
+    more = dataset.truncated("visits", epsilon=5)
     assert abs(more.columns[0].values[0] - 300) < 20
     assert spent(dataset) == 7 * 10**9
 
 
 def test_a_plan_shows_how_many_have_more_rows_once_that_was_bought(opened: Open) -> None:
     dataset = opened()
-    assert "`lapwing dropped " in dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1).bounds[0]
-    people = dataset.dropped("visits", epsilon=5).columns[0].values[0]
+    assert "`lapwing truncated " in dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1).bounds[0]
+    people = dataset.truncated("visits", epsilon=5).columns[0].values[0]
     shown = dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
     assert f"About {people:,.0f} people" in shown
     lowered = dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1, rows=1).bounds[0]
-    assert "`lapwing dropped " in lowered  # it is about other rows
+    assert "`lapwing truncated " in lowered  # it is about other rows
     assert spent(dataset) == 5 * 10**9
 
 
@@ -243,10 +243,10 @@ def test_a_held_question_about_rows_keeps_no_plan_from_view(
     dataset = opened()
     dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
     with monkeypatch.context() as broken:
-        broken.setattr("lapwing.query.releasing.noise", lambda *_, **__: 1 / 0)
+        broken.setattr("lapwing.sql.releasing.add_noise", lambda *_, **__: 1 / 0)
         with pytest.raises(Held):
-            dataset.dropped("visits", epsilon=1)
-    assert "`lapwing dropped " in dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
+            dataset.truncated("visits", epsilon=1)
+    assert "`lapwing truncated " in dataset.plan("SELECT AVG(stay) FROM visits", epsilon=1).bounds[0]
 
 
 def test_a_dry_run_is_made_of_nothing_private(opened: Open, tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_X7_a_failing_engine_gives_one_reply_stays_charged_and_is_held(
         with pytest.raises(Held):
             dataset.ask(BY_WARD, epsilon=3, fresh=fresh)
     assert spent(dataset) == 2 * 10**9
-    registered.look_at(dataset.policy, failed.value.position)
+    registration.clear_holds(dataset.policy, failed.value.position)
     assert len(dataset.ask(BY_WARD, epsilon=1)) == 2
     assert spent(dataset) == 3 * 10**9
 
@@ -323,7 +323,7 @@ def test_S6_what_reaches_the_mechanisms_is_the_bounded_table(opened: Open) -> No
         seen.append([what[0], *map(int, arrays[0])])
 
     dataset = opened()
-    dataset.record = record
+    dataset.curator.record = record
     dataset.ask(COUNT, epsilon=1)
     assert seen == [["part", 600]]  # of 900 rows
 

@@ -8,14 +8,13 @@ from typing import Any
 import duckdb
 import pytest
 
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.language.expression import Reference
-from lapwing.query.language.kinds import Number
-from lapwing.query.language.question import Computed, KeyValue, Question
-from lapwing.query.policies.policy import Policy
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery, Computed, KeyValue
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Numeric, Reference
+from lapwing.sql.policy import Policy
+from lapwing.sql.truncated.reader import Reader
 from support.hospital import ENGINES, Hospital, invented, policy_for
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.slowly import first
@@ -28,7 +27,7 @@ def bounds(expression: str) -> tuple[int | None, int | None]:
     (one,) = bind(f"SELECT SUM({expression}) FROM visits", Catalog(policy, {})).sums
     assert one.expression is not None
     kind = one.expression.kind
-    assert isinstance(kind, Number)
+    assert isinstance(kind, Numeric)
     return kind.first, kind.last
 
 
@@ -45,7 +44,7 @@ def test_bounds_follow_from_the_operands(expression: str, expected: tuple[int, i
     assert bounds(expression) == expected
 
 
-def found(policy: Policy, sql: str) -> tuple[Question, list[Any]]:
+def found(policy: Policy, sql: str) -> tuple[BoundQuery, list[Any]]:
     reader = Reader.open(policy, KEY, {})
     try:
         question = bind(sql, Catalog(policy, {}))

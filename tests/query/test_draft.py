@@ -16,12 +16,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from lapwing.cli.init import init
+from lapwing.cli.starting import init
 from lapwing.errors import BadFile, BadParameter, MissingExtra, Unavailable
-from lapwing.query.language.kinds import Choice, Moment, Number, Truth
-from lapwing.query.policies.draft import draft
-from lapwing.query.policies.draft_schema import schema_of, table_name
-from lapwing.query.policies.file import load
+from lapwing.sql.expression import Choice, Moment, Numeric, Truth
+from lapwing.sql.policy_draft import draft, read_schema, suggested_table_name
+from lapwing.sql.policy_file import load_policy
 from support.postgres import server
 
 # Values that nothing else in a draft would show: texts, numbers, a date, a count.
@@ -76,7 +75,7 @@ def test_no_value_of_the_data_is_in_a_draft(source: str) -> None:
 def test_a_draft_loads_once_what_must_be_known_is_written(source: str) -> None:
     text = draft(source, unit="PATIENT_ID")
     Path("policy.toml").write_text(filled(text))
-    policy = load("policy.toml")
+    policy = load_policy("policy.toml")
     (table,) = policy.tables.values()
     assert table.unit is not None
     assert (table.unit.column, table.rows_per_unit, table.columns) == ("patient_id", 5, {})
@@ -88,10 +87,10 @@ def test_a_draft_loads_once_what_must_be_known_is_written(source: str) -> None:
 def test_a_draft_is_toml_and_its_mistakes_are_what_is_left_to_say(source: str) -> None:
     Path("policy.toml").write_text(draft(source, unit=None))
     with pytest.raises(BadFile) as caught:
-        load("policy.toml")
+        load_policy("policy.toml")
     told = [line.split(": ")[1].split(".")[-1] for line in caught.value.mistakes]
     assert told == ["epsilon", "delta", "rows_per_unit", "unit"]
-    assert "which column says whom a row is about?" in Path("policy.toml").read_text()
+    assert "which column says which person a row belongs to?" in Path("policy.toml").read_text()
 
 
 WRITTEN = {
@@ -123,10 +122,10 @@ def declared_columns() -> tuple[list[str], list[str]]:
 def test_columns_are_declared_by_removing_the_first_hash_and_writing_what_is_to_do() -> None:
     before, declared = declared_columns()
     Path("policy.toml").write_text("\n".join(before + written(declared)))
-    columns = load("policy.toml").tables["visits"].columns
+    columns = load_policy("policy.toml").tables["visits"].columns
     assert {name: type(column.kind) for name, column in columns.items()} == {
-        "stay": Number, "ward": Choice, "cost": Number, "born": Moment, "seen": Moment, "ill": Truth,
-        "odd": Number,
+        "stay": Numeric, "ward": Choice, "cost": Numeric, "born": Moment, "seen": Moment, "ill": Truth,
+        "odd": Numeric,
     }  # fmt: skip
 
 
@@ -134,7 +133,7 @@ def test_a_column_that_is_still_as_drafted_is_refused_with_its_line() -> None:
     before, declared = declared_columns()
     Path("policy.toml").write_text("\n".join(before + declared))
     with pytest.raises(BadFile) as caught:
-        load("policy.toml")
+        load_policy("policy.toml")
     told = [line.split(": ")[1].removeprefix("tables.visits.columns.") for line in caught.value.mistakes]
     assert told == ["stay.low", "ward.values", "cost.low", "born.low", "seen.low", "odd.low"]
     assert all("is still TODO, as drafted" in line for line in caught.value.mistakes)
@@ -148,7 +147,7 @@ def test_one_bound_that_is_still_to_do_is_enough(place: int) -> None:
     text = filled(draft("visits.parquet", unit="patient_id"))
     Path("policy.toml").write_text("\n".join([text, "[tables.visits.columns.cost]", *lines]))
     with pytest.raises(BadFile, match="is still TODO, as drafted"):
-        load("policy.toml")
+        load_policy("policy.toml")
 
 
 def test_types_that_have_no_kind_are_said_to_have_none() -> None:
@@ -185,7 +184,7 @@ def test_a_unit_that_is_not_there_is_told_what_is() -> None:
     ("source", "expected"),
     [
         ("gone.parquet", "there is no such file"),
-        ("visits.txt", "is of no known kind"),
+        ("visits.txt", "is not a known kind of source"),
         ("broken.parquet", "cannot be read as Parquet"),
         ("broken.duckdb", "cannot be read as a DuckDB file"),
         ("broken.csv", "cannot be read as CSV"),
@@ -225,7 +224,7 @@ def test_a_source_that_cannot_be_read_is_told_without_its_data(source: str, expe
     ],
 )
 def test_a_table_is_called_like_its_source(source: str, expected: str) -> None:
-    assert table_name(source) == expected
+    assert suggested_table_name(source) == expected
 
 
 @pytest.fixture
@@ -251,7 +250,7 @@ def test_a_table_in_postgresql_is_drafted_from_its_catalogue(clinic: str) -> Non
     assert f"# [tables.{table}.columns.ward]  # USER-DEFINED\n# values" in text
     assert "# notes (ARRAY): values of this type cannot be declared" in text
     Path("policy.toml").write_text(filled(text))
-    assert load("policy.toml").tables[table].source.table == table
+    assert load_policy("policy.toml").tables[table].source.table == table
 
 
 def test_a_server_that_is_not_there_is_told_without_its_password() -> None:
@@ -314,8 +313,8 @@ def test_a_policy_in_another_folder_still_finds_the_data(source: str, folder: Pa
     run(source, "-o", "policies/clinic.toml", "--unit", "patient_id")
     target = Path("policies/clinic.toml")
     target.write_text(filled(target.read_text()))
-    (table,) = load(target).tables.values()
-    assert table.source == schema_of(source, folder=folder).source
+    (table,) = load_policy(target).tables.values()
+    assert table.source == read_schema(source, folder=folder).source
     assert str(folder) not in target.read_text()
 
 

@@ -11,38 +11,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import Laplace
-from lapwing.query.answering.estimate import Rows, decoded, estimate
-from lapwing.query.answering.estimate_parts import rounded
-from lapwing.query.answering.estimate_spread import Spread, for_width, spread
-from lapwing.query.answering.noising import Noisy, noise
-from lapwing.query.answering.shares import share_out, wanted_codes
-from lapwing.query.language.expression import Reference
-from lapwing.query.language.kinds import Moment, Number, Truth
-from lapwing.query.language.question import Computed, Key, KeyValue, Order, Plain, Question, Statistic
+from lapwing.sql.accuracy import Spread, shares_for_width, spread
+from lapwing.sql.bound_query import BoundQuery, Computed, Key, KeyValue, NoisyAggregate, Order, Plain
+from lapwing.sql.estimates import AnswerRows, decode_key, estimate
+from lapwing.sql.expression import Moment, Numeric, Reference, Truth
+from lapwing.sql.group_statistics import round_outward
+from lapwing.sql.noising import NoisyGrouping, add_noise, divide_budget, wanted_codes
 from support.noisy_questions import AVG, COUNT, STAY, VAR, declared, exact, question, undeclared
 
-SUM = Statistic("sum", (1,), Number(Fraction(1, 4), 0, 60))
-MEDIAN = Statistic("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
-TOP = Statistic("max", (), STAY, spectrum=0)
+SUM = NoisyAggregate("sum", (1,), Numeric(Fraction(1, 4), 0, 60))
+MEDIAN = NoisyAggregate("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
+TOP = NoisyAggregate("max", (), STAY, spectrum=0)
 SHORTS = dict(delta="1e-6", noise="auto")
 
 
-def answer(asked: Question, *parts: list[int], epsilon: str = "1", **more: Any) -> Rows:
+def answer(asked: BoundQuery, *parts: list[int], epsilon: str = "1", **more: Any) -> AnswerRows:
     """The answer if these are the noisy parts of the only grouping."""
-    shares = share_out(asked, epsilon=epsilon, delta="1e-6", noise="laplace")
+    shares = divide_budget(asked, epsilon=epsilon, delta="1e-6", noise="laplace")
     values = tuple(np.array(part, dtype=np.int64) for part in parts)
-    noisy = Noisy(values, more.get("codes", {}), more.get("keys"), len(values[0]) if values else 1)
+    noisy = NoisyGrouping(values, more.get("codes", {}), more.get("keys"), len(values[0]) if values else 1)
     return estimate(shares, [noisy], confidence="0.95", agree=True)
 
 
-def column(rows: Rows, name: str = "c0") -> list[Any]:
+def column(rows: AnswerRows, name: str = "c0") -> list[Any]:
     (found,) = [col for col in rows.columns if col.name == name]
     return [value.item() if isinstance(value, np.generic) else value for value in found.values]
 
 
-def ends(rows: Rows, name: str = "c0") -> list[tuple[Any, Any]]:
+def ends(rows: AnswerRows, name: str = "c0") -> list[tuple[Any, Any]]:
     (found,) = [col for col in rows.columns if col.name == name]
     assert found.low is not None
     assert found.high is not None
@@ -74,7 +72,7 @@ def test_an_average_without_rows_is_the_middle_and_never_leaves_the_bounds() -> 
 
 @pytest.mark.parametrize("function", ["var_pop", "var_samp", "stddev_pop", "stddev_samp"])
 def test_variances_stay_within_what_bounds_allow(function: str) -> None:
-    statistic = Statistic(function, (1, 0, 2), STAY, 30)
+    statistic = NoisyAggregate(function, (1, 0, 2), STAY, 30)
     asked = question(declared(4), parts=3, outputs=(statistic,))
     rows = answer(asked, [1000, 1000, -3, 1], [0, 0, 5, 5], [100_000, -500, 9, 10**6])
     most = 900 ** (0.5 if function.startswith("stddev") else 1)
@@ -87,8 +85,8 @@ def test_variances_stay_within_what_bounds_allow(function: str) -> None:
 
 def test_covariance_and_correlation() -> None:
     number, places = STAY, (1, 0, 1, 2)
-    covar = Statistic("covar_pop", places, number, 30, number, 30)
-    corr = Statistic("corr", (1, 0, 1, 2, 2, 2), number, 30, number, 30)
+    covar = NoisyAggregate("covar_pop", places, number, 30, number, 30)
+    corr = NoisyAggregate("corr", (1, 0, 1, 2, 2, 2), number, 30, number, 30)
     asked = question(declared(3), parts=3, outputs=(covar, corr))
     rows = answer(asked, [10_000, 10_000, -5], [0, 10_000, 0], [10**6, 10**6, 10**6])
     assert column(rows)[0] == pytest.approx(100)
@@ -99,8 +97,8 @@ def test_covariance_and_correlation() -> None:
 
 def test_quantiles_are_decoded_and_told_in_ranks() -> None:
     date = Moment(86400, 0, 20000)
-    median = Statistic("quantile", (), date, spectrum=0, fraction=Fraction(1, 2))
-    top = Statistic("max", (), date, spectrum=0)
+    median = NoisyAggregate("quantile", (), date, spectrum=0, fraction=Fraction(1, 2))
+    top = NoisyAggregate("max", (), date, spectrum=0)
     asked = question(parts=0, spectra=(date,), outputs=(median, top), rows=2)
     codes = {want: np.array([code]) for want, code in zip(wanted_codes(asked), (0, 365), strict=True)}
     rows = answer(asked, codes=codes)
@@ -188,8 +186,8 @@ def test_groupings_follow_one_another_with_null_for_missing_keys() -> None:
     asked = question(
         declared(2), declared(3, "sex"), sets=((0, 1), (1,), ()), parts=2, outputs=(COUNT, AVG)
     )
-    shares = share_out(asked, epsilon=3, delta=0, noise="auto")
-    noisy = noise(shares, exact(asked, 50))
+    shares = divide_budget(asked, epsilon=3, delta=0, noise="auto")
+    noisy = add_noise(shares, exact(asked, 50))
     rows = estimate(shares, noisy, confidence="0.95", agree=False)
     assert column(rows, "ward") == ["ward0"] * 3 + ["ward1"] * 3 + [None] * 4
     assert column(rows, "sex") == ["sex0", "sex1", "sex2"] * 3 + [None]
@@ -207,30 +205,33 @@ def test_groupings_follow_one_another_with_null_for_missing_keys() -> None:
 
 def test_people_are_not_made_to_add_up() -> None:
     """One person may be in several groups: a total of 40 is right beside cells of 30 and 30."""
-    people = Statistic("count", (3,))
+    people = NoisyAggregate("count", (3,))
     asked = question(declared(2), sets=((0,), ()), parts=4, outputs=(people,))
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     zeros, cells, total = np.zeros(2, np.int64), np.array([30, 30]), np.array([40])
-    noisy = [Noisy((zeros, zeros, zeros, cells), {}, None, 2), Noisy((total,) * 4, {}, None, 1)]
+    noisy = [
+        NoisyGrouping((zeros, zeros, zeros, cells), {}, None, 2),
+        NoisyGrouping((total,) * 4, {}, None, 1),
+    ]
     assert column(estimate(shares, noisy, confidence="0.95", agree=True)) == [30, 30, 40]
 
 
 def test_an_answer_without_groups() -> None:
-    shares = share_out(question(undeclared(), parts=2, outputs=(COUNT, AVG)), epsilon=1, **SHORTS)  # type: ignore[arg-type]
+    shares = divide_budget(question(undeclared(), parts=2, outputs=(COUNT, AVG)), epsilon=1, **SHORTS)  # type: ignore[arg-type]
     empty = np.zeros(0, dtype=np.int64)
-    rows = estimate(shares, [Noisy((empty, empty), {}, [], 0)], confidence="0.95", agree=True)
+    rows = estimate(shares, [NoisyGrouping((empty, empty), {}, [], 0)], confidence="0.95", agree=True)
     assert rows.length == 0
     assert all(len(col.values) == 0 for col in rows.columns)
 
 
 def test_truths_and_nulls_are_decoded() -> None:
-    assert [decoded(Truth(), 1), decoded(Truth(), None), decoded(STAY, 4)] == [True, None, 4]
+    assert [decode_key(Truth(), 1), decode_key(Truth(), None), decode_key(STAY, 4)] == [True, None, 4]
 
 
 def test_spread_of_each_column_before_the_release() -> None:
     trees = (COUNT, SUM, AVG, VAR, MEDIAN, Computed("*", (COUNT, Plain(10))), Computed("+", (COUNT, SUM)))
     asked = question(declared(3), parts=3, outputs=trees, spectra=(STAY,))
-    shares = share_out(asked, epsilon=2, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=2, delta=0, noise="auto")
     found = spread(asked, shares, "0.95")
     half = shares.mechanism(0, 0).spread("0.95")
     assert found["c0"] == Spread(half)
@@ -248,7 +249,7 @@ def test_spread_of_each_column_before_the_release() -> None:
 def test_the_spread_of_an_average_is_that_of_its_intervals() -> None:
     """At the end of the range, where the formula has its worst case."""
     asked = question(declared(1), parts=2, outputs=(AVG,))
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     half = spread(asked, shares, "0.95", n=10_000)["c0"].half
     rows = answer(asked, [10_000], [290_000])
     low, high = ends(rows)[0]
@@ -263,7 +264,7 @@ def test_truths_are_sorted_like_numbers() -> None:
 def test_the_spread_of_a_variance_is_that_of_its_intervals() -> None:
     """Mean at the end of the range and variance near 0: all of the formula's worst cases at once."""
     asked = question(declared(1), parts=3, outputs=(VAR,))
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     half = spread(asked, shares, "0.95", n=10**6)["c0"].half
     rows = answer(asked, [10**6], [295 * 10**5], [8752 * 10**5])
     assert column(rows) == [pytest.approx(4.95, rel=0.01)]
@@ -273,8 +274,8 @@ def test_the_spread_of_a_variance_is_that_of_its_intervals() -> None:
 
 @pytest.mark.parametrize("noise_", ["auto", "gaussian"])
 def test_a_width_is_also_reached_with_gaussian_noise_and_selected_keys(noise_: str) -> None:
-    asked = question(undeclared(), parts=4, outputs=(COUNT, Statistic("count", (3,))), rows=4)
-    shares = for_width(asked, within=200, confidence="0.9", delta="1e-6", noise=noise_)
+    asked = question(undeclared(), parts=4, outputs=(COUNT, NoisyAggregate("count", (3,))), rows=4)
+    shares = shares_for_width(asked, within=200, confidence="0.9", delta="1e-6", noise=noise_)
     halves = [found.half for found in spread(asked, shares, "0.9").values() if found.half is not None]
     assert 190 < max(halves) <= 200
 
@@ -282,17 +283,17 @@ def test_a_width_is_also_reached_with_gaussian_noise_and_selected_keys(noise_: s
 @pytest.mark.parametrize("within", [3, 50, 4000])
 def test_epsilon_follows_from_a_width(within: int) -> None:
     asked = question(declared(3), parts=2, outputs=(COUNT,), rows=2)
-    shares = for_width(asked, within=within, confidence="0.95", delta=0, noise="auto")
+    shares = shares_for_width(asked, within=within, confidence="0.95", delta=0, noise="auto")
     assert shares.mechanism(0, 0).spread("0.95") <= within
-    less = share_out(asked, epsilon=shares.epsilon * Fraction(998, 1000), delta=0, noise="auto")
+    less = divide_budget(asked, epsilon=shares.epsilon * Fraction(998, 1000), delta=0, noise="auto")
     assert less.mechanism(0, 0).spread("0.95") > within
 
 
 def test_a_width_for_an_average_needs_n() -> None:
     asked = question(declared(3), parts=2, outputs=(AVG,))
     with pytest.raises(BadParameter, match="give n"):
-        for_width(asked, within=1, confidence="0.95", delta=0, noise="auto")
-    shares = for_width(asked, within=1, confidence="0.95", delta=0, noise="auto", n=1000)
+        shares_for_width(asked, within=1, confidence="0.95", delta=0, noise="auto")
+    shares = shares_for_width(asked, within=1, confidence="0.95", delta=0, noise="auto", n=1000)
     half = spread(asked, shares, "0.95", n=1000)["c0"].half
     assert half is not None
     assert 0.99 < half <= 1
@@ -300,21 +301,21 @@ def test_a_width_for_an_average_needs_n() -> None:
 
 def test_a_width_that_cannot_be_had_is_refused() -> None:
     with pytest.raises(BadParameter, match="ask with epsilon"):
-        for_width(
+        shares_for_width(
             question(parts=0, outputs=(MEDIAN,), spectra=(STAY,)),
             within=1, confidence="0.95", delta=0, noise="auto",
         )  # fmt: skip
     with pytest.raises(BadParameter, match="cannot be reached"):
-        for_width(question(rows=10**6), within=1, confidence="0.95", delta=0, noise="auto")
+        shares_for_width(question(rows=10**6), within=1, confidence="0.95", delta=0, noise="auto")
 
 
 @pytest.mark.parametrize("outputs", [(COUNT,), (SUM,), (AVG,), (VAR,)])
-def test_a_hundred_thousand_groups_are_estimated_fast(outputs: tuple[Statistic, ...]) -> None:
+def test_a_hundred_thousand_groups_are_estimated_fast(outputs: tuple[NoisyAggregate, ...]) -> None:
     """Aims 50 ms for counts and sums, 0.3 s for averages; wide limits, since other tests run beside."""
-    numbers = Key("id", Reference("id", Number(Fraction(1), 0, 99_999)), range(100_000))
+    numbers = Key("id", Reference("id", Numeric(Fraction(1), 0, 99_999)), range(100_000))
     asked = question(numbers, parts=3, outputs=outputs)
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
-    noisy = noise(shares, exact(asked, 1000))
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
+    noisy = add_noise(shares, exact(asked, 1000))
     start = time.perf_counter()
     rows = estimate(shares, noisy, confidence="0.95", agree=True)
     assert time.perf_counter() - start < 3
@@ -327,7 +328,7 @@ FOUND = st.tuples(st.floats(-1e9, 1e9), st.floats(0, 1e6), st.floats(0, 1))
 @given(st.lists(FOUND, min_size=1, max_size=5))
 def test_rounding_makes_no_interval_narrower(found: list[tuple[float, float, float]]) -> None:
     low, widths, parts = np.array(found).T
-    told = rounded(low + widths * parts, low, low + widths)
+    told = round_outward(low + widths * parts, low, low + widths)
     assert told.low is not None
     assert told.high is not None
     assert (told.low <= low).all()
@@ -336,6 +337,6 @@ def test_rounding_makes_no_interval_narrower(found: list[tuple[float, float, flo
 
 
 def test_what_is_told_is_within_the_interval() -> None:
-    told = rounded(np.array([30.0, 6 / 7]), np.array([0.0, 0.5]), np.array([12.5, 6 / 7]))
+    told = round_outward(np.array([30.0, 6 / 7]), np.array([0.0, 0.5]), np.array([12.5, 6 / 7]))
     assert told.values[0] == 12.5
     assert told.values[1] <= 6 / 7

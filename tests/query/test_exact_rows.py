@@ -9,13 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lapwing.query.bounded.exact_rows import lay_out
-from lapwing.query.language.expression import Reference
-from lapwing.query.language.kinds import Number, Text
-from lapwing.query.language.question import Key, Part, Question, Spectrum, Sum
-from lapwing.query.language.relation import Scan
+from lapwing.sql.bound_query import BoundQuery, Key, NoisySum, Spectrum, Sum
+from lapwing.sql.expression import Numeric, Reference, Text
+from lapwing.sql.relation import Scan
+from lapwing.sql.truncated.reader import lay_out
 
-WHOLE = Number(Fraction(1), -2, 1)
+WHOLE = Numeric(Fraction(1), -2, 1)
 X = Reference("x", WHOLE)
 DECLARED = Key("x", X, range(-2, 2))
 NAMED = Key("name", Reference("name", Text()), None)
@@ -23,12 +22,12 @@ NAMED = Key("name", Reference("name", Text()), None)
 
 def question(
     keys: tuple[Key, ...], *combinations: tuple[tuple[int, int], ...], spectra: int = 0
-) -> Question:
+) -> BoundQuery:
     sums = 1 + max((place for one in combinations for _, place in one), default=0)
-    return Question(
+    return BoundQuery(
         Scan("t", (("x", WHOLE),), 1), keys, (tuple(range(len(keys))),),
         (Sum("rows"), *(Sum("sum", X) for _ in range(sums - 1))),
-        tuple(Part(f"{n}", one, 1, 1) for n, one in enumerate(combinations)),
+        tuple(NoisySum(f"{n}", one, 1, 1) for n, one in enumerate(combinations)),
         tuple(Spectrum("x", X, WHOLE, 1) for _ in range(spectra)), (), 1,
     )  # fmt: skip
 

@@ -8,21 +8,18 @@ from random import Random
 
 import pytest
 
-from lapwing.engines.duckdb_spelling import DuckDbSpelling
-from lapwing.engines.postgres_spelling import PostgresSpelling
-from lapwing.engines.spark_spelling import SparkSpelling
-from lapwing.engines.spelling import Spelling
-from lapwing.query.binding.extent import ADDED, COPIES, MOST_COPIES, MOST_MADE
-from lapwing.query.binding.functions import is_like
-from lapwing.query.binding.refused import Refused
-from lapwing.query.bounded.render_expression import WRITTEN, Writer
-from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import Kind, Moment, Text, Truth
+from lapwing.engines.dialect import SqlDialect
+from lapwing.engines.dialects import DuckDbDialect, PostgresDialect, SparkDialect
+from lapwing.sql.binding.analysis import ADDED, COPIES, MOST_COPIES, MOST_MADE
+from lapwing.sql.binding.functions import is_like
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.expression import Apply, Constant, Expression, Kind, Moment, Op, Reference, Text, Truth
+from lapwing.sql.truncated.render_expression import WRITTEN, ExpressionWriter
 from support.clinic import asked
 from support.growing_texts import GROWING
 from support.private_tables import whole
 
-SPELLINGS: tuple[Spelling, ...] = (DuckDbSpelling(), PostgresSpelling(), SparkSpelling())
+SPELLINGS: tuple[SqlDialect, ...] = (DuckDbDialect(), PostgresDialect(), SparkDialect())
 LONG = "a text could have more than"
 
 
@@ -129,7 +126,7 @@ def _call(op: Op) -> Apply:
 @pytest.mark.parametrize("op", sorted(WRITTEN, key=str))
 def test_no_spelling_names_an_argument_or_adds_terms_more_often_than_is_counted(op: Op) -> None:
     for spelling in SPELLINGS:
-        sql = Writer(spelling, {"@": "@", "#": "#"}).plain(_call(op))
+        sql = ExpressionWriter(spelling, {"@": "@", "#": "#"}).plain(_call(op))
         assert max(sql.count("@"), sql.count("#")) <= COPIES.get(op, 1), sql
         words = re.findall(r"[A-Za-z_]+\(|[-+*/%<>=]+|\bAND\b|\bOR\b|\bWHEN\b|\bdiv\b|\|\|", sql)
         assert len(words) <= 4 * ADDED.get(op, 1) + 4, sql

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 
 from lapwing.engines.engine import TimedOut
 from lapwing.errors import AllHeld, BadParameter, Held, LapwingError
-from lapwing.ledger.failed import Failures, failures
-from lapwing.query import failures as query_failures
-from lapwing.query import rows
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import JointQuestion
-from lapwing.query.policies.file import load
+from lapwing.ledger.request_status import FailedCharges, find_failed_charges
+from lapwing.sql import policy_ledger as query_failures
+from lapwing.sql import row_questions
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.releasing import find_truncation
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import POLICY
 from support.askers import die
 
@@ -59,14 +61,16 @@ def test_after_three_failures_all_questions_of_the_analyst_wait(opened: Open) ->
     assert str(held.value).endswith(f"lapwing looked POLICY {failed[0]} {failed[1]} {failed[2]}")
     with pytest.raises(AllHeld):
         dataset.ask(COUNT, epsilon="0.1")  # whether an answer is stored would tell whether it failed
-    assert dataset.dropped_before("visits") is None
+    assert find_truncation(dataset.curator, "ann", "visits", None, Fraction(95, 100)) is None
     with pytest.raises(AllHeld):
-        rows.version_of(dataset, rows.question_of(dataset, "SELECT stay FROM visits"))
+        row_questions.checked_version(
+            dataset, row_questions.row_question(dataset, "SELECT stay FROM visits")
+        )
     with pytest.raises(AllHeld):
         JointQuestion.of(dataset, COUNT).version()
     assert spent(dataset) == before
     opened(analyst="bob", rewrite=False).ask(below(4), epsilon="0.1")
-    dataset.looked(failed[1])
+    dataset.clear_hold(failed[1])
     assert dataset.ask(COUNT, epsilon="0.1").is_replay
     dataset.ask(below(4), epsilon="0.1")
     with pytest.raises(Held) as one:
@@ -90,7 +94,7 @@ def test_another_name_of_the_policy_or_the_data_and_another_process_change_nothi
         )
         path = tmp_path / f"{name}.toml"
         path.write_text(text)
-        with Dataset(load(path), analyst="ann") as other:
+        with Dataset(load_policy(path), analyst="ann") as other:
             if data == "visits":  # as the curator who moves a policy does
                 other.prepare()
             with pytest.raises(AllHeld):
@@ -108,7 +112,7 @@ def test_a_process_that_died_counts(opened: Open, tmp_path: Path) -> None:
     dying.join()
     with pytest.raises(AllHeld) as held:
         opened(rewrite=False, analyst=one.analyst).ask(below(3), epsilon="0.1")
-    one.looked(*held.value.positions)
+    one.clear_hold(*held.value.positions)
     one.ask(below(3), epsilon="0.1")
 
 
@@ -132,7 +136,7 @@ def test_the_outcome_of_what_was_under_way_is_not_told(
     with pytest.raises(AllHeld) as held:
         dataset.ask(below(9), epsilon="0.1")
     assert held.value.positions == tuple(failed)
-    dataset.looked(*failed)
+    dataset.clear_hold(*failed)
     if succeeds:
         assert dataset.ask(below(9), epsilon="0.1").is_replay
     else:
@@ -143,17 +147,17 @@ def test_the_outcome_of_what_was_under_way_is_not_told(
 def test_what_is_kept_of_the_history_is_only_to_save_time(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(query_failures, "KEEP_EVERY", 1)
+    monkeypatch.setattr(query_failures, "SAVE_FAILURES_EVERY", 1)
     dataset = opened()
     failed = [fail(dataset, below(n)) for n in range(2)]
     dataset.close()  # and sealed
     dataset.ask(COUNT, epsilon="0.1")
-    kept = tmp_path / "visits.prepared" / query_failures.KEPT
+    kept = tmp_path / "visits.prepared" / query_failures.FAILURES_FILE
     before = kept.read_text()
-    found, known = failures(dataset.ledger, Failures())
+    found, known = find_failed_charges(dataset.ledger, FailedCharges())
     assert [one.position for one in found] == failed
-    assert failures(dataset.ledger, known)[0] == found
-    assert Failures.from_json(known.to_json()) == known
+    assert find_failed_charges(dataset.ledger, known)[0] == found
+    assert FailedCharges.from_json(known.to_json()) == known
     failed.append(fail(dataset, below(2)))
     for content in (before, "", "[1, 2]", "{}", '[9, "x", []]', before.replace('", [', '", 7, [', 1)):
         kept.write_text(content)
@@ -167,8 +171,8 @@ def test_only_failures_are_looked_at(opened: Open) -> None:
     failed = fail(dataset, below(1))
     for positions in ((), (failed, failed + 1), (failed - 1,)):
         with pytest.raises(BadParameter, match="receipt"):
-            dataset.looked(*positions)
-    dataset.looked(failed, failed)
+            dataset.clear_hold(*positions)
+    dataset.clear_hold(failed, failed)
 
 
 def test_the_limit_is_checked(opened: Open) -> None:

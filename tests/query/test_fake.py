@@ -7,14 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.bounded.fake import PEOPLE, fake_reader, fake_rows
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
-from lapwing.query.policies.policy import Blocks
-from lapwing.query.search import dropped_question, searched_policy, sizes_question
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
+from lapwing.sql.policy import BlockRule
+from lapwing.sql.preliminary_questions import (
+    policy_with_searched_column,
+    sizes_question,
+    truncated_people_question,
+)
+from lapwing.sql.truncated.reader import PEOPLE, fake_reader, fake_rows
 from support.private_tables import policy_of, table_of, whole
 
 KINDS: dict[str, Kind] = {
-    "number": Number(Fraction(1, 100), -500, 2**50), "choice": Choice(("a", "b")), "one": whole(3, 3),
+    "number": Numeric(Fraction(1, 100), -500, 2**50), "choice": Choice(("a", "b")), "one": whole(3, 3),
     "moment": Moment(86400, -5, 5), "period": Period(3, 200, 210), "truth": Truth(), "text": Text(),
 }  # fmt: skip
 
@@ -22,10 +26,10 @@ KINDS: dict[str, Kind] = {
 @pytest.mark.parametrize("rows", [1, 3, 200])
 @pytest.mark.parametrize(
     "blocks",
-    [None, Blocks("unit", cohorts=3), Blocks("unit", every="month"),
-     Blocks("row", column="moment", every="week", first=-1, last=0)],
+    [None, BlockRule("unit", cohorts=3), BlockRule("unit", every="month"),
+     BlockRule("row", column="moment", every="week", first=-1, last=0)],
 )  # fmt: skip
-def test_rows_are_within_the_declared_bounds(tmp_path: Path, rows: int, blocks: Blocks | None) -> None:
+def test_rows_are_within_the_declared_bounds(tmp_path: Path, rows: int, blocks: BlockRule | None) -> None:
     """The source is not there: nothing of it can be read."""
     policy = policy_of(tmp_path, table_of(tmp_path / "none.parquet", KINDS, rows=rows), blocks=blocks)
     found = fake_rows(policy, policy.tables["visits"])
@@ -36,7 +40,7 @@ def test_rows_are_within_the_declared_bounds(tmp_path: Path, rows: int, blocks: 
         if codes is not None:
             assert all(int(code) in codes for code in found.column(name).to_pylist())
     reader = fake_reader(policy, {})
-    question = dropped_question(searched_policy(policy, "visits", "more", 1), "visits")
+    question = truncated_people_question(policy_with_searched_column(policy, "visits", "more", 1), "visits")
     assert reader.exact(question)[0].values.tolist() == [[0]]
     assert reader.exact(sizes_question(question))[0].values.shape == (1, 1)
     reader.close()

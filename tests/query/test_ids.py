@@ -18,15 +18,20 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.people import Sketch
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.arrivals import ARRIVALS
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import MANIFEST, Prepared, current, folder_of, last
-from lapwing.query.bounded.reader import Reader, unit_ids
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.policy import Blocks, Policy, Source, UnitBy
+from lapwing.ledger.unit_ids import Sketch
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import BlockRule, Policy, Source, UnitBy
+from lapwing.sql.truncated.prepare import ARRIVALS, prepare
+from lapwing.sql.truncated.prepared_copy import (
+    MANIFEST,
+    PreparedCopy,
+    current_copy,
+    last_copy,
+    prepared_folder,
+)
+from lapwing.sql.truncated.reader import Reader, unit_ids
 from support.hospital import ENGINES, Hospital, policy_for
 from support.postgres import server
 from support.private_tables import KEY, coded_rows, policy_of, store, table_of, whole
@@ -45,7 +50,7 @@ KINDS: dict[str, tuple[list[Any], pa.DataType, str]] = {
     "unsigned": ([2**64 - 1, 2**64 - 2, 2**63], pa.uint64(), "numeric(20,0)"),
 }  # fmt: skip
 QUESTION = "SELECT SUM(code) AS s, COUNT(DISTINCT who) AS n FROM visits"
-BY_ARRIVAL = Blocks("unit", every="month")
+BY_ARRIVAL = BlockRule("unit", every="month")
 
 
 def stored(engine: str, folder: Path, ids: Sequence[Any], kind: str) -> Source:
@@ -209,7 +214,7 @@ def with_ids(folder: Path, ids: Sequence[Any], kind: pa.DataType, **changes: Any
 
 def test_everybody_stays_in_their_cohort(tmp_path: Path) -> None:
     """Cohorts go by the folded id, as they always did, also of decimals that were rounded."""
-    cohorts = Blocks("unit", cohorts=97)
+    cohorts = BlockRule("unit", cohorts=97)
     spelled = ["Ab", " ab", "aB ", "7", " 7 ", "1.5", "É", "123456789012345678"]
     old = with_ids(tmp_path / "a", spelled, pa.string(), blocks=cohorts, folds_ids=True)
     new = replace(old, folds_ids=False)
@@ -235,17 +240,17 @@ def test_sketches_know_people_by_the_folded_id(tmp_path: Path, copied: bool) -> 
     assert Sketch.of(iter(["1"]), KEY).overlaps(Sketch.of(unit_ids(tenths), KEY))
 
 
-def as_before(policy: Policy, *, drop: bool = False) -> Prepared:
+def as_before(policy: Policy, *, drop: bool = False) -> PreparedCopy:
     """A copy as the first version made it: ids folded, which nobody noted."""
     made = prepare(replace(policy, folds_ids=True), KEY, today=date(2026, 1, 5))
     if drop:
         with duckdb.connect(str(made.file)) as connection:
             connection.execute(f"ALTER TABLE {ARRIVALS} DROP COLUMN lapwing_folded")
-    path = folder_of(policy) / MANIFEST
+    path = prepared_folder(policy) / MANIFEST
     manifest = json.loads(path.read_text())
     del manifest["noted_folds"]
     path.write_text(json.dumps(manifest))
-    found = last(policy)
+    found = last_copy(policy)
     assert found is not None
     return found
 
@@ -255,17 +260,17 @@ def test_copies_of_folded_ids_are_not_asked_and_those_of_whole_numbers_are(tmp_p
     numbers = with_ids(tmp_path / "b", [1, 2], pa.int64())
     for policy, is_used in ((texts, False), (numbers, True)):
         made = as_before(policy)
-        assert current(replace(policy, folds_ids=True), KEY) == made
-        assert (current(policy, KEY) is not None) is is_used
+        assert current_copy(replace(policy, folds_ids=True), KEY) == made
+        assert (current_copy(policy, KEY) is not None) is is_used
         reader = Reader.open(policy, KEY, {})
         assert reader.is_prepared is is_used
         reader.close()
     prepare(texts, KEY)
-    assert current(texts, KEY) is not None
-    assert current(replace(texts, folds_ids=True), KEY) is None
+    assert current_copy(texts, KEY) is not None
+    assert current_copy(replace(texts, folds_ids=True), KEY) is None
 
 
-def arrived(copy: Prepared) -> dict[Any, int]:
+def arrived(copy: PreparedCopy) -> dict[Any, int]:
     with duckdb.connect(str(copy.file), read_only=True) as connection:
         rows = connection.execute("SELECT DISTINCT lapwing_unit, lapwing_block FROM visits").fetchall()
         (repeated,) = connection.execute(
@@ -294,7 +299,7 @@ def test_whole_numbers_keep_their_blocks_and_rows_stand_once(tmp_path: Path) -> 
     january, may = (12 * 56 + month - 1 for month in (1, 5))
     policy = with_ids(tmp_path / "a", [1, 1, 1, 2], pa.int64(), blocks=BY_ARRIVAL)
     as_before(policy, drop=True)
-    assert current(policy, KEY) is None  # its rows may stand several times
+    assert current_copy(policy, KEY) is None  # its rows may stand several times
     with_ids(tmp_path / "a", [1, 1, 1, 3], pa.int64())
     assert arrived(prepare(policy, KEY, today=date(2026, 5, 5))) == {1: january, 3: may}
     with_ids(tmp_path / "a", [2, 3], pa.int64())
@@ -312,7 +317,7 @@ def test_decimals_are_found_again_by_the_ledger_and_keep_their_blocks(tmp_path: 
         with_ids(tmp_path / "a", ["1.2", "1.4", "2"], pa.string())
         for month in (3, 4):
             dataset.prepare(today=date(2026, month, 5))
-    copy = last(policy)
+    copy = last_copy(policy)
     assert copy is not None
     assert arrived(copy) == dict.fromkeys(["1.2", "1.4", "2"], 12 * 56)
 

@@ -11,10 +11,13 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import laplace, norm
 
-from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.query.answering.estimate_parts import Estimate, Parts, evaluate
-from lapwing.query.answering.intervals import (
-    Noises,
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.sql.bound_query import NoisyAggregate
+from lapwing.sql.expression import Numeric
+from lapwing.sql.group_statistics import Estimate, NoisyParts, estimate_statistic
+from lapwing.sql.intervals import (
+    NoiseFamily,
     half_width,
     mixed_width,
     pair_width,
@@ -22,20 +25,18 @@ from lapwing.query.answering.intervals import (
     ratio_bounds,
     table_width,
 )
-from lapwing.query.language.kinds import Number
-from lapwing.query.language.question import Statistic
 from support.laws import between
 from support.streams import SeededStream
 
 LEVEL = Fraction(95, 100)
 REPEATS = 6_000
 FIRST, LAST, CENTRE = 0, 60, 30
-STAY = Number(Fraction(1), FIRST, LAST)
+STAY = Numeric(Fraction(1), FIRST, LAST)
 
 
 @pytest.fixture(autouse=True)
 def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(83))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(83))
 
 
 FUNCTIONS = ["avg", "proportion", "var_pop", "stddev_samp", "covar_pop", "corr"]
@@ -76,7 +77,7 @@ SCALES = [
 @pytest.mark.parametrize("level", ["0.5", "0.95", "0.999"])
 def test_the_width_of_a_sum_of_laplace_noises_is_its_quantile(scales: list[float], level: str) -> None:
     """Against a numerical convolution of the densities."""
-    width = float(Noises(False, Fraction(level)).width([*scales])) - 0.5
+    width = float(NoiseFamily(False, Fraction(level)).width([*scales])) - 0.5
     step = 0.01
     grid = np.arange(-120, 120 + step / 2, step)
     law = np.zeros_like(grid)
@@ -94,14 +95,14 @@ def test_the_width_of_a_sum_of_laplace_noises_is_its_quantile(scales: list[float
 @pytest.mark.parametrize("fixed", [0.1, 1.0, 10.0, 100.0])
 def test_widths_are_convex_but_where_scales_are_pulled_apart(fixed: float, level: str) -> None:
     theta = np.linspace(0, 10, 398)
-    widths = Noises(False, Fraction(level)).width([np.full(398, fixed), theta])
+    widths = NoiseFamily(False, Fraction(level)).width([np.full(398, fixed), theta])
     apart = np.abs(theta / fixed - 1)[1:-1] > 0.01 + 0.03 / fixed
     assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
 
 
 @pytest.mark.parametrize("level", ["0.05", "0.5", "0.95", "0.999999"])
 def test_a_pairs_width_is_convex_and_greatest_at_the_ends_of_the_range(level: str) -> None:
-    noises, share = Noises(False, Fraction(level)), np.linspace(0, 1, 398)
+    noises, share = NoiseFamily(False, Fraction(level)), np.linspace(0, 1, 398)
     widths = noises.width([100 * (1 - share), 100 * share])
     apart = np.abs(share - 0.5)[1:-1] > 0.01
     assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
@@ -121,7 +122,7 @@ def test_a_pairs_width_holds_whole_noise_and_is_not_wider_than_needed(scale: flo
     """Against all values of both noises; at any share, also between the knots of the table."""
     law = law_of(scale, kind)
     both, k = np.outer(law, law), np.arange(-60, 61)
-    width = pair_width(Noises(kind == "gaussian", LEVEL), scale, 7.0)
+    width = pair_width(NoiseFamily(kind == "gaussian", LEVEL), scale, 7.0)
     simple = {i / n for n in range(1, 31) for i in range(n + 1)}
     for share in (*simple, 1e-4, 0.1234, 0.4321, 0.777):
         t = float(width(np.array([7 * share]), slice(None))[0])
@@ -137,7 +138,7 @@ def test_a_pair_of_little_noise_is_held_at_any_confidence(level: str, scale: flo
     law = np.exp(-np.abs(k) / scale)
     law /= law.sum()
     both, missed = np.outer(law, law), float(1 - Fraction(level))
-    width = pair_width(Noises(False, Fraction(level)), scale, 1.0)
+    width = pair_width(NoiseFamily(False, Fraction(level)), scale, 1.0)
     for share in (0.0, 1 / 8, 1 / 3, 0.4321, 0.5, 0.9, 1.0):
         t = float(width(np.array([share]), slice(None))[0])
         far = np.abs((1 - share) * k[:, None] - share * k[None, :])
@@ -145,7 +146,7 @@ def test_a_pair_of_little_noise_is_held_at_any_confidence(level: str, scale: flo
 
 
 def test_gaussian_widths_are_normal() -> None:
-    width = float(Noises(True, LEVEL).width([3.0, 4.0]))
+    width = float(NoiseFamily(True, LEVEL).width([3.0, 4.0]))
     assert width == pytest.approx(5 * norm.ppf(0.975) + 0.5)
 
 
@@ -160,7 +161,7 @@ def data(shape: str, size: int) -> Data:
     return x - CENTRE, y - CENTRE
 
 
-def released(totals: list[int], reaches: list[int], epsilon: Fraction, kind: str) -> Parts:
+def released(totals: list[int], reaches: list[int], epsilon: Fraction, kind: str) -> NoisyParts:
     """Each total with noise, `REPEATS` times; ε is divided equally."""
     mechanisms: list[Laplace | Gaussian] = []
     for reach in reaches:
@@ -173,15 +174,15 @@ def released(totals: list[int], reaches: list[int], epsilon: Fraction, kind: str
         mechanism.sample(np.full(REPEATS, total, dtype=np.int64))
         for mechanism, total in zip(mechanisms, totals, strict=True)
     )
-    return Parts(values, tuple(mechanisms), LEVEL)
+    return NoisyParts(values, tuple(mechanisms), LEVEL)
 
 
-def of_pairs(above: int, below: int, reach: int, epsilon: Fraction, kind: str) -> Parts:
+def of_pairs(above: int, below: int, reach: int, epsilon: Fraction, kind: str) -> NoisyParts:
     """Both sums with noise of one mechanism, `REPEATS` times."""
     mechanism: Laplace | Gaussian = Laplace.for_epsilon(epsilon, l1=reach)
     if kind == "gaussian":
         mechanism = Gaussian(Fraction(2 * reach) / epsilon, Fraction(reach**2), 2 * REPEATS)
-    return Parts((mechanism.sample(np.repeat([above, below], REPEATS)),), (mechanism,), LEVEL)
+    return NoisyParts((mechanism.sample(np.repeat([above, below], REPEATS)),), (mechanism,), LEVEL)
 
 
 def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tuple[Estimate, float]:
@@ -191,16 +192,18 @@ def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tupl
     tx, ty, sx, sy, c = (int(v.sum()) for v in (x, y, x * x, y * y, x * y))
     if function == "proportion":
         hits = int((x > 0).sum())
-        whole = Number(Fraction(1), 0, 1)
+        whole = Numeric(Fraction(1), 0, 1)
         parts = released([hits, n], [1, 1], epsilon, kind)
-        return evaluate(Statistic("avg", (0, 1), whole), parts), hits / n
+        return estimate_statistic(NoisyAggregate("avg", (0, 1), whole), parts), hits / n
     if function == "proportion_of_pair":
         hits = int((x > 0).sum())
         parts = of_pairs(hits, n - hits, 1, epsilon, kind)
-        return evaluate(Statistic("avg_of_pair", (0,), Number(Fraction(1), 0, 1)), parts), hits / n
+        return estimate_statistic(
+            NoisyAggregate("avg_of_pair", (0,), Numeric(Fraction(1), 0, 1)), parts
+        ), hits / n
     if function == "avg_of_pair":
         parts = of_pairs(tx + half * n, half * n - tx, LAST - FIRST, epsilon, kind)
-        return evaluate(Statistic("avg_of_pair", (0,), STAY, FIRST), parts), CENTRE + tx / n
+        return estimate_statistic(NoisyAggregate("avg_of_pair", (0,), STAY, FIRST), parts), CENTRE + tx / n
     totals, reaches = [tx, n, sx, ty, c, sy], [half, 1, half**2, half, half**2, half**2]
     wanted, truth = {
         "avg": ((0, 1), CENTRE + tx / n),
@@ -211,7 +214,7 @@ def repeated(function: str, columns: Data, epsilon: Fraction, kind: str) -> tupl
     }[function]
     parts = released([totals[p] for p in wanted], [reaches[p] for p in wanted], epsilon, kind)
     places = tuple(range(len(wanted)))
-    return evaluate(Statistic(function, places, STAY, CENTRE, STAY, CENTRE), parts), truth
+    return estimate_statistic(NoisyAggregate(function, places, STAY, CENTRE, STAY, CENTRE), parts), truth
 
 
 def hits(found: Estimate, truth: float) -> int:
@@ -249,7 +252,7 @@ def test_the_pivot_keeps_its_level_where_the_size_is_lost_in_noise(truth: float,
     repeats = 20_000
     total = truth * size + generator.laplace(0, 40, repeats)
     rows = size + generator.laplace(0, 4, repeats)
-    width = table_width(Noises(False, LEVEL), 40, 4, 10)
+    width = table_width(NoiseFamily(False, LEVEL), 40, 4, 10)
     low, high = ratio_bounds(total, rows, -10, 10, width)
     covered = int(np.sum((low <= truth) & (truth <= high)))
     assert between(covered, repeats)[1] >= 0.945
@@ -262,7 +265,7 @@ def test_proportions_with_little_noise_are_held_as_often_as_they_should_be(
 ) -> None:
     """94 to 99 of 100, as for larger noise; false alarm 1e-9."""
     parts = of_pairs(yes, no, 1, Fraction(epsilon), "laplace")
-    found = evaluate(Statistic("avg_of_pair", (0,), Number(Fraction(1), 0, 1)), parts)
+    found = estimate_statistic(NoisyAggregate("avg_of_pair", (0,), Numeric(Fraction(1), 0, 1)), parts)
     low, high = between(hits(found, yes / (yes + no)), REPEATS)
     assert high >= 0.94
     assert low <= 0.99
@@ -273,7 +276,7 @@ def test_bounds_are_the_hull_of_all_that_is_kept() -> None:
     generator = np.random.Generator(np.random.Philox(6))
     rows = generator.integers(-20, 300, 400).astype(np.float64)
     total = generator.uniform(-12, 12, 400) * rows + generator.laplace(0, 40, 400)
-    width = table_width(Noises(False, LEVEL), 40, 4, 10)
+    width = table_width(NoiseFamily(False, LEVEL), 40, 4, 10)
     low, high = ratio_bounds(total, rows, -10, 10, width)
     grid = np.linspace(-10, 10, 4001)
     for i in range(400):
@@ -283,7 +286,7 @@ def test_bounds_are_the_hull_of_all_that_is_kept() -> None:
 
 
 def test_the_tables_agree_with_the_widths_that_they_hold() -> None:
-    noises, generator = Noises(False, LEVEL), np.random.Generator(np.random.Philox(7))
+    noises, generator = NoiseFamily(False, LEVEL), np.random.Generator(np.random.Philox(7))
     mean, theta = generator.uniform(-30, 30, 3000), generator.uniform(0, 900, 3000)
     all_ = slice(None)
     table = table_width(noises, 90, 3, 30)(mean, all_)
@@ -303,7 +306,11 @@ def test_sampling_error_makes_intervals_cover_the_population() -> None:
     sums = (generator.binomial(1, 1 / 3, (repeats, 200)) * 60 - CENTRE).sum(axis=1)
     mechanisms = (Laplace.for_epsilon(2, l1=30), Laplace.for_epsilon(2, l1=1))
     values = (mechanisms[0].sample(sums), mechanisms[1].sample(np.full(repeats, 200)))
-    found = evaluate(Statistic("avg", (0, 1), STAY, CENTRE), Parts(values, mechanisms, LEVEL, True))
-    noise_only = evaluate(Statistic("avg", (0, 1), STAY, CENTRE), Parts(values, mechanisms, LEVEL))
+    found = estimate_statistic(
+        NoisyAggregate("avg", (0, 1), STAY, CENTRE), NoisyParts(values, mechanisms, LEVEL, True)
+    )
+    noise_only = estimate_statistic(
+        NoisyAggregate("avg", (0, 1), STAY, CENTRE), NoisyParts(values, mechanisms, LEVEL)
+    )
     assert between(hits(found, 20.0), repeats)[1] >= 0.94
     assert hits(noise_only, 20.0) / repeats < 0.8

@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lapwing.core.gaussian import SummedGaussian
+from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.errors import BadValue
-from lapwing.mechanisms import LaplaceShares, SummedGaussian, SummedLaplace
-from lapwing.query.answering.intervals import Noises, half_width, noise_scale
-from lapwing.query.answering.shares import cells_of, deviation
-from lapwing.query.binding.refused import Refused
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import EACH_MEMBER, JointQuestion
-from lapwing.query.policies.file import load
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
+from lapwing.sql.joint_questions import ONCE_PER_MEMBER, JointQuestion
+from lapwing.sql.noising import deviation, number_of_groups
+from lapwing.sql.policy_file import load_policy
 from support.joint import member, plain
 
 PEOPLE = (range(0, 60), range(60, 90), range(90, 200))
@@ -129,7 +130,7 @@ def test_people_count_once_at_each_member_and_the_answer_says_so(tmp_path: Path)
     with member(tmp_path, range(9)) as dataset:
         people = JointQuestion.of(dataset, "SELECT COUNT(DISTINCT patient_id) FROM visits")
         rows = JointQuestion.of(dataset, "SELECT COUNT(*) FROM visits")
-    assert people.notes == (EACH_MEMBER,)
+    assert people.notes == (ONCE_PER_MEMBER,)
     assert rows.notes == ()
 
 
@@ -145,7 +146,7 @@ def meaning(
     if edit[0]:
         assert edit[0] in path.read_text()
         path.write_text(path.read_text().replace(*edit))
-    with Dataset(load(path), analyst="bob") as again:
+    with Dataset(load_policy(path), analyst="bob") as again:
         return JointQuestion.of(again, sql).meaning
 
 
@@ -228,7 +229,7 @@ def test_sums_of_members_noises_stay_within_the_width(members: tuple[int, int], 
     level = 1 - Fraction(miss)
     for factors in ([1.0], [1.0, 0.3], [1.0, 0.7], [1.0, 1.0], [1.0, 0.5, 0.2], [1.0] * 5):
         noises = [SummedLaplace(Fraction(1000 * factor), of, contributors) for factor in factors]
-        width = float(Noises.of(noises[0], level).width([noise_scale(noise) for noise in noises]))
+        width = float(NoiseFamily.of(noises[0], level).width([noise_scale(noise) for noise in noises]))
         found = beyond([1000 * factor for factor in factors], contributors / of, width)
         assert miss / 20 < found <= miss * 1.001
 
@@ -245,7 +246,7 @@ def test_intervals_of_means_hold_as_often_as_they_say(
     of, contributors = members
     with member(tmp_path, range(9)) as dataset:
         joint = JointQuestion.of(dataset, f"SELECT cost, AVG(stay) AS m{more} FROM visits GROUP BY cost")
-    groups = cells_of(joint.question, 0)
+    groups = number_of_groups(joint.question, 0)
     dice = np.random.default_rng(7)
     held = asked = 0
     for _ in range(10):

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.question import Sum
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import Sum
+from lapwing.sql.truncated.reader import Reader
 from support.clinic import clinic_catalog, people, write_clinic
 
 KEY = bytes(32)

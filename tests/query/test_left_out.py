@@ -9,13 +9,13 @@ from typing import Any
 import duckdb
 import pytest
 
+from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import Laplace
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Policy
-from lapwing.query.search import BEYOND, left_out_question
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Policy
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.preliminary_questions import ROWS_BEYOND, truncated_rows_question, truncation_plan
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open, write_visits
 from query.test_dataset import spent
 from query.test_neighbours import PERIODS, require_close
@@ -27,7 +27,7 @@ COUNT = "SELECT COUNT(*) AS n FROM visits"
 
 
 def exact(policy: Policy, beyond: int, rows: int | None = None) -> Any:
-    question = left_out_question(policy, "visits", beyond, rows)
+    question = truncated_rows_question(policy, "visits", beyond, rows)
     reader = Reader.open(policy, KEY, {"wards": WARDS}, from_source=True)
     try:
         return question, reader.exact(question)
@@ -82,9 +82,9 @@ def test_where_a_person_in_a_month_is_protected_each_month_has_its_bound(tmp_pat
 def test_rows_left_out_are_bought_and_every_answer_says_so(opened: Open) -> None:
     """300 people have three rows each, of which two count."""
     dataset = opened()
-    bought = dataset.dropped("visits", epsilon=5, beyond=10)
+    bought = dataset.truncated("visits", epsilon=5, beyond=10)
     left, counted, people = (column.values[0] for column in bought.columns)
-    shares = dataset._dropped("visits", 5, None, 10).shares
+    shares = truncation_plan(dataset.curator, "ann", "visits", 5, None, 10).shares
     for value, real, added in zip((left, counted, people), (300, 600, 300), shares.added, strict=True):
         assert isinstance(added.mechanism, Laplace)
         assert abs(value - real) <= 21 * added.mechanism.scale  # each is beyond with less than 1e-9
@@ -100,13 +100,13 @@ def test_rows_left_out_are_bought_and_every_answer_says_so(opened: Open) -> None
     assert "Uses at most 2 rows of each person" in answer._repr_html_()
     assert answer.to_json()["truncation"] == [line]
     assert dataset.plan(COUNT, epsilon=1).bounds == [line]
-    assert dataset.dropped("visits", epsilon=5, beyond=10).is_replay
+    assert dataset.truncated("visits", epsilon=5, beyond=10).is_replay
 
 
 def test_the_interval_is_the_answers_and_the_newest_purchase_is_told(opened: Open) -> None:
     dataset = opened()
-    dataset.dropped("visits", epsilon=1, beyond=100)
-    dataset.dropped("visits", epsilon=2, beyond=10)
+    dataset.truncated("visits", epsilon=1, beyond=100)
+    dataset.truncated("visits", epsilon=2, beyond=10)
     wide, narrow = (
         dataset.plan(COUNT, epsilon=1, confidence=level).bounds[0] for level in ("0.999", "0.5")
     )
@@ -118,9 +118,9 @@ def test_the_interval_is_the_answers_and_the_newest_purchase_is_told(opened: Ope
 def test_people_alone_are_told_as_before_and_how_to_buy_rows(opened: Open) -> None:
     dataset = opened()
     (nothing,) = dataset.ask(COUNT, epsilon=1).truncation
-    command = "`lapwing dropped visits.toml visits --beyond 100 --epsilon …`"
+    command = "`lapwing truncated visits.toml visits --beyond 100 --epsilon …`"
     assert nothing.endswith(f"What that leaves out can be bought: {command}")
-    bought = dataset.dropped("visits", epsilon=2)
+    bought = dataset.truncated("visits", epsilon=2)
     (line,) = dataset.ask(COUNT, epsilon=1).truncation  # the stored answer, with what is known now
     assert f"About {bought.columns[0].values[0]:,} people (" in line
     assert command in line
@@ -129,19 +129,19 @@ def test_people_alone_are_told_as_before_and_how_to_buy_rows(opened: Open) -> No
 
 def test_a_lower_bound_has_its_own_estimate(opened: Open) -> None:
     dataset = opened()
-    dataset.dropped("visits", epsilon=1, beyond=10)
+    dataset.truncated("visits", epsilon=1, beyond=10)
     plan = dataset.plan(COUNT, epsilon=1, rows=1)
     assert "visits --rows 1 --beyond 100" in plan.bounds[0]
-    bought = dataset.dropped("visits", epsilon=3, rows=1, beyond=10)
+    bought = dataset.truncated("visits", epsilon=3, rows=1, beyond=10)
     assert "beyond the first 1 row of each person" in str(bought)
     assert bought.receipt is not None
     assert f"(receipt {bought.receipt.position})" in plan.release().truncation[0]
-    assert dataset.dropped("visits", epsilon=1, rows=2, beyond=10).is_replay  # the policy's own bound
-    assert dataset.dropped("visits", epsilon=1, rows=9, beyond=10).is_replay  # a bound is never raised
+    assert dataset.truncated("visits", epsilon=1, rows=2, beyond=10).is_replay  # the policy's own bound
+    assert dataset.truncated("visits", epsilon=1, rows=9, beyond=10).is_replay  # a bound is never raised
 
 
 def test_other_data_and_other_analysts_have_nothing_bought(opened: Open, tmp_path: Path) -> None:
-    opened().dropped("visits", epsilon=1, beyond=10)
+    opened().truncated("visits", epsilon=1, beyond=10)
     write_visits(tmp_path, range(300, 310), "visits2")
     dataset = opened(rewrite=False)
     dataset.prepare()
@@ -153,8 +153,8 @@ def test_a_prepared_copy_gives_the_same_as_the_source(opened: Open) -> None:
     dataset = opened()
     dataset.prepare()
     found: dict[Any, Any] = {}
-    dataset.record = lambda what, arrays: found.update({what: arrays[0].tolist()})
-    dataset.dropped("visits", epsilon=1, beyond=10)
+    dataset.curator.record = lambda what, arrays: found.update({what: arrays[0].tolist()})
+    dataset.truncated("visits", epsilon=1, beyond=10)
     assert list(found.values()) == [[300], [600], [300]]
 
 
@@ -162,11 +162,11 @@ def test_a_prepared_copy_gives_the_same_as_the_source(opened: Open) -> None:
 def test_a_bad_bound_is_refused_before_anything_is_charged(opened: Open, beyond: int) -> None:
     dataset = opened()
     with pytest.raises(BadParameter, match="must be one of 10, 100"):
-        dataset.dropped("visits", epsilon=1, beyond=beyond)
+        dataset.truncated("visits", epsilon=1, beyond=beyond)
     with pytest.raises(BadParameter, match="no private table"):
-        dataset.dropped("wards", epsilon=1, beyond=10)
-    assert len(BEYOND) == 5
-    assert dataset._ledger is None
+        dataset.truncated("wards", epsilon=1, beyond=10)
+    assert len(ROWS_BEYOND) == 5
+    assert dataset.curator._ledger is None
 
 
 def test_where_each_row_is_protected_there_is_nothing_to_buy(tmp_path: Path) -> None:
@@ -176,9 +176,9 @@ def test_where_each_row_is_protected_there_is_nothing_to_buy(tmp_path: Path) -> 
         "budget = { epsilon = 1, delta = 1e-6 }\n"
         '[tables.v]\nsource = "v.parquet"\ncolumns.x = { low = 0, high = 1 }\n'
     )
-    with Dataset(load(tmp_path / "v.toml"), analyst="ann") as dataset:
+    with Dataset(load_policy(tmp_path / "v.toml"), analyst="ann") as dataset:
         with pytest.raises(BadParameter, match="each row is protected by itself"):
-            dataset.dropped("v", epsilon=1, beyond=10)
+            dataset.truncated("v", epsilon=1, beyond=10)
         answer = dataset.ask("SELECT COUNT(*) FROM v WHERE x = 1", epsilon="0.5")
     assert answer.truncation == ('Uses every row of "v": each row is protected by itself.',)
 
@@ -187,9 +187,9 @@ def test_where_blocks_are_arrivals_people_can_be_bought_and_rows_cannot(opened: 
     dataset = opened(more='[blocks]\nby = "unit"\nevery = "month"')
     dataset.prepare()
     with pytest.raises(BadParameter, match="only the copy knows who arrived when"):
-        dataset.dropped("visits", epsilon=1, beyond=10)
+        dataset.truncated("visits", epsilon=1, beyond=10)
     assert "--beyond" not in dataset.ask(COUNT, epsilon=1).truncation[0]
-    dataset.dropped("visits", epsilon=1)
+    dataset.truncated("visits", epsilon=1)
     (line,) = dataset.ask(COUNT, epsilon=1).truncation
     assert "people (" in line
     assert "--beyond" not in line

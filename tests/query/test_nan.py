@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.kinds import Kind, Number, Truth
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.expression import Kind, Numeric, Truth
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.reader import Reader
 from support.private_tables import KEY, policy_of, table_of
 from support.slowly import slow
 
@@ -36,7 +36,7 @@ QUESTIONS = (
     "SELECT t, COUNT(*), SUM(y) FROM visits GROUP BY t",
     "SELECT AVG(t) FROM visits WHERE t",
 )
-COLUMNS: dict[str, Kind] = {"y": Number(Fraction(1), 0, 60), "t": Truth()}
+COLUMNS: dict[str, Kind] = {"y": Numeric(Fraction(1), 0, 60), "t": Truth()}
 FEW: list[float | None] = [math.nan, 3.0, math.nan, 0.0, None, 3.0]
 CROWD: list[float | None] = [*[math.nan] * 40, *[3.0] * 40]
 FILES: dict[str, list[float | None]] = {

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.query.binding.narrow import period_of
-from lapwing.query.language.kinds import Moment
-from lapwing.query.language.relation import blocks_of, scans_of
+from lapwing.sql.binding.analysis import block_of_code
+from lapwing.sql.expression import Moment
+from lapwing.sql.relation import blocks_of, scans_of
 from support.clinic import asked, by_month, clinic_catalog, day
 
 COHORTS = clinic_catalog()
@@ -136,5 +136,5 @@ def test_no_row_that_passes_lies_outside_the_blocks(first: int, last: int, every
     found = blocks_of(asked(f"SELECT COUNT(*) FROM visits WHERE {where}", catalog).source)
     assert found is not None
     passing = range(max(first, kind.first), min(last, kind.last) + 1)
-    reached = {period_of(kind, code, every) for code in passing}
+    reached = {block_of_code(kind, code, every) for code in passing}
     assert found == reached if passing else found >= reached

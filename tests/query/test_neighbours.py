@@ -15,20 +15,20 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.query.answering.noising import Exact
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.question import Pair, Question
-from lapwing.query.policies.policy import Blocks, Policy
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery, NoisySumPair
+from lapwing.sql.noising import ExactGrouping
+from lapwing.sql.policy import BlockRule, Policy
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.reader import Reader
 from support.hospital import ENGINES, FIRST_DAY, QUESTIONS, WARDS, Hospital, invented, policy_for
 from support.slowly import first, slow
 
-Found = list[tuple[Question, list[Exact]]]
+Found = list[tuple[BoundQuery, list[ExactGrouping]]]
 KEY = bytes(range(32))
-PERIODS = Blocks("row", column="admitted", every="month", first=660, last=671)
-COHORTS = Blocks("unit", cohorts=3)
+PERIODS = BlockRule("row", column="admitted", every="month", first=660, last=671)
+COHORTS = BlockRule("unit", cohorts=3)
 _EPOCH, _DAY = date(1970, 1, 1), timedelta(days=1)
 
 
@@ -45,14 +45,14 @@ def found(policy: Policy, questions: tuple[str, ...], *, prepared: bool) -> Foun
         reader.close()
 
 
-def by_key(exact: Exact) -> dict[object, tuple[NDArray[Any], int]]:
+def by_key(exact: ExactGrouping) -> dict[object, tuple[NDArray[Any], int]]:
     """The values and the number of units of each group."""
     keys = range(len(exact.values)) if exact.keys is None else exact.keys
     units = np.zeros(len(exact.values), dtype=np.int64) if exact.units is None else exact.units
     return {key: (exact.values[n], int(units[n])) for n, key in enumerate(keys)}
 
 
-def counted(exact: Exact, spectrum: int) -> dict[object, int]:
+def counted(exact: ExactGrouping, spectrum: int) -> dict[object, int]:
     """Rows by group and code."""
     one = exact.spectra[spectrum]
     keys = None if exact.keys is None else list(exact.keys)
@@ -60,7 +60,7 @@ def counted(exact: Exact, spectrum: int) -> dict[object, int]:
     return dict(zip(zip(cells, one.codes.tolist(), strict=True), one.rows.tolist(), strict=True))
 
 
-def require_close(question: Question, here: list[Exact], there: list[Exact]) -> None:
+def require_close(question: BoundQuery, here: list[ExactGrouping], there: list[ExactGrouping]) -> None:
     for one, other in zip(here, there, strict=True):
         left, right = by_key(one), by_key(other)
         nothing = (np.zeros(question.numbers, dtype=object), 0)
@@ -84,7 +84,7 @@ def require_all_close(here: Found, there: Found) -> None:
         require_close(question, mine, theirs)
 
 
-def require_same(question: Question, here: list[Exact], there: list[Exact]) -> None:
+def require_same(question: BoundQuery, here: list[ExactGrouping], there: list[ExactGrouping]) -> None:
     for one, other in zip(here, there, strict=True):
         left, right = by_key(one), by_key(other)
         assert left.keys() == right.keys()
@@ -164,7 +164,7 @@ def test_a_pair_that_was_charged_for_one_of_its_numbers_would_be_seen(tmp_path: 
     without = policy_for(everybody.without("p0"), "duckdb", tmp_path / "b")
     ((_, there),) = found(without, sql, prepared=False)
     (pair,) = question.parts
-    assert isinstance(pair, Pair)
+    assert isinstance(pair, NoisySumPair)
     require_close(question, here, there)
     most = max(abs(int(a) - int(b)) for a, b in zip(here[0].values[0], there[0].values[0], strict=True))
     assert most < pair.l1

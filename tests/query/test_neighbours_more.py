@@ -19,15 +19,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lapwing.query.answering.noising import Exact
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.kinds import Choice, Kind, Moment, Text
-from lapwing.query.language.question import Question
-from lapwing.query.policies.policy import Blocks, Policy, UnitBy
-from lapwing.query.search import bounds_question, dropped_question, searched_policy, sizes_question
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.expression import Choice, Kind, Moment, Text
+from lapwing.sql.noising import ExactGrouping
+from lapwing.sql.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.preliminary_questions import (
+    bounds_question,
+    policy_with_searched_column,
+    sizes_question,
+    truncated_people_question,
+)
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.reader import Reader
 from query.test_neighbours import require_close
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.slowly import first, slow
@@ -91,7 +96,7 @@ def stored(rows: Rows, path: Path, form: str) -> tuple[Path, str]:
 def policy_with(
     folder: Path, visits: dict[str, Rows], people: Rows, *,
     form: str = "parquet", rows: int = 3, through: bool = False, primary_key: tuple[str, ...] = (),
-    blocks: Blocks | None = None, order: int = 0, unit: str = "who",
+    blocks: BlockRule | None = None, order: int = 0, unit: str = "who",
 ) -> Policy:  # fmt: skip
     folder.mkdir(parents=True)
     everything = [row for some in visits.values() for row in some]
@@ -109,12 +114,12 @@ def policy_with(
 
 def found(
     policy: Policy, *, rows: int | None = None, copy: bool = False, who: bool = True
-) -> list[tuple[Question, list[Exact]]]:
+) -> list[tuple[BoundQuery, list[ExactGrouping]]]:
     """What reaches the mechanisms, also for what is bought before asking."""
     catalog = Catalog(policy, {}, rows)
     asked = [bind(sql, catalog) for sql in QUESTIONS if who or "who" not in sql]
-    asked += [*map(sizes_question, asked), dropped_question(policy, "visits")]
-    searched = searched_policy(policy, "visits", "stay", 1)
+    asked += [*map(sizes_question, asked), truncated_people_question(policy, "visits")]
+    searched = policy_with_searched_column(policy, "visits", "stay", 1)
     answers = []
     for own, questions in ((policy, asked), (searched, [bounds_question(searched, "visits", "stay")])):
         if copy:
@@ -129,15 +134,15 @@ def found(
 
 
 SETTINGS: tuple[dict[str, Any], ...] = (
-    {"through": True, "primary_key": ("id",), "blocks": Blocks("unit", cohorts=3)},
+    {"through": True, "primary_key": ("id",), "blocks": BlockRule("unit", cohorts=3)},
     {"form": "csv", "rows": 1},
-    {"form": "duckdb", "blocks": Blocks("unit", cohorts=2)},
-    {"through": True, "blocks": Blocks("unit", every="month"), "copy": True},
+    {"form": "duckdb", "blocks": BlockRule("unit", cohorts=2)},
+    {"through": True, "blocks": BlockRule("unit", every="month"), "copy": True},
     {"through": True},
     {"primary_key": ("id", "name"), "form": "csv"},
     {"rows": 30},
     {"rows": 1},
-    {"blocks": Blocks("unit", every="month"), "copy": True},
+    {"blocks": BlockRule("unit", every="month"), "copy": True},
 )
 
 
@@ -192,7 +197,7 @@ def test_what_lies_beyond_the_slices_is_in_none(tmp_path: Path) -> None:
         kind = Moment(86400, first, first + last)
         table = replace(table_of(file, {"day": kind}, rows=100))
         table = replace(table, columns={"day": replace(table.columns["day"], missing=first)})
-        blocks = Blocks("row", column="day", every="month", first=672, last=674)
+        blocks = BlockRule("row", column="day", every="month", first=672, last=674)
         policy = policy_of(tmp_path, table, blocks=blocks, protects="person-period")
         reader = Reader.open(policy, KEY, {})
         sql = "SELECT DATE_TRUNC('month', day) AS m, COUNT(*) FROM visits GROUP BY m"

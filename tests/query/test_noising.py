@@ -12,21 +12,20 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadValue
-from lapwing.query.answering.noising import Counted, Exact, noise
-from lapwing.query.answering.shares import deviation, share_out
-from lapwing.query.language.kinds import Number
-from lapwing.query.language.question import Statistic
+from lapwing.sql.bound_query import NoisyAggregate
+from lapwing.sql.expression import Numeric
+from lapwing.sql.noising import CodeCounts, ExactGrouping, add_noise, deviation, divide_budget
 from support.noisy_questions import COUNT, STAY, declared, exact, question, undeclared
 from support.streams import SeededStream
 
-MEDIAN = Statistic("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
-TOP = Statistic("max", (), STAY, spectrum=0)
+MEDIAN = NoisyAggregate("quantile", (), STAY, spectrum=0, fraction=Fraction(1, 2))
+TOP = NoisyAggregate("max", (), STAY, spectrum=0)
 Seen = dict[tuple[Any, ...], tuple[NDArray[Any], ...]]
 
 
 @pytest.fixture(autouse=True)
 def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(81))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(81))
 
 
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
@@ -36,18 +35,18 @@ def test_measured_noise_is_within_two_percent_of_the_claim(kind: str, epsilon: s
     """The square of Laplace noise has kurtosis 6, so the RMS of 400,000 draws is off by a standard 0.18 %:
     2 % is 11 of them, a false alarm far below 1e-9."""
     asked = question(declared(400_000), parts=4, rows=3)
-    shares = share_out(asked, epsilon=epsilon, delta="1e-6", noise=kind)
+    shares = divide_budget(asked, epsilon=epsilon, delta="1e-6", noise=kind)
     values = np.zeros((400_000, 4), dtype=np.int64)
-    (found,) = noise(shares, [Exact(values)])
+    (found,) = add_noise(shares, [ExactGrouping(values)])
     measured = math.sqrt(float(np.mean(found.parts[part].astype(np.float64) ** 2)))
     assert measured == pytest.approx(deviation(shares.mechanism(0, part)), rel=0.02)
 
 
 def test_every_declared_key_is_answered_and_every_mechanism_sees_one_vector() -> None:
     asked = question(declared(3), declared(4, "sex"), sets=((0, 1), (1,), ()), parts=2)
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     seen: Seen = {}
-    found = noise(shares, exact(asked, 7), record=seen.__setitem__)
+    found = add_noise(shares, exact(asked, 7), record=seen.__setitem__)
     assert [one.groups for one in found] == [12, 4, 1]
     assert all(one.keys is None and len(one.parts) == 2 for one in found)
     assert set(seen) == {("part", s, p) for s in range(3) for p in range(2)}
@@ -56,21 +55,21 @@ def test_every_declared_key_is_answered_and_every_mechanism_sees_one_vector() ->
 
 def test_wide_numbers_are_taken_as_python_integers() -> None:
     asked = question(declared(2))
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     wide = np.array([[1 << 70], [-5]], dtype=object)
-    (found,) = noise(shares, [Exact(wide)])
+    (found,) = add_noise(shares, [ExactGrouping(wide)])
     assert found.parts[0].dtype == np.int64
     assert abs(int(found.parts[0][0]) - (1 << 61)) < 1000
 
 
 def test_only_selected_keys_come_out_and_in_order() -> None:
     asked = question(undeclared(), parts=2, rows=2)
-    shares = share_out(asked, epsilon=2, delta="1e-6", noise="auto")
+    shares = divide_budget(asked, epsilon=2, delta="1e-6", noise="auto")
     keys = [("z",), ("rare",), (None,), ("a",), ("ä",)]
     units = np.array([500, 1, 500, 500, 500])
     values = np.arange(10).reshape(5, 2) * 1000
     seen: Seen = {}
-    (found,) = noise(shares, [Exact(values, keys=keys, units=units)], record=seen.__setitem__)
+    (found,) = add_noise(shares, [ExactGrouping(values, keys=keys, units=units)], record=seen.__setitem__)
     assert found.keys == [("a",), ("z",), ("ä",), (None,)]
     assert seen[("part", 0, 0)][0].tolist() == [6000, 0, 8000, 4000]
     assert seen[("selection", 0)][0] is units
@@ -81,34 +80,40 @@ def test_only_selected_keys_come_out_and_in_order() -> None:
 @pytest.mark.parametrize("kind", ["laplace", "gaussian"])
 def test_that_nothing_is_selected_is_an_answer(units: list[int], kind: str) -> None:
     asked = question(undeclared(), parts=1, spectra=(STAY,), outputs=(COUNT, MEDIAN))
-    shares = share_out(asked, epsilon=1, delta="1e-9", noise=kind)
+    shares = divide_budget(asked, epsilon=1, delta="1e-9", noise=kind)
     empty = np.zeros(0, dtype=np.int64)
     values = np.zeros((len(units), 1), dtype=np.int64)
-    found = noise(
+    found = add_noise(
         shares,
-        [Exact(values, (Counted(empty, empty, empty),), [("x",)] * len(units), np.array(units, np.int64))],
+        [
+            ExactGrouping(
+                values, (CodeCounts(empty, empty, empty),), [("x",)] * len(units), np.array(units, np.int64)
+            )
+        ],
     )
     assert (found[0].groups, found[0].keys, len(found[0].parts[0])) == (0, [], 0)
 
 
 def test_gaussian_noise_takes_as_many_keys_as_were_selected() -> None:
     asked = question(undeclared(), parts=1)
-    shares = share_out(asked, epsilon=1, delta="1e-6", noise="gaussian")
+    shares = divide_budget(asked, epsilon=1, delta="1e-6", noise="gaussian")
     units = np.full(50, 1000)
     keys = [(f"k{i}",) for i in range(50)]
-    (found,) = noise(shares, [Exact(np.full((50, 1), 1000), keys=keys, units=units)])
+    (found,) = add_noise(shares, [ExactGrouping(np.full((50, 1), 1000), keys=keys, units=units)])
     assert found.groups == 50
 
 
 def test_choices_are_made_in_every_group_on_its_own_codes() -> None:
     asked = question(declared(3), parts=0, spectra=(STAY,), outputs=(MEDIAN, TOP))
-    shares = share_out(asked, epsilon=4, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=4, delta=0, noise="auto")
     cells = np.array([2, 0, 2, 0, 0])
     codes = np.array([10, 5, 50, 6, 7])
     rows = np.array([400, 300, 400, 1, 300])
     seen: Seen = {}
-    spectra = (Counted(cells, codes, rows),)
-    (found,) = noise(shares, [Exact(np.zeros((3, 0), np.int64), spectra)], record=seen.__setitem__)
+    spectra = (CodeCounts(cells, codes, rows),)
+    (found,) = add_noise(
+        shares, [ExactGrouping(np.zeros((3, 0), np.int64), spectra)], record=seen.__setitem__
+    )
     median, top = (chosen.wanted for chosen in shares.chosen)
     reached = {group: seen[("choice", 0, median, group)][0].tolist() for group in range(3)}
     assert reached == {0: [5, 6, 7], 1: [], 2: [10, 50]}
@@ -119,33 +124,35 @@ def test_choices_are_made_in_every_group_on_its_own_codes() -> None:
 
 
 def test_a_column_with_one_code_has_it_for_certain() -> None:
-    only = Number(Fraction(1), 5, 5)
-    median = Statistic("quantile", (), only, spectrum=0, fraction=Fraction(1, 2))
+    only = Numeric(Fraction(1), 5, 5)
+    median = NoisyAggregate("quantile", (), only, spectrum=0, fraction=Fraction(1, 2))
     asked = question(parts=0, spectra=(only,), outputs=(median,))
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     one = np.array([0])
     for _ in range(20):
-        (found,) = noise(shares, [Exact(np.zeros((1, 0), np.int64), (Counted(one, one + 5, one + 9),))])
+        (found,) = add_noise(
+            shares, [ExactGrouping(np.zeros((1, 0), np.int64), (CodeCounts(one, one + 5, one + 9),))]
+        )
         assert found.codes[shares.chosen[0].wanted].tolist() == [5]
 
 
 def test_exact_values_of_another_form_are_refused() -> None:
-    shares = share_out(question(declared(2)), epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(question(declared(2)), epsilon=1, delta=0, noise="auto")
     three, two = np.zeros((3, 1), np.int64), np.zeros((2, 2), np.int64)
-    for wrong in ([], [Exact(three)], [Exact(two)], [Exact(np.zeros(2, np.int64))]):
+    for wrong in ([], [ExactGrouping(three)], [ExactGrouping(two)], [ExactGrouping(np.zeros(2, np.int64))]):
         with pytest.raises(BadValue):
-            noise(shares, wrong)
-    hidden = share_out(question(undeclared()), epsilon=1, delta="1e-6", noise="auto")
+            add_noise(shares, wrong)
+    hidden = divide_budget(question(undeclared()), epsilon=1, delta="1e-6", noise="auto")
     with pytest.raises(BadValue):
-        noise(hidden, [Exact(three)])
+        add_noise(hidden, [ExactGrouping(three)])
 
 
 def test_a_hundred_thousand_groups_take_milliseconds() -> None:
     """Aim 20 ms a part; the limit is wide because other tests run beside this one."""
     asked = question(declared(100_000), parts=2)
-    shares = share_out(asked, epsilon=1, delta=0, noise="auto")
+    shares = divide_budget(asked, epsilon=1, delta=0, noise="auto")
     given = exact(asked)
-    noise(shares, given)
+    add_noise(shares, given)
     start = time.perf_counter()
-    noise(shares, given)
+    add_noise(shares, given)
     assert time.perf_counter() - start < 0.5

@@ -12,15 +12,22 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.query.answering.estimate import estimate
-from lapwing.query.answering.estimate_spread import for_width, spread
-from lapwing.query.answering.noising import Exact, Noisy, noise
-from lapwing.query.answering.shares import Shares, deviation, share_out
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.language.expression import Expression
-from lapwing.query.language.question import Pair, Part, Question, Statistic
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.laplace import Laplace
+from lapwing.sql.accuracy import shares_for_width, spread
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery, NoisyAggregate, NoisySum, NoisySumPair
+from lapwing.sql.estimates import estimate
+from lapwing.sql.expression import Expression
+from lapwing.sql.noising import (
+    BudgetShares,
+    ExactGrouping,
+    NoisyGrouping,
+    add_noise,
+    deviation,
+    divide_budget,
+)
 from support.clinic import asked, clinic_catalog
 from support.evaluated import evaluated
 from support.noisy_questions import declared
@@ -32,17 +39,17 @@ STAYS, ROWS = 60, 5
 HALF = Fraction(1, 2)
 
 
-def average(*, groups: int = 1) -> Question:
+def average(*, groups: int = 1) -> BoundQuery:
     """AVG(stay), over so many declared groups."""
     found = asked("SELECT AVG(stay) AS a FROM visits", CATALOG)
     return found if groups == 1 else replace(found, keys=(declared(groups),), sets=((0,),))
 
 
-def apart(question: Question) -> Question:
+def apart(question: BoundQuery) -> BoundQuery:
     """The same with a total around the middle and a count, each with a noise of its own."""
     reach = STAYS // 2 * ROWS
-    total = Part("total", ((1, 0), (-STAYS // 2, 1)), reach, reach**2, HALF)
-    return replace(question, parts=(total, Part("known", ((1, 1),), ROWS, ROWS**2, HALF)))
+    total = NoisySum("total", ((1, 0), (-STAYS // 2, 1)), reach, reach**2, HALF)
+    return replace(question, parts=(total, NoisySum("known", ((1, 1),), ROWS, ROWS**2, HALF)))
 
 
 @pytest.mark.parametrize(
@@ -69,11 +76,11 @@ def test_pairs_are_made_where_nothing_else_needs_the_total_or_the_count(
 ) -> None:
     found = asked(sql, CATALOG)
     assert len(found.parts) == parts
-    assert sum(isinstance(part, Pair) for part in found.parts) == pairs
+    assert sum(isinstance(part, NoisySumPair) for part in found.parts) == pairs
     names = [one.function for one in found.statistics]
     assert names.count("avg_of_pair") == pairs
     for one in found.statistics:
-        kinds = [isinstance(found.parts[place], Pair) for place in one.parts]
+        kinds = [isinstance(found.parts[place], NoisySumPair) for place in one.parts]
         assert kinds == ([True] if one.function == "avg_of_pair" else [False] * len(kinds))
 
 
@@ -88,7 +95,7 @@ def of_row(function: str, expression: Expression | None, row: dict[str, int | No
 def test_a_row_moves_a_pair_by_exactly_the_range_wherever_its_value_lies(sql: str) -> None:
     found = asked(f"SELECT AVG({sql}) FROM visits", CATALOG)
     (pair,) = found.parts
-    assert isinstance(pair, Pair)
+    assert isinstance(pair, NoisySumPair)
     assert (pair.l1 % ROWS, pair.l2_squared) == (0, pair.l1**2)
     for stay in (*range(STAYS + 1), None):
         sums = [of_row(one.function, one.expression, {"stay": stay}) for one in found.sums]
@@ -100,7 +107,7 @@ def test_a_row_moves_a_pair_by_exactly_the_range_wherever_its_value_lies(sql: st
 
 @pytest.mark.parametrize("epsilon", ["1/3", "1", "2"])
 def test_a_pair_is_paid_for_once(epsilon: str) -> None:
-    shares = share_out(average(), epsilon=epsilon, delta=0, noise="laplace")
+    shares = divide_budget(average(), epsilon=epsilon, delta=0, noise="laplace")
     (added,) = shares.added
     assert added.mechanism == Laplace.for_epsilon(epsilon, l1=ROWS * STAYS)
     assert shares.loss == added.mechanism.loss
@@ -112,8 +119,8 @@ def test_both_numbers_of_all_groups_reach_one_mechanism_together() -> None:
     seen: dict[tuple[Any, ...], tuple[NDArray[Any], ...]] = {}
     values = np.array([[10, 110], [20, 220], [30, 330]])
     for kind in ("laplace", "gaussian"):
-        shares = share_out(average(groups=3), epsilon=1, delta="1e-6", noise=kind)
-        (found,) = noise(shares, [Exact(values)], record=seen.__setitem__)
+        shares = divide_budget(average(groups=3), epsilon=1, delta="1e-6", noise=kind)
+        (found,) = add_noise(shares, [ExactGrouping(values)], record=seen.__setitem__)
         assert list(seen) == [("part", 0, 0)]
         assert seen["part", 0, 0][0].tolist() == [10, 20, 30, 110, 220, 330]
         assert [len(part) for part in found.parts] == [6]
@@ -123,7 +130,7 @@ def test_both_numbers_of_all_groups_reach_one_mechanism_together() -> None:
     assert added.mechanism.l2_squared == (ROWS * STAYS) ** 2
 
 
-def variance_of_pivot(shares: Shares, theta: float) -> float:
+def variance_of_pivot(shares: BudgetShares, theta: float) -> float:
     """Of the noise of Σ (x - θ)."""
     squares = [deviation(added.mechanism) ** 2 for added in shares.added]
     if len(squares) == 2:
@@ -134,7 +141,8 @@ def variance_of_pivot(shares: Shares, theta: float) -> float:
 @pytest.mark.parametrize(("kind", "times"), [("laplace", 0.5), ("gaussian", 1.0)])
 def test_the_noise_has_half_the_variance_wherever_the_mean_lies(kind: str, times: float) -> None:
     one, other = (
-        share_out(asked_, epsilon=1, delta="1e-6", noise=kind) for asked_ in (average(), apart(average()))
+        divide_budget(asked_, epsilon=1, delta="1e-6", noise=kind)
+        for asked_ in (average(), apart(average()))
     )
     for theta in (0, 1, 15, 30, 44.4, 60):
         assert variance_of_pivot(one, theta) == pytest.approx(
@@ -146,11 +154,11 @@ def test_the_noise_has_half_the_variance_wherever_the_mean_lies(kind: str, times
 def test_drawn_noise_has_the_variance_that_is_claimed(theta: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum of two Laplace noises has kurtosis at most 6: of 400,000 squares the mean is off by a standard
     0.36 %; 2 % is above five of them."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(91))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(91))
     groups = 400_000
-    shares = share_out(average(groups=groups), epsilon=1, delta=0, noise="laplace")
+    shares = divide_budget(average(groups=groups), epsilon=1, delta=0, noise="laplace")
     values = np.tile([1000 * theta, 1000 * (STAYS - theta)], (groups, 1))
-    (found,) = noise(shares, [Exact(values)])
+    (found,) = add_noise(shares, [ExactGrouping(values)])
     above, below = np.split(found.parts[0].astype(np.float64), 2)
     pivot = ((STAYS - theta) * above - theta * below) / STAYS
     assert float(np.mean(pivot**2)) == pytest.approx(variance_of_pivot(shares, theta), rel=0.02)
@@ -159,15 +167,15 @@ def test_drawn_noise_has_the_variance_that_is_claimed(theta: int, monkeypatch: p
 def test_an_undeclared_key_takes_no_more_from_a_pair_than_from_two_parts() -> None:
     hidden = asked("SELECT name, AVG(stay) AS a FROM visits GROUP BY name", CATALOG)
     for found in (hidden, apart(hidden)):
-        shares = share_out(found, epsilon=1, delta="1e-6", noise="laplace")
+        shares = divide_budget(found, epsilon=1, delta="1e-6", noise="laplace")
         assert shares.selected[0].mechanism.epsilon == Fraction(1, 3)
         assert shares.loss.pure == 1
 
 
 def answered(values: list[tuple[int, int]], *, sampling: bool = False) -> list[tuple[float, float, float]]:
     """Value, low and high, if these are the noisy pairs."""
-    shares = share_out(average(groups=len(values)), epsilon=1, delta=0, noise="laplace")
-    noisy = Noisy((np.array(values).T.ravel(),), {}, None, len(values))
+    shares = divide_budget(average(groups=len(values)), epsilon=1, delta=0, noise="laplace")
+    noisy = NoisyGrouping((np.array(values).T.ravel(),), {}, None, len(values))
     (column,) = estimate(shares, [noisy], confidence="0.95", sampling=sampling).columns
     assert column.low is not None
     assert column.high is not None
@@ -184,7 +192,7 @@ def test_an_average_without_rows_is_the_middle_and_never_leaves_the_bounds() -> 
 
 def test_the_planned_spread_holds_every_interval_of_a_large_group() -> None:
     n = 100_000
-    shares = share_out(average(), epsilon=1, delta=0, noise="laplace")
+    shares = divide_budget(average(), epsilon=1, delta=0, noise="laplace")
     (planned,) = spread(average(), shares, "0.95", n=n).values()
     (formula,) = spread(average(), shares, "0.95").values()
     half = ROWS * STAYS * math.log(20) + 0.5
@@ -198,7 +206,7 @@ def test_the_planned_spread_holds_every_interval_of_a_large_group() -> None:
     assert max(widths) <= half / n
     assert widths[2] == min(widths)
     assert widths[0] == pytest.approx(half / n, rel=0.05)
-    within = for_width(average(), within=half / n, confidence="0.95", delta=0, noise="auto", n=n)
+    within = shares_for_width(average(), within=half / n, confidence="0.95", delta=0, noise="auto", n=n)
     assert within.epsilon == pytest.approx(1, rel=1e-3)
 
 
@@ -213,7 +221,9 @@ def test_a_sample_adds_its_own_error() -> None:
 def test_statistics_find_their_parts_again() -> None:
     found = asked("SELECT COUNT(*), AVG(stay), SUM(cost), AVG(urgent) FROM visits", CATALOG)
     values = [output.value for output in found.outputs]
-    labels = [[found.parts[p].label for p in one.parts] for one in values if isinstance(one, Statistic)]
+    labels = [
+        [found.parts[p].label for p in one.parts] for one in values if isinstance(one, NoisyAggregate)
+    ]
     assert labels == [
         ["rows"],
         ["sums of stay from its low end and from its high end"],
@@ -227,4 +237,6 @@ def test_a_range_of_very_many_steps_has_no_pair(last: int, tmp_path: Path) -> No
     """Its sums only grow with the rows, and would be clamped, where sums around the middle cancel."""
     policy = policy_of(tmp_path, table_of(tmp_path / "v.parquet", {"y": whole(0, last)}, rows=1))
     parts = bind("SELECT AVG(y) FROM visits", Catalog(policy)).parts
-    assert [isinstance(part, Pair) for part in parts] == ([True] if last < 1 << 26 else [False, False])
+    assert [isinstance(part, NoisySumPair) for part in parts] == (
+        [True] if last < 1 << 26 else [False, False]
+    )

@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.dataset import Dataset
-from lapwing.query.plan import listed
-from lapwing.query.policies.blocks import block_label, period_of
-from lapwing.query.policies.policy import Blocks
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.plan import list_names
+from lapwing.sql.policy import BlockRule, block_label, period_of
 from query.conftest import write_visits
 
 Open = Callable[..., Dataset]
@@ -46,12 +45,12 @@ def test_blocks_that_are_charged_are_named(opened: Open) -> None:
     assert plan.blocks == ["1", "3"]
     assert "Charged blocks: 1, 3" in str(plan)
     everything = dataset.plan("SELECT COUNT(*) FROM visits", epsilon=1)
-    assert listed(everything.blocks or []) == "0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
+    assert list_names(everything.blocks or []) == "0, 1, 2, 3, 4, 5, 6, 7 and 4 more"
 
 
 @pytest.mark.parametrize("every", ["day", "week", "month", "quarter", "year"])
 def test_a_block_is_called_by_its_first_day(every: str) -> None:
-    blocks = Blocks("row", column="d", every=every)
+    blocks = BlockRule("row", column="d", every=every)
     for day in (-800, -1, 0, 3, 4, 7, 20_089, 20_453):
         label = block_label(blocks, period_of(every, day))
         before = block_label(blocks, period_of(every, day) - 1)

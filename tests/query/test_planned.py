@@ -12,21 +12,21 @@ import pytest
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed
 from lapwing.engines.postgres import PostgresEngine
-from lapwing.query import rows
-from lapwing.query.binding.refused import Refused
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.bounded.render import Statements
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import JointQuestion
-from lapwing.query.language.question import Question
-from lapwing.query.policies.policy import Blocks
+from lapwing.sql import row_questions
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.policy import BlockRule
+from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.truncated.render import Statements
 from support.hospital import ENGINES, invented, policy_for
 from support.postgres import server
 from support.slowly import first
 from support.spark import spark
 
 NULL_LISTS = ("2 IN (NULL)", "urgent IN (NULL)", "urgent NOT IN (NULL)", "who IN (NULL)", "name IN (NULL)")
-COHORTS = Blocks("unit", column="cohort", cohorts=3)
+COHORTS = BlockRule("unit", column="cohort", cohorts=3)
 
 
 def spent(dataset: Dataset) -> list[tuple[int, ...]]:
@@ -66,17 +66,17 @@ def test_what_an_engine_cannot_plan_is_refused_alike_and_costs_nothing(
             dataset.ask(sql, epsilon=1)
             before, plain = spent(dataset), Reader.statements
 
-            def broken(self: Reader, question: Question, plain: object = plain) -> Statements:
+            def broken(self: Reader, question: BoundQuery, plain: object = plain) -> Statements:
                 assert callable(plain)
                 found = plain(self, question)
                 return Statements((f"{found.sums[0]} HAVING 'p0' + TRUE",), found.spectra)
 
             with monkeypatch.context() as patched:
                 patched.setattr(Reader, "statements", broken)
-                with pytest.raises(Refused, match="cannot plan this question") as refusal:
+                with pytest.raises(Refused, match="cannot plan this query") as refusal:
                     dataset.ask(sql, epsilon=2)
                 told.append(str(refusal.value))
-                with pytest.raises(Refused, match="cannot plan this question"):
+                with pytest.raises(Refused, match="cannot plan this query"):
                     JointQuestion.of(dataset, sql).version()
                 assert dataset.ask(sql, epsilon=1).is_replay  # what was stored needs no plan
             assert spent(dataset) == before
@@ -87,11 +87,11 @@ def test_rows_to_learn_from_are_planned_before_they_are_paid_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Dataset(policy_for(invented(1), "duckdb", tmp_path), analyst="ann") as dataset:
-        asked = rows.question_of(dataset, "SELECT stay FROM visits")
-        assert rows.version_of(dataset, asked) == 1
+        asked = row_questions.row_question(dataset, "SELECT stay FROM visits")
+        assert row_questions.checked_version(dataset, asked) == 1
         monkeypatch.setattr(Reader, "_rendered", lambda *_: "SELECT nothing FROM nowhere")
         with pytest.raises(Refused, match="cannot plan"):
-            rows.version_of(dataset, asked)
+            row_questions.checked_version(dataset, asked)
 
 
 def damaged(folder: Path) -> Path:

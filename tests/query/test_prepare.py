@@ -12,12 +12,12 @@ import pytest
 
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import Unavailable
-from lapwing.query.bounded import prepare as preparing
-from lapwing.query.bounded.coded import Bounded
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import Prepared, current, files_of, folder_of
-from lapwing.query.language.kinds import Kind, Text
-from lapwing.query.policies.policy import Blocks, Policy, UnitBy
+from lapwing.sql.expression import Kind, Text
+from lapwing.sql.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.truncated import prepare as preparing
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.prepared_copy import PreparedCopy, current_copy, files_of, prepared_folder
+from lapwing.sql.truncated.truncated_table import TruncatedTable
 from support.private_tables import (
     KEY,
     OTHER_KEY,
@@ -47,7 +47,7 @@ def some_rows(seed: int, count: int = 60) -> list[tuple[object, int, str | None]
     ]
 
 
-def copied(made: Prepared, *columns: str, table: str = "visits") -> list[Row]:
+def copied(made: PreparedCopy, *columns: str, table: str = "visits") -> list[Row]:
     engine = made.open()
     try:
         names = ", ".join(["lapwing_unit", "lapwing_rank", *columns])
@@ -68,18 +68,18 @@ def test_the_copy_is_the_coded_table(policy: Policy) -> None:
 
 
 @pytest.mark.parametrize("primary_key", [(), ("code", "note")])
-@pytest.mark.parametrize("blocks", [None, Blocks("unit", cohorts=3)])
+@pytest.mark.parametrize("blocks", [None, BlockRule("unit", cohorts=3)])
 def test_ten_batches_in_any_order_give_what_preparing_once_gives(
-    tmp_path: Path, primary_key: tuple[str, ...], blocks: Blocks | None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, primary_key: tuple[str, ...], blocks: BlockRule | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    full = Bounded.codes
+    full = TruncatedTable.codes
     seen: list[str] = []
 
-    def counted(self: Bounded, relation: str = "") -> str:
+    def counted(self: TruncatedTable, relation: str = "") -> str:
         seen.append(relation)
         return full(self, relation)
 
-    monkeypatch.setattr(Bounded, "codes", counted)
+    monkeypatch.setattr(TruncatedTable, "codes", counted)
     order = list(range(10))
     random.Random(5).shuffle(order)
     table = table_of(tmp_path / "b*.parquet", COLUMNS, primary_key=primary_key)
@@ -118,10 +118,10 @@ def test_files_of_other_types_are_read_together_with_the_old_ones(policy: Policy
 
 
 def test_a_copy_serves_its_own_policy_key_and_files_only(policy: Policy, tmp_path: Path) -> None:
-    assert current(policy, KEY) is None
+    assert current_copy(policy, KEY) is None
     made = prepare(policy, KEY)
-    assert current(policy, KEY) == made
-    assert current(policy, OTHER_KEY) is None
+    assert current_copy(policy, KEY) == made
+    assert current_copy(policy, OTHER_KEY) is None
     table = policy.tables["visits"]
     others = [
         replace(table, columns={"code": table.columns["code"]}),
@@ -130,23 +130,23 @@ def test_a_copy_serves_its_own_policy_key_and_files_only(policy: Policy, tmp_pat
         replace(table, primary_key=("code",)),
     ]
     for other in others:
-        assert current(replace(policy, tables={"visits": other}), KEY) is None
-    assert current(replace(policy, blocks=Blocks("unit", cohorts=2)), KEY) is None
+        assert current_copy(replace(policy, tables={"visits": other}), KEY) is None
+    assert current_copy(replace(policy, blocks=BlockRule("unit", cohorts=2)), KEY) is None
 
     file = tmp_path / "b0.parquet"
     os.utime(file, ns=(0, 0))
-    assert current(policy, KEY) is None
+    assert current_copy(policy, KEY) is None
     made = prepare(policy, KEY)
-    assert current(policy, KEY) == made
+    assert current_copy(policy, KEY) == made
     batch(tmp_path, "b1.parquet", some_rows(1))
-    assert current(policy, KEY) is None
+    assert current_copy(policy, KEY) is None
     made = prepare(policy, KEY)
     file.unlink()
-    assert current(policy, KEY) is None
+    assert current_copy(policy, KEY) is None
     made = prepare(policy, KEY)
     assert copied(made, *NAMES) == coded_rows(policy, *NAMES)
     made.file.unlink()
-    assert current(policy, KEY) is None
+    assert current_copy(policy, KEY) is None
 
 
 def test_only_the_curator_can_read_the_copy(policy: Policy) -> None:
@@ -164,7 +164,7 @@ def test_a_failed_preparation_keeps_the_last_copy(
     with pytest.raises(EngineFailed):
         prepare(policy, KEY)
     (tmp_path / "b1.parquet").unlink()
-    assert current(policy, KEY) == made
+    assert current_copy(policy, KEY) == made
     assert copied(made, *NAMES) == before
 
     changing = iter([{"visits": ()}, files_of(policy)])
@@ -172,7 +172,7 @@ def test_a_failed_preparation_keeps_the_last_copy(
     with pytest.raises(Unavailable, match="changed while it was read"):
         prepare(policy, KEY)
     monkeypatch.undo()
-    assert current(policy, KEY) == made
+    assert current_copy(policy, KEY) == made
     again = prepare(policy, KEY)  # over what the failure left
     assert copied(again, *NAMES) == before
     assert [path.name for path in made.folder.glob("copy-*")] == [again.place]
@@ -189,7 +189,7 @@ def test_the_manifest_tells_no_counts_and_no_values(policy: Policy, tmp_path: Pa
 
 
 def test_people_keep_the_month_of_their_arrival(policy: Policy, tmp_path: Path) -> None:
-    arrivals = replace(policy, blocks=Blocks("unit", every="month"))
+    arrivals = replace(policy, blocks=BlockRule("unit", every="month"))
     prepare(arrivals, KEY, today=date(1970, 3, 5))
     batch(tmp_path, "b1.parquet", [(100, 1, "x"), (1, 1, "x")])
     prepare(arrivals, KEY, today=date(1970, 4, 5))
@@ -227,4 +227,4 @@ def test_progress_goes_from_nothing_to_all(policy: Policy) -> None:
     prepare(policy, KEY, progress=shares.append)
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
-    assert folder_of(policy).name == "clinic.prepared"
+    assert prepared_folder(policy).name == "clinic.prepared"

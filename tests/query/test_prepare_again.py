@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.bounded import prepare as preparing
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.releasing import SLOW_NOTE
+from lapwing.sql.truncated import prepare as preparing
 from query.conftest import Open, write_visits
 
 COUNT = "SELECT COUNT(*) AS n FROM visits"
@@ -105,7 +106,7 @@ def test_a_copy_that_is_lost_is_made_anew_at_the_same_version(
     curator = opened(rewrite=False, analyst="curator")
     assert not curator.prepare()
     assert curator.version() == 1
-    with curator.reading() as reader:
+    with curator.curator.reading() as reader:
         assert reader.is_prepared
         exact = reader.exact(curator.plan(COUNT, epsilon=1).question)
     assert exact[0].values[0, 0] == 600
@@ -124,12 +125,12 @@ def test_other_bounds_are_a_new_version(dataset: Dataset, opened: Open, tmp_path
 def test_a_first_copy_of_data_that_was_asked_keeps_answers(opened: Open) -> None:
     """`ask` says: run `lapwing prepare` once. Who does must not pay for every answer again."""
     dataset = opened()
-    dataset.ask(COUNT, epsilon=1)
+    assert SLOW_NOTE in dataset.ask(COUNT, epsilon=1).notes
     assert not dataset.prepare()
-    assert dataset.is_prepared is False
     assert dataset.ask(COUNT, epsilon=1).is_replay
-    assert not dataset.ask(COUNT, epsilon=2).is_replay
-    assert dataset.is_prepared
+    other = dataset.ask(COUNT, epsilon=2)
+    assert not other.is_replay
+    assert SLOW_NOTE not in other.notes
 
 
 def test_months_of_arrival_stay_and_open_as_before(opened: Open) -> None:

@@ -12,11 +12,12 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.ledger.people import LARGEST, Sketch
-from lapwing.query import custody, rows
-from lapwing.query.bounded import prepared
-from lapwing.query.dataset import Dataset
-from lapwing.query.dataset import open as open_dataset
+from lapwing.ledger.unit_ids import LARGEST_SKETCH, Sketch
+from lapwing.sql import policy_ledger, row_questions
+from lapwing.sql.curator import Curator
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.dataset import open as open_dataset
+from lapwing.sql.truncated import prepared_copy
 
 POLICY = """
 [dataset]
@@ -68,9 +69,9 @@ def opens(tmp_path: Path) -> Iterator[Opens]:
 
 def blocks(dataset: Dataset) -> dict[str, int]:
     """How many rows each block has."""
-    question, version = rows.question_of(dataset, "SELECT minutes FROM rides"), dataset.version()
+    question, version = row_questions.row_question(dataset, "SELECT minutes FROM rides"), dataset.version()
     return {
-        label: len(rows.read_rows(dataset, question, [label], version=version))
+        label: len(row_questions.read_rows(dataset, question, [label], version=version))
         for label in dataset.all_blocks()
     }
 
@@ -80,7 +81,7 @@ def lose_folder(folder: Path) -> None:
 
 
 def lose_manifest(folder: Path) -> None:
-    (folder / prepared.MANIFEST).unlink()
+    (folder / prepared_copy.MANIFEST).unlink()
 
 
 def lose_copy(folder: Path) -> None:
@@ -92,7 +93,7 @@ def damage_copy(folder: Path) -> None:
 
 
 def change_engine(folder: Path) -> None:
-    manifest = folder / prepared.MANIFEST
+    manifest = folder / prepared_copy.MANIFEST
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "engine": "spark"}))
 
 
@@ -109,11 +110,11 @@ def test_a_lost_copy_gives_nobody_another_block(opens: Opens, harm: Callable[[Pa
     dataset.prepare(today=date(2026, 1, 5))
     assert blocks(dataset) == {"2026-01": 50}
     dataset.close()
-    harm(prepared.folder_of(dataset.policy))
+    harm(prepared_copy.prepared_folder(dataset.policy))
     again = opens()
     with pytest.raises(Unavailable, match="Restore it from a backup"):
         again.prepare(today=date(2026, 3, 5), again=True)
-    data = custody.find_data(again.ledger, again.policy)
+    data = policy_ledger.find_data_set(again.ledger, again.policy)
     assert data is not None
     assert data.version == 1
 
@@ -121,7 +122,7 @@ def test_a_lost_copy_gives_nobody_another_block(opens: Opens, harm: Callable[[Pa
 def test_an_older_copy_is_not_taken_for_the_last(opens: Opens, tmp_path: Path) -> None:
     dataset = opens()
     dataset.prepare(today=date(2026, 1, 5))
-    folder = prepared.folder_of(dataset.policy)
+    folder = prepared_copy.prepared_folder(dataset.policy)
     shutil.copytree(folder, tmp_path / "older")
     rides(tmp_path, "b.parquet", range(50, 60))
     dataset.prepare(today=date(2026, 2, 5))
@@ -130,7 +131,7 @@ def test_an_older_copy_is_not_taken_for_the_last(opens: Opens, tmp_path: Path) -
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "older", folder)
     again = opens()
-    with pytest.raises(Unavailable, match="older than what the ledger"):
+    with pytest.raises(Unavailable, match="older than the ledger"):
         again.prepare(today=date(2026, 3, 5))
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "newest", folder)
@@ -145,13 +146,13 @@ def test_a_copy_of_a_preparation_that_was_cut_off_is_not_taken_for_the_last(
     """Both follow the same version of the ledger: here the people tell. Older copies note no version."""
     dataset = opens()
     dataset.prepare(today=date(2026, 1, 5))
-    folder = prepared.folder_of(dataset.policy)
+    folder = prepared_copy.prepared_folder(dataset.policy)
 
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Dataset, "_registered", dies)
+        patch.setattr(Curator, "_register_version", dies)
         with pytest.raises(KeyboardInterrupt):
             dataset.prepare(today=date(2026, 2, 5), again=True)
     shutil.copytree(folder, tmp_path / "cut off")
@@ -160,10 +161,10 @@ def test_a_copy_of_a_preparation_that_was_cut_off_is_not_taken_for_the_last(
     shutil.rmtree(folder)
     shutil.copytree(tmp_path / "cut off", folder)
     if not noted:
-        manifest = json.loads((folder / prepared.MANIFEST).read_text())
+        manifest = json.loads((folder / prepared_copy.MANIFEST).read_text())
         del manifest["follows"]
-        (folder / prepared.MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(Unavailable, match="older than what the ledger"):
+        (folder / prepared_copy.MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(Unavailable, match="older than the ledger"):
         dataset.prepare(today=date(2026, 3, 5))
 
 
@@ -173,7 +174,7 @@ def test_after_a_preparation_was_cut_off_the_next_goes_on(
     dataset = opens()
     for month in (1, 2):
         with monkeypatch.context() as patch:
-            patch.setattr(Dataset, "_registered", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            patch.setattr(Curator, "_register_version", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             with pytest.raises(KeyboardInterrupt):
                 dataset.prepare(today=date(2026, month, 5), again=True)
         dataset.prepare(today=date(2026, month, 6))
@@ -193,7 +194,7 @@ def test_under_a_new_name_everybody_of_the_old_account_pays_too(opens: Opens) ->
     dataset = opens()
     dataset.prepare(today=date(2026, 1, 5))
     dataset.close()
-    lose_folder(prepared.folder_of(dataset.policy))
+    lose_folder(prepared_copy.prepared_folder(dataset.policy))
     other = opens("again")
     other.prepare(today=date(2026, 3, 5))
     other.ask("SELECT COUNT(*) FROM rides", epsilon="0.25")
@@ -213,6 +214,6 @@ def test_a_sketch_holds_another_as_far_as_it_can_tell() -> None:
     few, more = Sketch.of(range(10), key), Sketch.of(range(12), key)
     assert more.holds(few)
     assert not few.holds(more)
-    many = Sketch.of(range(LARGEST + 1000), key)
-    assert many.holds(Sketch.of(range(LARGEST), key))
+    many = Sketch.of(range(LARGEST_SKETCH + 1000), key)
+    assert many.holds(Sketch.of(range(LARGEST_SKETCH), key))
     assert not many.holds(Sketch.of(range(-1000, 0), key))

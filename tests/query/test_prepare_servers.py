@@ -15,12 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.query.bounded.arrivals import ARRIVALS, KnownPeople
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import Prepared, current
-from lapwing.query.bounded.sources import open_sources
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policies.policy import Blocks, Policy, Source
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy import BlockRule, Policy, Source
+from lapwing.sql.truncated.open_sources import open_sources
+from lapwing.sql.truncated.prepare import ARRIVALS, LedgerPeople, prepare
+from lapwing.sql.truncated.prepared_copy import PreparedCopy, current_copy
 from support.postgres import server
 from support.private_tables import KEY, Row, coded_rows, policy_of, rows_of, table_of, whole
 from support.slowly import slow
@@ -28,8 +27,8 @@ from support.spark import spark
 
 COLUMNS: dict[str, Kind] = {
     "code": whole(-5, 9),
-    "wide": Number(Fraction(1), -(1 << 40), 1 << 40),
-    "price": Number(Fraction(1, 100), 0, 10_000),
+    "wide": Numeric(Fraction(1), -(1 << 40), 1 << 40),
+    "price": Numeric(Fraction(1, 100), 0, 10_000),
     "note": Text(),
     "ward": Choice(("A", "it's", "C")),
     "many": Choice(tuple(f"m{n}" for n in range(20))),
@@ -64,14 +63,14 @@ def rows() -> pa.Table:
     return pa.Table.from_pylist([row(n) for n in range(400)])
 
 
-BY_ARRIVAL = Blocks("unit", every="month")
-SLICES = [None, Blocks("unit", cohorts=7), BY_ARRIVAL]
+BY_ARRIVAL = BlockRule("unit", every="month")
+SLICES = [None, BlockRule("unit", cohorts=7), BY_ARRIVAL]
 
 
 @pytest.fixture
 def policy(request: pytest.FixtureRequest, tmp_path: Path) -> Policy:
     pq.write_table(rows(), tmp_path / "v.parquet")
-    blocks: Blocks | None = request.param
+    blocks: BlockRule | None = request.param
     return policy_of(tmp_path, table_of(tmp_path / "v.parquet", COLUMNS), blocks=blocks)
 
 
@@ -95,10 +94,10 @@ def elsewhere(request: pytest.FixtureRequest, policy: Policy, tmp_path: Path) ->
     return replace(policy, name=name, tables={"visits": table}, path=tmp_path / f"{request.param}.toml")
 
 
-def copied(policy: Policy, made: Prepared) -> list[Row]:
+def copied(policy: Policy, made: PreparedCopy) -> list[Row]:
     opened = open_sources(policy)
     names = ["lapwing_unit", "lapwing_rank", *(["lapwing_block"] if policy.blocks else []), *NAMES]
-    quoted = ", ".join(map(opened.engine.spelling.name, names))
+    quoted = ", ".join(map(opened.engine.dialect.name, names))
     try:
         return rows_of(opened.engine.run(f"SELECT {quoted} FROM {made.scans(opened.engine)['visits']}"))
     finally:
@@ -125,7 +124,7 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
     expected = rows_of(engine.run(f"SELECT {names} FROM {here.scans(engine)['visits']}"))
     engine.close()
     assert copied(elsewhere, made) == expected
-    assert current(elsewhere, KEY) == made
+    assert current_copy(elsewhere, KEY) == made
     again = prepare(elsewhere, KEY, today=date(2030, 1, 1))
     assert again.version == 2
     assert copied(elsewhere, again) == expected
@@ -141,8 +140,8 @@ def test_all_engines_keep_the_same_rows(policy: Policy, elsewhere: Policy) -> No
 def test_a_lost_copy_in_a_server_gives_nobody_another_block(policy: Policy, elsewhere: Policy) -> None:
     everybody = {f"ann{n}" for n in range(37)}
 
-    def known() -> KnownPeople:
-        return KnownPeople(1, lambda ids: everybody <= {str(one).strip().lower() for one in ids})
+    def known() -> LedgerPeople:
+        return LedgerPeople(1, lambda ids: everybody <= {str(one).strip().lower() for one in ids})
 
     made = prepare(elsewhere, KEY, today=date(2026, 1, 5))
     made = prepare(elsewhere, KEY, known=known, today=date(2026, 2, 5))

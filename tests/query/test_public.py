@@ -14,19 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.query.binding import public
-from lapwing.query.binding.public import PublicTable, can_be, code_of, kind_of
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
-from lapwing.query.language.relation import PublicScan
+from lapwing.sql.binding import public_tables
+from lapwing.sql.binding.public_tables import PublicTable, can_join, code_of, inferred_kind
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Text, Truth, codes_of
+from lapwing.sql.relation import PublicScan
 
-WHOLE = Number(Fraction(1), 0, 60)
+WHOLE = Numeric(Fraction(1), 0, 60)
 VALUES = st.one_of(
     st.none(), st.booleans(), st.integers(-(10**20), 10**20), st.floats(), st.text(max_size=3),
     st.decimals(allow_nan=True, allow_infinity=True), st.dates(), st.datetimes(), st.binary(max_size=2),
     st.lists(st.integers(), max_size=2),
 )  # fmt: skip
 KINDS: list[Kind] = [
-    WHOLE, Number(Fraction(1, 4), -8, 8), Number(Fraction(1), None, None), Choice(("A", "1", "")),
+    WHOLE, Numeric(Fraction(1, 4), -8, 8), Numeric(Fraction(1), None, None), Choice(("A", "1", "")),
     Choice((1, 2, 0)), Moment(86400, 0, 20_000), Moment(1, 0, 10**9), Period(1, 0, 600), Truth(), Text(),
 ]  # fmt: skip
 
@@ -34,11 +34,11 @@ KINDS: list[Kind] = [
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
-        ([1, 5, None], Number(Fraction(1), 1, 5)),
-        ([0.5, 2], Number(Fraction(1, 2), 1, 4)),
-        ([Decimal("1.25")], Number(Fraction(1, 4), 5, 5)),
-        ([math.nan, Decimal("NaN"), 1.0], Number(Fraction(1), 1, 1)),
-        ([1e300], Number(Fraction(1), None, None)),
+        ([1, 5, None], Numeric(Fraction(1), 1, 5)),
+        ([0.5, 2], Numeric(Fraction(1, 2), 1, 4)),
+        ([Decimal("1.25")], Numeric(Fraction(1, 4), 5, 5)),
+        ([math.nan, Decimal("NaN"), 1.0], Numeric(Fraction(1), 1, 1)),
+        ([1e300], Numeric(Fraction(1), None, None)),
         ([True, None], Truth()),
         (["b", "a", "a"], Choice(("a", "b"))),
         ([None], Choice(("",))),
@@ -49,7 +49,7 @@ KINDS: list[Kind] = [
     ],
 )
 def test_kinds_are_found_from_all_values(values: list[object], kind: Kind) -> None:
-    assert kind_of(values) == kind
+    assert inferred_kind(values) == kind
 
 
 @settings(max_examples=300, deadline=None)
@@ -57,7 +57,7 @@ def test_kinds_are_found_from_all_values(values: list[object], kind: Kind) -> No
 def test_codes_lie_within_the_kind_and_keys_repeat_as_often_as_said(
     values: list[object], kind: Kind | None
 ) -> None:
-    kind = kind_of(values) if kind is None else kind
+    kind = inferred_kind(values) if kind is None else kind
     table = PublicTable("t", {"k": values})
     codes = table.codes("k", kind)
     inside = codes_of(kind)
@@ -97,8 +97,8 @@ def test_s9_the_most_frequent_key_over_several_columns() -> None:
         (Text(), Choice(("a",)), True),
         (Choice(("a",)), Choice((1,)), False),
         (WHOLE, Choice((1, 2)), True),
-        (WHOLE, Number(Fraction(1, 2), 0, 9), True),
-        (Number(Fraction(1, 2), 0, 9), WHOLE, False),
+        (WHOLE, Numeric(Fraction(1, 2), 0, 9), True),
+        (Numeric(Fraction(1, 2), 0, 9), WHOLE, False),
         (WHOLE, Text(), False),
         (Moment(1, 0, 9), Period(1, 0, 9), True),
         (Moment(1, 0, 9), WHOLE, False),
@@ -107,12 +107,12 @@ def test_s9_the_most_frequent_key_over_several_columns() -> None:
     ],
 )
 def test_only_like_is_joined_with_like(own: Kind, wanted: Kind, fits: bool) -> None:
-    assert can_be(own, wanted) is fits
+    assert can_join(own, wanted) is fits
 
 
 def test_strange_names_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = pa.table({"ward": ["A"], "a b": [1], "x;--": [2]})
     assert list(PublicTable.of("t", rows, {}).values) == ["ward"]
-    monkeypatch.setattr(public, "MOST_ROWS", 0)
+    monkeypatch.setattr(public_tables, "MOST_ROWS", 0)
     with pytest.raises(BadParameter, match="at most"):
         PublicTable.of("t", rows, {})

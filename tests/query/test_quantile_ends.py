@@ -8,8 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lapwing.mechanisms import Quantile
-from lapwing.privacy import Relation
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Quantile
 from support.streams import SeededStream
 
 REPEATS = 3_000
@@ -18,7 +18,7 @@ LEVEL = Fraction(9, 10)  # so low that misses would be seen
 
 @pytest.fixture(autouse=True)
 def seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(29))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(29))
 
 
 def quantile(fraction: Fraction, epsilon: str) -> Quantile:

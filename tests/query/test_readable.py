@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.query import rows
-from lapwing.query.bounded import readable
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import JointQuestion
-from lapwing.query.language.kinds import Kind, Moment, Text
-from lapwing.query.policies.policy import Policy, Source
+from lapwing.sql import row_questions
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Kind, Moment, Text
+from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.policy import Policy, Source
+from lapwing.sql.truncated import open_sources
+from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, coded_rows, policy_of, table_of, whole
 from support.spark import spark
@@ -65,7 +65,9 @@ def test_an_unreadable_value_is_found_before_the_charge_and_told_to_the_curator(
         for ask in (
             lambda: dataset.ask(SUM, epsilon="0.1"),
             lambda: dataset.ask(f"{SUM} WHERE code > 1", epsilon="0.1", where_first=True),
-            lambda: rows.version_of(dataset, rows.question_of(dataset, "SELECT code FROM visits")),
+            lambda: row_questions.checked_version(
+                dataset, row_questions.row_question(dataset, "SELECT code FROM visits")
+            ),
             lambda: JointQuestion.of(dataset, SUM).version(),
         ):
             with pytest.raises(Unavailable, match="cannot be read") as refused:
@@ -86,13 +88,13 @@ def test_rows_are_read_once_for_a_version_and_a_policy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[Any] = []
-    check = readable._is_readable
+    check = open_sources._is_readable
 
     def counting(*args: Any) -> bool:
         reads.append(args)
         return check(*args)
 
-    monkeypatch.setattr(readable, "_is_readable", counting)
+    monkeypatch.setattr(open_sources, "_is_readable", counting)
     policy = written(tmp_path)
     with Dataset(policy, analyst="ann") as dataset:
         dataset.ask(SUM, epsilon="0.1")
@@ -129,7 +131,7 @@ def test_a_line_that_is_not_utf8_is_no_row(tmp_path: Path) -> None:
 def counted(policy: Policy, sql: str) -> int:
     with Dataset(policy, analyst="ann") as dataset:
         seen: list[int] = []
-        dataset.record = lambda _, arrays: seen.append(int(arrays[0][0]))
+        dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
         dataset.ask(sql, epsilon="0.1")
     return seen[0]
 

@@ -10,10 +10,11 @@ import pytest
 
 from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.errors import BadParameter
-from lapwing.query.bounded.keyed_hash import Keys
-from lapwing.query.bounded.reader import row_key, unit_ids
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.releasing import SLOW_NOTE
+from lapwing.sql.truncated.column_codes import HashKeys
+from lapwing.sql.truncated.reader import row_key, unit_ids
 
 Open = Callable[..., Dataset]
 SQL = "SELECT ward, COUNT(*) AS n, MEDIAN(stay) AS m FROM visits WHERE name <> 'x' GROUP BY ward"
@@ -22,12 +23,12 @@ SQL = "SELECT ward, COUNT(*) AS n, MEDIAN(stay) AS m FROM visits WHERE name <> '
 def test_E3_plans_show_neither_the_secret_nor_the_source(opened: Open, tmp_path: Path) -> None:
     dataset = opened()
     dataset.version()
-    keys = Keys(row_key(dataset.ledger), "ranks of visits")
+    keys = HashKeys(row_key(dataset.ledger), "ranks of visits")
     shown = [
         str(part)
         for part in (dataset.plan(SQL, epsilon=1).statements, dataset.plan(SQL, epsilon=1).to_json())
     ]
-    with dataset.reading() as reader:
+    with dataset.curator.reading() as reader:
         (definition,) = reader.definitions.values()
     for secret in (str(keys.of("")), str(keys.of("stay")), str(keys.of("/unit"))):
         assert secret in definition
@@ -52,8 +53,8 @@ def test_only_tables_that_a_question_names_are_computed(
 
     monkeypatch.setattr(DuckDbEngine, "run", recorded)
     dataset.ask("SELECT COUNT(*) FROM visits2", epsilon=1)
-    assert '"the bounded table visits2" AS (' in ran[-1]
-    assert '"the bounded table visits" AS (' not in ran[-1]
+    assert '"the truncated table visits2" AS (' in ran[-1]
+    assert '"the truncated table visits" AS (' not in ran[-1]
 
 
 def test_S10_everybody_is_told_to_the_ledger_once(opened: Open) -> None:
@@ -63,7 +64,7 @@ def test_S10_everybody_is_told_to_the_ledger_once(opened: Open) -> None:
 
 def test_threads_are_checked_before_anything_is_charged(opened: Open, tmp_path: Path) -> None:
     opened()
-    with Dataset(load(tmp_path / "visits.toml"), analyst="ann", threads=0) as dataset:
+    with Dataset(load_policy(tmp_path / "visits.toml"), analyst="ann", threads=0) as dataset:
         with pytest.raises(BadParameter, match="threads"):
             dataset.ask(SQL, epsilon=1)
         assert dataset.ledger.blocks("visits")[0].spent[1] == 0
@@ -76,5 +77,5 @@ def test_a_copy_of_another_policy_is_not_read(opened: Open, tmp_path: Path) -> N
     (tmp_path / "visits.toml").write_text(text.replace("high = 10\n", "high = 5\n"))
     other = opened(rewrite=False)
     answer = other.ask("SELECT SUM(stay) AS s FROM visits", epsilon=5)
-    assert not other.is_prepared
+    assert SLOW_NOTE in answer.notes  # from the source
     assert abs(answer.columns[0].values[0] - 2 * sum(min(p % 11, 5) for p in range(300))) < 60

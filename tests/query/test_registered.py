@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.query.bounded import registered
-from lapwing.query.bounded.prepared import folder_of
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.policy import Source, UnitBy
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Source, UnitBy
+from lapwing.sql.truncated import registration
+from lapwing.sql.truncated.prepared_copy import prepared_folder
 from query.conftest import write_visits
 
 Open = Callable[..., Dataset]
@@ -29,7 +29,7 @@ def require_refused(dataset: Dataset) -> None:
 def test_a_note_that_cannot_be_read_is_none(opened: Open, tmp_path: Path, text: str) -> None:
     dataset = opened()
     dataset.ask(COUNT, epsilon=1)
-    (tmp_path / "visits.prepared" / registered.FILE).write_text(text)
+    (tmp_path / "visits.prepared" / registration.FILE).write_text(text)
     require_refused(dataset)
     dataset.prepare()
     assert dataset.version() == 2
@@ -53,7 +53,9 @@ def test_a_crash_between_the_ledger_and_the_note_is_noticed(
     dataset = opened()
     dataset.ask(COUNT, epsilon=1)
     with monkeypatch.context() as patch:
-        patch.setattr(registered, "remember", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(
+            registration, "save_registration", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+        )
         with pytest.raises(KeyboardInterrupt):
             dataset.register()
     require_refused(dataset)
@@ -76,23 +78,25 @@ def test_other_tables_of_a_server_are_other_people(opened: Open) -> None:
 
     def at(url: str, name: str, unit: str = "who") -> dict[str, list[str]]:
         moved = replace(table, source=Source("postgres", url, name, "postgres"), unit=UnitBy(unit))
-        return registered.people_of(replace(policy, tables={"visits": moved}))
+        return registration.unit_locations(replace(policy, tables={"visits": moved}))
 
     url = "postgresql://me:secret@host/db"
     assert "secret" not in str(at(url, "v"))
     assert at(url, "v") == at("postgresql://host/db", "v")
     assert at(url, "v") != at(url, "other")
     assert at(url, "v") != at(url, "v", "id")
-    registered.make_folder(policy)
-    registered.remember(policy, 3, {})
-    assert registered.registered(policy) == registered.Registered(3, {}, registered.people_of(policy), 0)
+    registration.make_folder(policy)
+    registration.save_registration(policy, 3, {})
+    assert registration.last_registration(policy) == registration.RegisteredVersion(
+        3, {}, registration.unit_locations(policy), 0
+    )
 
 
 def test_receipts_that_were_looked_at_add_up(opened: Open) -> None:
     policy = opened().policy
-    assert registered.looked_at(policy) == set()
-    registered.make_folder(policy)
+    assert registration.cleared_holds(policy) == set()
+    registration.make_folder(policy)
     for position in (4, 9, 4):
-        registered.look_at(policy, position)
-    assert registered.looked_at(policy) == {4, 9}
-    assert {path.name for path in folder_of(policy).iterdir()} == {registered.LOOKED, "lock"}
+        registration.clear_holds(policy, position)
+    assert registration.cleared_holds(policy) == {4, 9}
+    assert {path.name for path in prepared_folder(policy).iterdir()} == {registration.LOOKED, "lock"}

@@ -15,11 +15,11 @@ import pytest
 
 from lapwing.errors import BadParameter, LapwingError, OverBudget, Unavailable
 from lapwing.ledger import Ledger
-from lapwing.ledger.registry import registry
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Source
-from lapwing.query.policies.source import names_of
+from lapwing.ledger.data_sets import open_registry
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Source
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.source_location import registry_names
 from query.conftest import POLICY, write_visits
 from support.askers import ask
 from support.shell import Shell
@@ -36,7 +36,7 @@ def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
 
 def asked(policy: Path, sql: str = OTHER, *, prepare: bool = False) -> None:
     """Ask for all that is left of ε 10."""
-    with Dataset(load(policy), analyst="ann") as dataset:
+    with Dataset(load_policy(policy), analyst="ann") as dataset:
         if prepare:
             dataset.prepare()
         dataset.ask(sql, epsilon=10)
@@ -207,7 +207,7 @@ def test_what_is_made_is_told(spent: Path, shell: Shell, tmp_path: Path) -> None
     text = spent.read_text().replace('name = "visits"', 'name = "others"')
     policy = spent.with_name("others.toml")
     policy.write_text(text.replace("visits*.parquet", "others.parquet"))
-    with Dataset(load(policy), analyst="ann") as dataset:
+    with Dataset(load_policy(policy), analyst="ann") as dataset:
         first, second = dataset.ask(COUNT, epsilon=1), dataset.ask(OTHER, epsilon=1)
     assert first.notes[0] == 'New account "others" with ε 10 and δ 1e-06, for life.'
     assert len(second.notes) == len(first.notes) - 1
@@ -247,7 +247,7 @@ def test_a_server_has_one_name() -> None:
     """Without users and passwords, and however this machine is called."""
 
     def names(url: str, table: str = "visits") -> set[str]:
-        return names_of(Source("postgres", url, table, "postgres"))
+        return registry_names(Source("postgres", url, table, "postgres"))
 
     alike = {
         *names("postgresql://ann:secret@localhost/clinic"),
@@ -264,8 +264,8 @@ def test_a_server_has_one_name() -> None:
 def test_tables_of_one_database_file_are_several_sources(tmp_path: Path) -> None:
     (tmp_path / "a.duckdb").write_bytes(b"")
     one = Source("duckdb", str(tmp_path / "a.duckdb"), "t", "duckdb")
-    assert names_of(one) == names_of(replace(one, table="main.t"))
-    assert not names_of(one) & names_of(replace(one, table="u"))
+    assert registry_names(one) == registry_names(replace(one, table="main.t"))
+    assert not registry_names(one) & registry_names(replace(one, table="u"))
 
 
 def test_capitals_of_a_table_give_no_other_name(tmp_path: Path) -> None:
@@ -275,29 +275,29 @@ def test_capitals_of_a_table_give_no_other_name(tmp_path: Path) -> None:
     spark = Source("spark", "local[2]", "visits", "spark")
     server = Source("postgres", "postgresql://h/c", "visits", "postgres")
     for table in ("Visits", "VISITS"):
-        assert names_of(one) == names_of(replace(one, table=table))
-        assert names_of(spark) == names_of(replace(spark, table=f"default.{table}"))
-        assert names_of(server) != names_of(replace(server, table=table))
+        assert registry_names(one) == registry_names(replace(one, table=table))
+        assert registry_names(spark) == registry_names(replace(spark, table=f"default.{table}"))
+        assert registry_names(server) != registry_names(replace(server, table=table))
 
 
 def test_files_that_spark_reads_have_one_name(tmp_path: Path) -> None:
     """However they are addressed, and whichever cluster reads them."""
     (tmp_path / "a.parquet").write_bytes(b"")
     here = Source("spark", "local[2]", str(tmp_path / "a.parquet"), "spark-parquet")
-    assert len(names_of(here)) == 2
-    assert names_of(here) == names_of(replace(here, table=f"file://{here.table}"))
+    assert len(registry_names(here)) == 2
+    assert registry_names(here) == registry_names(replace(here, table=f"file://{here.table}"))
     far = replace(here, table="s3://clinic/a.parquet")
-    assert names_of(far) == names_of(replace(far, location="spark://there:7077")) != set()
+    assert registry_names(far) == registry_names(replace(far, location="spark://there:7077")) != set()
 
 
 def test_what_was_noted_and_then_failed_is_not_noted() -> None:
-    with suppress(ZeroDivisionError), registry() as known:
+    with suppress(ZeroDivisionError), open_registry() as known:
         known.note(["a"], ledger="1", place="there")
         raise ZeroDivisionError
-    with registry() as known:
+    with open_registry() as known:
         assert known.ledgers_of(["a"]) == {}
         known.note(["a", "b"], ledger="1", place="there")
         known.note(["b"], ledger="2", place="elsewhere")
         known.note([], ledger="1", place="moved")
-    with registry() as known:
+    with open_registry() as known:
         assert known.ledgers_of(["b", "c"]) == {"1": "moved"}

@@ -6,9 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.query.language.expression import Constant, Reference
-from lapwing.query.language.kinds import Kind, Number, Truth
-from lapwing.query.language.relation import (
+from lapwing.sql.expression import Constant, Kind, Numeric, Reference, Truth
+from lapwing.sql.relation import (
     Filter,
     Join,
     PerUnit,
@@ -18,14 +17,14 @@ from lapwing.query.language.relation import (
     Scan,
     UnionAll,
     blocks_of,
+    contribution_bound,
     expressions_of,
     is_private,
     public_scans_of,
-    rows_of,
     scans_of,
 )
 
-WHOLE: Kind = Number(Fraction(1), 0, 9)
+WHOLE: Kind = Numeric(Fraction(1), 0, 9)
 COLUMNS = (("x", WHOLE),)
 FIVE, THREE = Scan("visits", COLUMNS, 5), Scan("others", COLUMNS, 3, (1, 2))
 PUBLIC = PublicScan("wards", (("y", WHOLE),), ("y",))
@@ -54,7 +53,7 @@ PER = PerUnit(FIVE, (), (("n", "rows", None, WHOLE),))
     ],
 )
 def test_s9_rows_of_one_unit(relation: Relation, rows: int, blocks: set[int] | None) -> None:
-    assert rows_of(relation) == rows
+    assert contribution_bound(relation) == rows
     assert blocks_of(relation) == (None if blocks is None else frozenset(blocks))
     assert is_private(relation)
 
@@ -63,7 +62,7 @@ def test_a_public_table_has_no_units() -> None:
     assert not is_private(PUBLIC)
     assert not is_private(Filter(PUBLIC, TRUE))
     with pytest.raises(AssertionError):
-        rows_of(PUBLIC)
+        contribution_bound(PUBLIC)
 
 
 def test_scans_and_expressions_are_found() -> None:

@@ -13,11 +13,10 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, Held, InProgress, SessionOver
-from lapwing.query import custody, dataset
-from lapwing.query.answering.shares import Shares, share_out
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.releasing import Releasing
+from lapwing.sql import curator, policy_ledger, releasing
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.noising import BudgetShares, divide_budget
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import write_visits
 from support.askers import ask, die
 
@@ -94,8 +93,8 @@ def test_the_mechanisms_are_found_again_from_what_is_stored(
 ) -> None:
     """The kind of noise is stored as it was chosen, δ as it was allowed."""
     plan = opened().plan(sql, epsilon=epsilon, noise=noise, delta="1e-8")
-    asked = plan.asked
-    again = share_out(plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
+    asked = plan.request
+    again = divide_budget(plan.question, epsilon=asked.epsilon, delta=asked.delta, noise=asked.noise)
     assert (again.added, again.chosen, again.selected) == (
         plan.shares.added, plan.shares.chosen, plan.shares.selected,
     )  # fmt: skip
@@ -108,7 +107,7 @@ def test_answers_of_mechanisms_that_are_gone_are_left_alone(
 ) -> None:
     dataset = opened()
     with monkeypatch.context() as patch:
-        patch.setattr(Shares, "digest", property(lambda _: "of an older version of the code"))
+        patch.setattr(BudgetShares, "digest", property(lambda _: "of an older version of the code"))
         dataset.ask(COUNT, epsilon=1)
     second = dataset.ask(COUNT, epsilon=1)
     assert (second.is_replay, second.of) == (False, 1)
@@ -126,7 +125,7 @@ def test_intervals_with_sampling_error_are_not_combined_without_it(opened: Open)
 def test_a_copy_that_another_process_made_is_the_one_that_is_asked(opened: Open, tmp_path: Path) -> None:
     seen: list[int] = []
     dataset = opened()
-    dataset.record = lambda _, arrays: seen.append(int(arrays[0][0]))
+    dataset.curator.record = lambda _, arrays: seen.append(int(arrays[0][0]))
     dataset.prepare()
     dataset.ask(COUNT, epsilon=1)
     write_visits(tmp_path, range(300, 400), "visits_new")
@@ -194,9 +193,9 @@ def test_who_arrives_at_midnight_arrives_in_a_block_that_is_open(
         def now(cls, tz: Any = None) -> Any:
             return next(cls.ticks)
 
-    from lapwing.query.bounded import prepare  # noqa: PLC0415
+    from lapwing.sql.truncated import prepare  # noqa: PLC0415
 
-    for module in (dataset, custody, prepare):
+    for module in (curator, policy_ledger, prepare):
         monkeypatch.setattr(module, "datetime", Clock)
     one = opened(more=ARRIVALS)
     one.prepare()
@@ -210,13 +209,13 @@ def test_L7_another_price_at_the_same_time_is_told_to_wait(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = opened()
-    find = Releasing._earlier
+    find = releasing._earlier
 
-    def stale(self: Releasing, gate: Any, asked: Any) -> Any:
-        return [], find(self, gate, asked)[1].replace(":1", ":0")  # as it was before the other one
+    def stale(plan: Any, gate: Any, request: Any) -> Any:
+        return [], find(plan, gate, request)[1].replace(":1", ":0")  # as it was before the other one
 
     dataset.ask(COUNT, epsilon=1)
-    monkeypatch.setattr(Releasing, "_earlier", stale)
+    monkeypatch.setattr(releasing, "_earlier", stale)
     with pytest.raises(InProgress):
         dataset.ask(COUNT, epsilon=2)
     assert spent(dataset) == 1
@@ -248,8 +247,8 @@ def test_L1_L3_L7_processes_that_ask_at_once_or_die(opened: Open, tmp_path: Path
     assert spent(one) == 3
     for wrong in (held.value.position - 1, held.value.position + 1, 10**6):
         with pytest.raises(BadParameter, match="receipt"):
-            one.looked(wrong)
-    one.looked(held.value.position)
+            one.clear_hold(wrong)
+    one.clear_hold(held.value.position)
     assert one.ask(COUNT, epsilon=1).is_replay
 
 

@@ -13,18 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.meaning import meanings_of
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import digest_of
-from lapwing.query.bounded.reader import Reader, read_public
-from lapwing.query.bounded.registered import people_of
-from lapwing.query.dataset import Dataset
-from lapwing.query.language.kinds import Choice, Text
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Column, Policy, Source, UnitBy
-from lapwing.query.search import searched_policy
+from lapwing.sql.binding.bind import bind, query_digests
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Choice, Text
+from lapwing.sql.policy import Column, Policy, Source, UnitBy
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.preliminary_questions import policy_with_searched_column
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.prepared_copy import copy_digest
+from lapwing.sql.truncated.reader import Reader, read_public_tables
+from lapwing.sql.truncated.registration import unit_locations
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.spark import spark
@@ -127,8 +126,8 @@ def sales(tmp_path: Path) -> Path:
 
 
 def test_a_policy_file_names_them_and_questions_use_the_alias(sales: Path) -> None:
-    policy = load(sales)
-    public = read_public(policy)
+    policy = load_policy(sales)
+    public = read_public_tables(policy)
     sql = (
         "SELECT word, COUNT(DISTINCT customer) AS n, SUM(discount) AS d "
         "FROM sales JOIN sizes USING (size) GROUP BY word"
@@ -165,12 +164,12 @@ def test_what_cannot_be_meant_is_told(sales: Path, old: str, new: str, told: str
     assert old in POLICY
     sales.write_text(POLICY.replace(old, new, 1))
     with pytest.raises(BadFile, match=told):
-        load(sales)
+        load_policy(sales)
 
 
 def test_a_name_that_the_source_does_not_have_is_told_before_anything_is_charged(sales: Path) -> None:
     sales.write_text(POLICY.replace("discount %", "discount"))
-    with Dataset(load(sales), analyst="ann") as found:
+    with Dataset(load_policy(sales), analyst="ann") as found:
         with pytest.raises(BadParameter, match="the source has no column 'discount'"):
             found.ask("SELECT SUM(discount) FROM sales", epsilon=1)
         assert found.left().startswith("ε 10 of 10")
@@ -181,17 +180,17 @@ def test_a_search_reads_neither_people_nor_what_is_hidden_under_any_name(sales: 
     more = '[tables.sales.columns.x]\nhidden = true\nsource = "secret"\n[tables.sizes]'
     sales.write_text(POLICY.replace("[tables.sizes]", more, 1))
     with pytest.raises(BadParameter, match="hidden by the policy, tells people apart"):
-        searched_policy(load(sales), "sales", column, 1)
+        policy_with_searched_column(load_policy(sales), "sales", column, 1)
 
 
 def test_the_source_s_name_of_the_unit_cannot_be_searched(sales: Path) -> None:
     sales.write_text(POLICY.replace("Customer ID", "plain"))
     with pytest.raises(BadParameter, match="tells people apart"):
-        searched_policy(load(sales), "sales", "Plain", 1)
+        policy_with_searched_column(load_policy(sales), "sales", "Plain", 1)
 
 
 def test_a_search_goes_by_the_alias(sales: Path) -> None:
-    searched = searched_policy(load(sales), "sales", "DISCOUNT", 1)
+    searched = policy_with_searched_column(load_policy(sales), "sales", "DISCOUNT", 1)
     assert searched.tables["sales"].columns["DISCOUNT"].source == "discount %"
 
 
@@ -207,21 +206,21 @@ def test_what_was_digested_before_is_digested_alike(tmp_path: Path) -> None:
 
 
 def test_another_column_of_the_source_is_another_question(sales: Path) -> None:
-    one = load(sales)
+    one = load_policy(sales)
     sales.write_text(POLICY.replace("discount %", "plain"))
-    other = load(sales)
-    assert digest_of(one, KEY) != digest_of(other, KEY)
+    other = load_policy(sales)
+    assert copy_digest(one, KEY) != copy_digest(other, KEY)
     meanings = {
-        meanings_of(policy, bind("SELECT SUM(discount) FROM sales", Catalog(policy, {})), {})
+        query_digests(policy, bind("SELECT SUM(discount) FROM sales", Catalog(policy, {})), {})
         for policy in (one, other)
     }
     assert len(meanings) == 2
     sales.write_text(POLICY.replace("Customer ID", "plain"))
-    assert people_of(load(sales)) != people_of(one)
+    assert unit_locations(load_policy(sales)) != unit_locations(one)
 
 
 def test_a_draft_gives_every_column_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lapwing.query.policies.draft import draft  # noqa: PLC0415
+    from lapwing.sql.policy_draft import draft  # noqa: PLC0415
 
     monkeypatch.chdir(tmp_path)
     listed = ", ".join('1 AS "' + name.replace('"', '""') + '"' for name in [*NAMES, "größe!", "grosse"])
@@ -235,7 +234,7 @@ def test_a_draft_gives_every_column_a_name(tmp_path: Path, monkeypatch: pytest.M
     for line in ("source = ", "low = ", "high = "):
         written = written.replace(f"# {line}", line)
     Path("odd.toml").write_text(written.replace("high = 7", "high = 9"))
-    columns = load("odd.toml").tables["odd"].columns
+    columns = load_policy("odd.toml").tables["odd"].columns
     assert {column.in_source for column in columns.values()} == {*NAMES, "größe!", "grosse"} - {
         "Customer ID"
     }

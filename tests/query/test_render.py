@@ -10,34 +10,33 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lapwing.engines.duckdb_spelling import DuckDbSpelling
-from lapwing.query.binding.build import added, multiplied, number
-from lapwing.query.bounded.coded import coded
-from lapwing.query.bounded.names import bounded_name, shipped_name, with_bounded
-from lapwing.query.bounded.render import render
-from lapwing.query.bounded.sources import open_sources
-from lapwing.query.language.expression import Apply, Expression, Op, Reference
-from lapwing.query.language.kinds import Choice, Kind, Number, Person, Text, Truth
-from lapwing.query.language.question import Key, Question, Spectrum, Sum
-from lapwing.query.language.relation import (
-    UNIT,
-    Filter,
-    Join,
-    PerUnit,
-    Project,
-    PublicScan,
-    Relation,
-    Scan,
-    UnionAll,
+from lapwing.engines.dialects import DuckDbDialect
+from lapwing.sql.binding.typed_expressions import added, multiplied, number
+from lapwing.sql.bound_query import BoundQuery, Key, Spectrum, Sum
+from lapwing.sql.expression import (
+    Apply,
+    Choice,
+    Expression,
+    Kind,
+    Numeric,
+    Op,
+    Person,
+    Reference,
+    Text,
+    Truth,
 )
+from lapwing.sql.relation import UNIT, Filter, Join, PerUnit, Project, PublicScan, Relation, Scan, UnionAll
+from lapwing.sql.truncated.open_sources import open_sources
+from lapwing.sql.truncated.render import public_table_name, render, truncated_name, with_truncated
+from lapwing.sql.truncated.truncated_table import coded
 from support.private_tables import KEY, policy_of, store, table_of, whole
 
-WARD, STAY, COST = Choice(("A", "B", "C")), whole(0, 60), Number(whole(0, 1).step, 0, 100_000)
+WARD, STAY, COST = Choice(("A", "B", "C")), whole(0, 60), Numeric(whole(0, 1).step, 0, 100_000)
 COLUMNS: dict[str, Kind] = {"ward": WARD, "stay": STAY, "cost": COST, "note": Text(), "open": Truth()}
 VISITS = Scan("visits", tuple(COLUMNS.items()), 5)
 OTHERS = Project(VISITS, (("ward2", Reference("ward", WARD)), ("stay2", Reference("stay", STAY))))
 WARDS = PublicScan("wards", (("name", WARD), ("beds", whole(0, 99))), ("name", "beds"))
-SHIPPED = shipped_name(WARDS)
+SHIPPED = public_table_name(WARDS)
 
 
 def ref(name: str) -> Expression:
@@ -47,9 +46,9 @@ def ref(name: str) -> Expression:
 def question(
     source: Relation, *sums: Sum, keys: tuple[Expression, ...] = (), declared: bool = True,
     spectra: tuple[Spectrum, ...] = (),
-) -> Question:  # fmt: skip
+) -> BoundQuery:  # fmt: skip
     named = tuple(Key(f"key{n}", key, range(3) if declared else None) for n, key in enumerate(keys))
-    return Question(source, named, (tuple(range(len(keys))),), sums or (Sum("rows"),), (), spectra, (), 5)
+    return BoundQuery(source, named, (tuple(range(len(keys))),), sums or (Sum("rows"),), (), spectra, (), 5)
 
 
 def equals(name: str, code: int) -> Expression:
@@ -62,7 +61,7 @@ PEOPLE = PerUnit(
     (("key", Reference(UNIT, Person())),),
     (("total", "sum", ref("cost"), whole(0, 500_000)), ("n", "rows", None, whole(0, 5))),
 )
-CASES: dict[str, tuple[Question, str]] = {
+CASES: dict[str, tuple[BoundQuery, str]] = {
     "rows": (
         question(VISITS),
         "SELECT count(*) AS s0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5",
@@ -160,7 +159,7 @@ CASES: dict[str, tuple[Question, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_statements_are_plain(name: str) -> None:
     asked, sql = CASES[name]
-    assert render(asked, {"visits": "visits"}, DuckDbSpelling(), by_row=False).sums == (sql,)
+    assert render(asked, {"visits": "visits"}, DuckDbDialect(), by_row=False).sums == (sql,)
 
 
 def test_sets_and_spectra_have_statements_of_their_own() -> None:
@@ -168,7 +167,7 @@ def test_sets_and_spectra_have_statements_of_their_own() -> None:
     asked = replace(
         question(VISITS, keys=(ref("ward"), ref("open")), spectra=(spectrum,)), sets=((0, 1), (1,), ())
     )
-    found = render(asked, {"visits": "visits"}, DuckDbSpelling(), by_row=False)
+    found = render(asked, {"visits": "visits"}, DuckDbDialect(), by_row=False)
     assert len(found.sums) == 3
     assert found.sums[2] == "SELECT count(*) AS s0 FROM visits AS t0 WHERE t0.lapwing_rank <= 5"
     assert found.spectra[0][1] == (
@@ -178,7 +177,7 @@ def test_sets_and_spectra_have_statements_of_their_own() -> None:
 
 
 def test_where_rows_are_sliced_a_unit_is_a_person_in_one_period() -> None:
-    scans, spelling = {"visits": "visits"}, DuckDbSpelling()
+    scans, spelling = {"visits": "visits"}, DuckDbDialect()
     (joined,) = render(CASES["a private join"][0], scans, spelling, by_row=True).sums
     assert "ON t1.u = t3.u AND t1.b = t3.b AND t1.c0 = t3.c0" in joined
     (people,) = render(CASES["people first"][0], scans, spelling, by_row=True).sums
@@ -196,7 +195,7 @@ ROWS: dict[str, list[Any]] = {
     "note": ["x"] * 7 + ["it's", "x", None],
     "open": [True] * 7 + [False, None, True],
 }
-Ask = Callable[[Question], list[dict[str, Any]]]
+Ask = Callable[[BoundQuery], list[dict[str, Any]]]
 
 
 @pytest.fixture
@@ -205,14 +204,14 @@ def ask(tmp_path: Path) -> Iterator[Ask]:
     opened = open_sources(policy)
     opened.engine.ship(SHIPPED, pa.table({"name": [0, 1, None], "beds": [10, 20, 30]}))
     sql = coded(policy, policy.tables["visits"], opened.engine, KEY, relations=opened.relations)
-    spelling = opened.engine.spelling
+    spelling = opened.engine.dialect
 
-    def asked(one: Question) -> list[dict[str, Any]]:
+    def asked(one: BoundQuery) -> list[dict[str, Any]]:
         (statement,) = render(
-            one, {"visits": spelling.name(bounded_name("visits"))}, spelling, by_row=False
+            one, {"visits": spelling.name(truncated_name("visits"))}, spelling, by_row=False
         ).sums
         assert "2147483647" not in statement  # nothing of the hash is in what plans show
-        found = opened.engine.run(with_bounded(statement, {"visits": sql}, spelling))
+        found = opened.engine.run(with_truncated(statement, {"visits": sql}, spelling))
         known = [row for row in found.to_pylist() if row.get("k0", 0) is not None]  # as `lay_out` does it
         return sorted(known, key=repr)
 
@@ -266,11 +265,11 @@ def test_a_unit_with_nothing_known_has_no_sum(ask: Ask) -> None:
 
 
 def test_long_names_stay_within_what_engines_keep() -> None:
-    assert bounded_name("visits") == "the bounded table visits"
-    assert len({bounded_name("t" * 60 + end) for end in "ab"}) == 2
-    assert len(bounded_name("t" * 63)) <= 63
+    assert truncated_name("visits") == "the truncated table visits"
+    assert len({truncated_name("t" * 60 + end) for end in "ab"}) == 2
+    assert len(truncated_name("t" * 63)) <= 63
 
 
 def test_shipped_names_differ_with_what_is_shipped() -> None:
     others = [replace(WARDS, sources=("beds", "name")), replace(WARDS, table="rooms"), WARDS]
-    assert len({shipped_name(scan) for scan in others}) == 3
+    assert len({public_table_name(scan) for scan in others}) == 3

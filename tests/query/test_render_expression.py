@@ -11,14 +11,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lapwing.engines.dialects import DuckDbDialect
 from lapwing.engines.duckdb import DuckDbEngine
-from lapwing.engines.duckdb_spelling import DuckDbSpelling
-from lapwing.engines.limits import Limits
-from lapwing.query.binding import build
-from lapwing.query.binding.refused import Refused
-from lapwing.query.bounded.render_expression import LONGEST, WRITTEN, Writer
-from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
+from lapwing.engines.engine import EngineLimits
+from lapwing.sql.binding import typed_expressions
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.expression import (
+    Apply,
+    Choice,
+    Constant,
+    Expression,
+    Kind,
+    Moment,
+    Numeric,
+    Op,
+    Reference,
+    Text,
+    Truth,
+)
+from lapwing.sql.truncated.render_expression import LONGEST, WRITTEN, ExpressionWriter
 from support.evaluated import PARTS, evaluated
 from support.private_tables import whole
 
@@ -39,7 +50,7 @@ KINDS: dict[str, tuple[Kind, pa.DataType]] = {
 }
 WORDS = ["", "a", "Ab", "  b ", "it's", "é\\n", "%", "_", "-12", "+7", "1.5", "9" * 15, "9" * 16, "\n", '"']
 BOUNDS = {
-    name: (kind.first, kind.last) for name, (kind, _) in KINDS.items() if isinstance(kind, Number | Moment)
+    name: (kind.first, kind.last) for name, (kind, _) in KINDS.items() if isinstance(kind, Numeric | Moment)
 }
 texts = st.sampled_from(WORDS)
 
@@ -69,7 +80,9 @@ def reference(name: str) -> Expression:
     return Reference(name, KINDS[name][0])
 
 
-leaves = st.sampled_from([reference(name) for name in "abcd"]) | st.integers(-50, 50).map(build.number)
+leaves = st.sampled_from([reference(name) for name in "abcd"]) | st.integers(-50, 50).map(
+    typed_expressions.number
+)
 numbers = st.deferred(lambda: st.recursive(leaves, larger, max_leaves=6))
 TEXT, TRUTH = Text(), Truth()
 
@@ -84,42 +97,46 @@ def try_(made: Any, *args: Any) -> Expression:
 
 def one_of(*args: Expression) -> Expression:
     """CASE and COALESCE over numbers on one grid."""
-    on_grid = build.on_one_grid(args)
-    kinds = [one.kind for one in on_grid if isinstance(one.kind, Number)]
-    kind = Number(kinds[0].step, min(k.first or 0 for k in kinds), max(k.last or 0 for k in kinds))
+    on_grid = typed_expressions.on_one_grid(args)
+    kinds = [one.kind for one in on_grid if isinstance(one.kind, Numeric)]
+    kind = Numeric(kinds[0].step, min(k.first or 0 for k in kinds), max(k.last or 0 for k in kinds))
     first, *rest = on_grid
     if len(rest) == 1:
         return Apply(Op.COALESCE, (first, *rest), kind)
     condition = Apply(Op.LT, (first, rest[0]), TRUTH)
-    return Apply(Op.CASE, (condition, rest[1], reference("q"), first, build.null_of(kind)), kind)
+    return Apply(
+        Op.CASE, (condition, rest[1], reference("q"), first, typed_expressions.null_of(kind)), kind
+    )
 
 
 def compared(op: Op, left: Expression, right: Expression) -> Expression:
     if not isinstance(left.kind, Text):
-        left, right = build.on_one_grid([left, right])
+        left, right = typed_expressions.on_one_grid([left, right])
     return Apply(op, (left, right), TRUTH)
 
 
 def null_if(left: Expression, right: Expression) -> Expression:
-    a, b = build.on_one_grid([left, right])
+    a, b = typed_expressions.on_one_grid([left, right])
     return Apply(Op.NULL_IF, (a, b), a.kind)
 
 
 def larger(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
     by, extremes = st.integers(1, 1000), st.sampled_from([Op.LEAST, Op.GREATEST])
     return st.one_of(
-        st.builds(lambda a, b: try_(build.added, a, b), inner, inner),
-        st.builds(lambda a, b: try_(lambda x, y: build.added(x, y, minus=True), a, b), inner, inner),
-        st.builds(lambda a, b: try_(build.multiplied, a, b), inner, inner),
-        st.builds(lambda a, p: try_(build.floored, a, Fraction(p)), inner, by),
-        st.builds(lambda a, p: try_(build.remainder, a, Fraction(p)), inner, by),
-        st.builds(lambda a, b: try_(build.quotient, a, b, Fraction(1, 10)), inner, inner),
-        st.builds(lambda op, a, b: try_(build.extreme, op, [a, b]), extremes, inner, inner),
-        st.builds(lambda a: try_(build.absolute, a), inner),
+        st.builds(lambda a, b: try_(typed_expressions.added, a, b), inner, inner),
+        st.builds(
+            lambda a, b: try_(lambda x, y: typed_expressions.added(x, y, minus=True), a, b), inner, inner
+        ),
+        st.builds(lambda a, b: try_(typed_expressions.multiplied, a, b), inner, inner),
+        st.builds(lambda a, p: try_(typed_expressions.floored, a, Fraction(p)), inner, by),
+        st.builds(lambda a, p: try_(typed_expressions.remainder, a, Fraction(p)), inner, by),
+        st.builds(lambda a, b: try_(typed_expressions.quotient, a, b, Fraction(1, 10)), inner, inner),
+        st.builds(lambda op, a, b: try_(typed_expressions.extreme, op, [a, b]), extremes, inner, inner),
+        st.builds(lambda a: try_(typed_expressions.absolute, a), inner),
         st.builds(lambda a, b: try_(one_of, a, b), inner, inner),
         st.builds(lambda a, b, c: try_(one_of, a, b, c), inner, inner, inner),
         st.builds(lambda a, b: try_(null_if, a, b), inner, inner),
-        truths.map(build.as_number),
+        truths.map(typed_expressions.as_number),
     )
 
 
@@ -128,7 +145,7 @@ def called(op: Op, kind: Kind, *args: Expression, parameter: Any = None) -> Expr
 
 
 written = st.recursive(
-    st.sampled_from([reference("t"), reference("o"), build.as_text(reference("pick"))])
+    st.sampled_from([reference("t"), reference("o"), typed_expressions.as_text(reference("pick"))])
     | texts.map(lambda text: Constant(text, TEXT))
     | st.just(Constant(None, TEXT)),
     lambda inner: st.one_of(
@@ -182,7 +199,7 @@ parted = st.builds(
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:
-    opened = DuckDbEngine.open(limits=Limits(threads=1))
+    opened = DuckDbEngine.open(limits=EngineLimits(threads=1))
     yield opened
     opened.close()
 
@@ -192,7 +209,7 @@ def computed(
 ) -> list[Any]:
     columns = {name: pa.array([row[name] for row in rows], type_) for name, (_, type_) in KINDS.items()}
     engine.ship("rows", pa.table({"place": list(range(len(rows))), **columns}))
-    writer = Writer(engine.spelling, {name: f't0."{name}"' for name in KINDS})
+    writer = ExpressionWriter(engine.dialect, {name: f't0."{name}"' for name in KINDS})
     items = ", ".join(f"{writer.plain(expression)} AS c{n}" for n, expression in enumerate(expressions))
     found = engine.run(f"SELECT {items} FROM rows AS t0 ORDER BY place")
     return [tuple(row.values()) for row in found.to_pylist()]
@@ -222,8 +239,8 @@ def test_every_operation_is_written() -> None:
     ],
 )
 def test_products_take_few_bytes_where_they_fit(left: str, right: str, sql: str) -> None:
-    product = build.multiplied(reference(left), reference(right))
-    assert Writer(DuckDbSpelling(), {name: name for name in KINDS}).plain(product) == sql
+    product = typed_expressions.multiplied(reference(left), reference(right))
+    assert ExpressionWriter(DuckDbDialect(), {name: name for name in KINDS}).plain(product) == sql
 
 
 def test_text_that_would_grow_without_end_is_refused(engine: DuckDbEngine) -> None:
@@ -231,5 +248,5 @@ def test_text_that_would_grow_without_end_is_refused(engine: DuckDbEngine) -> No
     for _ in range(40):
         expression = Apply(Op.QUOTIENT, (expression, reference("b")), whole(-100, 100), 1)
     with pytest.raises(Refused, match="nested too deeply"):
-        Writer(engine.spelling, {name: name for name in KINDS}).plain(expression)
+        ExpressionWriter(engine.dialect, {name: name for name in KINDS}).plain(expression)
     assert LONGEST < 10_000_000

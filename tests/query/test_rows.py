@@ -13,22 +13,29 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.query import rows
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.refused import Refused
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.kinds import Choice, Number
-from lapwing.query.language.relation import blocks_of
-from lapwing.query.policies.policy import Blocks, Policy, UnitBy
-from lapwing.query.rows import RowQuestion, Rows, bind_rows, laid_out, read_rows, within
+from lapwing.sql import row_questions
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.expression import Choice, Numeric
+from lapwing.sql.policy import BlockRule, Policy, UnitBy
+from lapwing.sql.relation import blocks_of
+from lapwing.sql.row_questions import (
+    PrivateRows,
+    RowQuestion,
+    bind_rows,
+    decode_rows,
+    only_blocks,
+    read_rows,
+)
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open, write_visits
 from support.hospital import ENGINES, WARDS, id_of, invented, policy_for
 
 TESTERS = {id_of("p0"), id_of("p4")}
 KEY = bytes(range(32))
-PERIODS = Blocks("row", column="admitted", every="month", first=660, last=671)
-COHORTS = Blocks("unit", cohorts=3)
+PERIODS = BlockRule("row", column="admitted", every="month", first=660, last=671)
+COHORTS = BlockRule("unit", cohorts=3)
 BLOCKS = '[blocks]\nby = "unit"\ncohorts = 4\n'
 ROWS = (
     "SELECT ward, stay, cost, urgent, admitted FROM visits",
@@ -47,16 +54,16 @@ def question(sql: str, policy: Policy) -> RowQuestion:
     return bind_rows(sql, Catalog(policy, {"wards": WARDS}))
 
 
-def found(policy: Policy, sqls: tuple[str, ...], *, prepared: bool, codes: Any = None) -> list[Rows]:
+def found(policy: Policy, sqls: tuple[str, ...], *, prepared: bool, codes: Any = None) -> list[PrivateRows]:
     if prepared:
         prepare(policy, KEY)
     reader = Reader.open(policy, KEY, {"wards": WARDS})
     try:
         asked = [question(sql, policy) for sql in sqls]
         return [
-            laid_out(
+            decode_rows(
                 policy, one,
-                reader.rows(one.relation if codes is None else within(one.relation, frozenset(codes))),
+                reader.rows(one.relation if codes is None else only_blocks(one.relation, frozenset(codes))),
             )
             for one in asked
         ]  # fmt: skip
@@ -64,7 +71,7 @@ def found(policy: Policy, sqls: tuple[str, ...], *, prepared: bool, codes: Any =
         reader.close()
 
 
-def by_person(found: Rows) -> dict[object, Counter[tuple[Any, ...]]]:
+def by_person(found: PrivateRows) -> dict[object, Counter[tuple[Any, ...]]]:
     """What each person's rows hold, with their blocks."""
     values: dict[object, Counter[tuple[Any, ...]]] = {}
     columns = list(found.columns.values())
@@ -75,7 +82,7 @@ def by_person(found: Rows) -> dict[object, Counter[tuple[Any, ...]]]:
     return values
 
 
-def same(one: Rows, other: Rows) -> bool:
+def same(one: PrivateRows, other: PrivateRows) -> bool:
     return by_person(one) == by_person(other)
 
 
@@ -83,10 +90,10 @@ def same(one: Rows, other: Rows) -> bool:
 
 
 def test_kinds_and_the_bound_are_known_before_anything_is_read(opened: Open) -> None:
-    asked = rows.question_of(opened(), "SELECT ward, stay + 1 AS longer FROM visits")
+    asked = row_questions.row_question(opened(), "SELECT ward, stay + 1 AS longer FROM visits")
     assert isinstance(asked.columns["ward"], Choice)
     longer = asked.columns["longer"]
-    assert isinstance(longer, Number)
+    assert isinstance(longer, Numeric)
     assert (longer.first, longer.last) == (1, 11)
     assert asked.rows == 2
 
@@ -108,7 +115,7 @@ def test_kinds_and_the_bound_are_known_before_anything_is_read(opened: Open) -> 
 def test_what_is_no_feature_is_refused(sql: str, why: str, opened: Open) -> None:
     dataset = opened()
     with pytest.raises(Refused, match=why):
-        rows.question_of(dataset, sql)
+        row_questions.row_question(dataset, sql)
 
 
 # Neighbours
@@ -117,7 +124,7 @@ def test_what_is_no_feature_is_refused(sql: str, why: str, opened: Open) -> None
 @pytest.mark.parametrize("blocks", [None, COHORTS, PERIODS])
 @pytest.mark.parametrize("prepared", [True, False])
 def test_removing_a_person_leaves_all_other_rows(
-    prepared: bool, blocks: Blocks | None, tmp_path: Path
+    prepared: bool, blocks: BlockRule | None, tmp_path: Path
 ) -> None:
     everybody = invented(3)
     sqls = OF_PERIODS if blocks is PERIODS else ROWS
@@ -140,7 +147,7 @@ def test_some_person_reaches_the_bound(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", [e for e in ENGINES if e != "spark"])
 @pytest.mark.parametrize("blocks", [COHORTS, PERIODS])
-def test_engines_read_the_same_rows(engine: str, blocks: Blocks, tmp_path: Path) -> None:
+def test_engines_read_the_same_rows(engine: str, blocks: BlockRule, tmp_path: Path) -> None:
     sqls = OF_PERIODS if blocks is PERIODS else ROWS
     here = found(policy_for(invented(4), "duckdb", tmp_path / "a", blocks=blocks), sqls, prepared=False)
     there = policy_for(invented(4), engine, tmp_path / "b", order=2, blocks=blocks)
@@ -161,7 +168,7 @@ def test_spark_reads_the_same_rows(prepared: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("blocks", [COHORTS, PERIODS])
-def test_only_named_blocks_are_read_and_together_they_are_all(blocks: Blocks, tmp_path: Path) -> None:
+def test_only_named_blocks_are_read_and_together_they_are_all(blocks: BlockRule, tmp_path: Path) -> None:
     policy = policy_for(invented(6), "duckdb", tmp_path, blocks=blocks)
     sqls = OF_PERIODS if blocks is PERIODS else ROWS
     whole = found(policy, sqls, prepared=True)
@@ -187,13 +194,13 @@ def test_where_rows_are_sliced_a_unit_is_a_person_in_one_period(tmp_path: Path) 
 def test_a_condition_on_the_block_narrows_what_is_charged(opened: Open) -> None:
     dataset = opened(more=BLOCKS)
     dataset.prepare()
-    asked = rows.question_of(dataset, "SELECT stay FROM visits WHERE cohort IN (1, 2)")
-    assert rows.reached(dataset, asked, None) == ["1", "2"]
-    assert rows.reached(dataset, asked, ["0", "1"]) == ["1"]
-    (target,) = rows.targets(dataset, asked, ["0", "1"])
+    asked = row_questions.row_question(dataset, "SELECT stay FROM visits WHERE cohort IN (1, 2)")
+    assert row_questions.blocks_to_charge(dataset, asked, None) == ["1", "2"]
+    assert row_questions.blocks_to_charge(dataset, asked, ["0", "1"]) == ["1"]
+    (target,) = row_questions.targets(dataset, asked, ["0", "1"])
     assert tuple(target.blocks) == ("1",)
     with pytest.raises(BadParameter, match="nothing to learn"):
-        rows.targets(dataset, asked, ["0", "3"])
+        row_questions.targets(dataset, asked, ["0", "3"])
 
 
 @pytest.mark.parametrize(
@@ -201,15 +208,15 @@ def test_a_condition_on_the_block_narrows_what_is_charged(opened: Open) -> None:
     [
         (COHORTS, ["0", "2"], [0, 2]),
         (PERIODS, ["2025-01", "2025-12"], [660, 671]),
-        (Blocks("unit", every="month"), ["2031-07"], [738]),
-        (Blocks("row", column="d", every="day", first=20_089, last=20_453), ["2025-01-03"], [20_091]),
-        (Blocks("row", column="d", every="quarter", first=220, last=223), ["2025-04"], [221]),
-        (Blocks("row", column="d", every="year", first=55, last=56), ["2026"], [56]),
-        (Blocks("row", column="d", every="week", first=2869, last=2921), ["2024-12-26"], [2869]),
+        (BlockRule("unit", every="month"), ["2031-07"], [738]),
+        (BlockRule("row", column="d", every="day", first=20_089, last=20_453), ["2025-01-03"], [20_091]),
+        (BlockRule("row", column="d", every="quarter", first=220, last=223), ["2025-04"], [221]),
+        (BlockRule("row", column="d", every="year", first=55, last=56), ["2026"], [56]),
+        (BlockRule("row", column="d", every="week", first=2869, last=2921), ["2024-12-26"], [2869]),
     ],
 )
-def test_names_of_blocks_are_read_back(blocks: Blocks, labels: list[str], codes: list[int]) -> None:
-    assert rows.codes_of_labels(blocks, labels) == codes
+def test_names_of_blocks_are_read_back(blocks: BlockRule, labels: list[str], codes: list[int]) -> None:
+    assert row_questions.codes_of_block_labels(blocks, labels) == codes
 
 
 @pytest.mark.parametrize(
@@ -217,24 +224,24 @@ def test_names_of_blocks_are_read_back(blocks: Blocks, labels: list[str], codes:
     [
         (COHORTS, "3"), (COHORTS, "01"), (COHORTS, "x"), (COHORTS, "-1"),
         (PERIODS, "2026-01"), (PERIODS, "2025"), (PERIODS, "2025-01-02"), (PERIODS, "*"),
-        (Blocks("row", column="d", every="quarter", first=220, last=223), "2025-05"),
+        (BlockRule("row", column="d", every="quarter", first=220, last=223), "2025-05"),
     ],
 )  # fmt: skip
-def test_no_other_name_is_a_block(blocks: Blocks, label: str) -> None:
+def test_no_other_name_is_a_block(blocks: BlockRule, label: str) -> None:
     with pytest.raises(BadParameter, match="no such block"):
-        rows.codes_of_labels(blocks, [label])
+        row_questions.codes_of_block_labels(blocks, [label])
 
 
 def test_a_block_is_named_once_and_only_where_there_are_blocks(opened: Open) -> None:
     dataset = opened()
-    asked = rows.question_of(dataset, "SELECT stay FROM visits")
+    asked = row_questions.row_question(dataset, "SELECT stay FROM visits")
     with pytest.raises(BadParameter, match="there are none"):
-        rows.reached(dataset, asked, ["0"])
+        row_questions.blocks_to_charge(dataset, asked, ["0"])
     with pytest.raises(BadParameter, match="once"):
-        rows.codes_of_labels(COHORTS, ["1", "1"])
+        row_questions.codes_of_block_labels(COHORTS, ["1", "1"])
     with pytest.raises(BadParameter, match="several names"):
-        rows.codes_of_labels(COHORTS, "12")
-    assert rows.reached(dataset, asked, None) is None
+        row_questions.codes_of_block_labels(COHORTS, "12")
+    assert row_questions.blocks_to_charge(dataset, asked, None) is None
 
 
 # Reading
@@ -242,12 +249,12 @@ def test_a_block_is_named_once_and_only_where_there_are_blocks(opened: Open) -> 
 
 def test_rows_are_read_of_the_blocks_and_the_version(opened: Open, tmp_path: Path) -> None:
     dataset = opened(more=BLOCKS)
-    asked = rows.question_of(dataset, "SELECT ward, stay FROM visits")
-    version = rows.version_of(dataset, asked)
+    asked = row_questions.row_question(dataset, "SELECT ward, stay FROM visits")
+    version = row_questions.checked_version(dataset, asked)
     before = read_rows(dataset, asked, version=version)
     assert len(before) == 600
     dataset.prepare()
-    version = rows.version_of(dataset, asked)
+    version = row_questions.checked_version(dataset, asked)
     after = read_rows(dataset, asked, ["0", "3"], version=version)
     assert set(after.blocks.tolist()) == {0, 3}
     assert blocks_of(asked.relation) is None
@@ -274,8 +281,8 @@ def test_codes_and_missing_values_are_told_apart(tmp_path: Path) -> None:
 
 def test_nothing_private_is_shown(opened: Open) -> None:
     dataset = opened()
-    asked = rows.question_of(dataset, "SELECT ward, stay FROM visits")
-    found_rows = read_rows(dataset, asked, version=rows.version_of(dataset, asked))
+    asked = row_questions.row_question(dataset, "SELECT ward, stay FROM visits")
+    found_rows = read_rows(dataset, asked, version=row_questions.checked_version(dataset, asked))
     assert repr(found_rows) == object.__repr__(found_rows)
     assert "stay" not in repr(found_rows.columns["stay"])
 
@@ -307,8 +314,8 @@ def test_where_each_row_is_a_unit_another_row_does_not_move_it(tmp_path: Path) -
     table = replace(policy.tables["visits"], unit=UnitBy(""), rows_per_unit=1)
     each = replace(policy, tables={"visits": table}, protects="row")
 
-    def of(units: list[int]) -> Rows:
-        return laid_out(each, asked, pa.table({"u": units, "c0": [1] * len(units)}))
+    def of(units: list[int]) -> PrivateRows:
+        return decode_rows(each, asked, pa.table({"u": units, "c0": [1] * len(units)}))
 
     first, second = (5 << 31) + 1, (5 << 31) + 2
     alone, both = of([first]), of([second, first])
@@ -318,15 +325,15 @@ def test_where_each_row_is_a_unit_another_row_does_not_move_it(tmp_path: Path) -
 
 def test_the_key_of_halves_lives_with_the_ledger(opened: Open) -> None:
     dataset = opened()
-    key = rows.half_key(dataset.ledger)
+    key = row_questions.half_key(dataset.ledger)
     assert len(key) == 32
     again = opened(rewrite=False)
     dataset.close()
-    assert rows.half_key(again.ledger) == key
+    assert row_questions.half_key(again.ledger) == key
 
 
 def test_the_meaning_covers_the_question_and_the_declared_columns(opened: Open) -> None:
     dataset = opened()
-    one, other = (rows.question_of(dataset, f"SELECT {c} FROM visits") for c in ("stay", "ward"))
-    assert rows.meaning(dataset, one) == rows.meaning(dataset, one)
-    assert rows.meaning(dataset, one) != rows.meaning(dataset, other)
+    one, other = (row_questions.row_question(dataset, f"SELECT {c} FROM visits") for c in ("stay", "ward"))
+    assert row_questions.meaning_digest(dataset, one) == row_questions.meaning_digest(dataset, one)
+    assert row_questions.meaning_digest(dataset, one) != row_questions.meaning_digest(dataset, other)

@@ -8,10 +8,9 @@ from random import Random
 
 import pytest
 
-from lapwing.query.binding.final import bind
-from lapwing.query.bounded.meaning import meanings_of
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.language.question import unnamed
+from lapwing.sql.binding.bind import bind, query_digests
+from lapwing.sql.bound_query import without_names
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open
 from support.clinic import clinic_catalog, people, write_clinic
 from support.sql_grammar import sound
@@ -98,10 +97,10 @@ def test_one_form_is_one_statement_and_other_names_have_one_form(tmp_path: Path)
     for _ in range(600):
         text, _ = sound(random)
         one, other = bind(text, catalog), bind(renamed(text), catalog)
-        forms = [meanings_of(catalog.policy, question, catalog.public)[1] for question in (one, other)]
+        forms = [query_digests(catalog.policy, question, catalog.public)[1] for question in (one, other)]
         assert forms[0] == forms[1], text
         for question in (one, other):
-            what = (reader.statements(question), unnamed(question))
+            what = (reader.statements(question), without_names(question))
             met += forms[0] in seen
             assert seen.setdefault(forms[0], what) == what, text
     reader.close()

@@ -10,12 +10,18 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.query.answering.answer import Answer
-from lapwing.query.answering.estimate import Col, Rows
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.language.kinds import Number
-from lapwing.query.search import DOUBLINGS, bounds_question, least_size, read_bounds, searched_policy
+from lapwing.sql.answers import Answer
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import AnswerColumn, AnswerRows
+from lapwing.sql.expression import Numeric
+from lapwing.sql.preliminary_questions import (
+    DOUBLINGS,
+    bounds_question,
+    least_size,
+    policy_with_searched_column,
+    read_bounds,
+)
+from lapwing.sql.truncated.reader import Reader
 from support.private_tables import KEY, policy_of, store, table_of
 
 Open = Callable[..., Dataset]
@@ -24,7 +30,7 @@ Open = Callable[..., Dataset]
 def test_magnitudes_are_powers_of_two(tmp_path: Path) -> None:
     values = [0, 1, -1, 2, 3, 4, -4, -5, 2**49, 2**50, 2**62, -(2**62), None]
     file = store(tmp_path / "v.parquet", {"who": list(range(len(values))), "x": values})
-    policy = searched_policy(policy_of(tmp_path, table_of(file, {}, rows=1)), "visits", "x", 1)
+    policy = policy_with_searched_column(policy_of(tmp_path, table_of(file, {}, rows=1)), "visits", "x", 1)
     reader = Reader.open(policy, KEY, {})
     counts = reader.exact(bounds_question(policy, "visits", "x"))[0].values[:, 0].tolist()
     reader.close()
@@ -60,13 +66,15 @@ def test_a_declared_column_is_searched_whatever_its_capitals(opened: Open) -> No
 
 def bought(*columns: list[int]) -> Answer:
     """An answer of these numbers, whose intervals begin 10 below."""
-    cols = [Col(f"c{n}", np.array(values), np.array(values) - 10) for n, values in enumerate(columns)]
-    return Answer(Rows(cols, len(columns[0])), "", 0.95, None)
+    cols = [
+        AnswerColumn(f"c{n}", np.array(values), np.array(values) - 10) for n, values in enumerate(columns)
+    ]
+    return Answer(AnswerRows(cols, len(columns[0])), "", 0.95, None)
 
 
 def test_only_what_noise_would_not_give_is_taken_for_rows(opened: Open) -> None:
     """Scale 2, and a miss of 0.001 among four magnitudes: more than 16.6 rows."""
-    kind = Number(Fraction(1, 10), -(2**50), 2**50)
+    kind = Numeric(Fraction(1, 10), -(2**50), 2**50)
     shares = opened().plan("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon=1).shares
     assert read_bounds(bought([-3, 0, 2, 5], [17, 99, 17, 16]), shares, kind) == (-0.8, 0.4)
     assert read_bounds(bought([-3, 0, 2, 5], [0, 99, 0, 17]), shares, kind) == (0.0, 3.2)

@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.query import dataset as datasets
-from lapwing.query.bounded.prepare import prepare
-from lapwing.query.bounded.prepared import Prepared
-from lapwing.query.bounded.reader import Reader, unit_ids
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.policy import Policy, Source
+from lapwing.sql import curator as curators
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy import Policy, Source
+from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.prepared_copy import PreparedCopy
+from lapwing.sql.truncated.reader import Reader, unit_ids
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 
@@ -96,7 +96,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
         dataset.ask(COUNT, epsilon=1)
         told: list[set[int]] = []
 
-        def ids(policy: Policy, copy: Prepared | None = None) -> list[NDArray[np.int64]]:
+        def ids(policy: Policy, copy: PreparedCopy | None = None) -> list[NDArray[np.int64]]:
             run(f"INSERT INTO {where} VALUES (777, 1)")  # too late for the copy
             with (
                 Dataset(policy, analyst="bob") as other,
@@ -108,7 +108,7 @@ def test_who_comes_while_it_is_prepared_is_registered_or_not_read(
             return found
 
         run(f"INSERT INTO {where} VALUES (555, 1)")
-        monkeypatch.setattr(datasets, "unit_ids", ids)
+        monkeypatch.setattr(curators, "unit_ids", ids)
         dataset.prepare()
         dataset.ask(COUNT, epsilon=1)
         assert told == [{*range(1, 51), 555}]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadFile, BadParameter, Held, InProgress, OverBudget
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open
 from query.test_threads import in_threads
 from support.askers import ask
@@ -128,7 +128,7 @@ def test_what_is_held_is_held_for_all_and_is_a_failure_of_one(
         assert other.value.position == held.value.position
     assert spent(bob) == 1
     assert not bob.ask("SELECT SUM(stay) AS s FROM visits", epsilon=1).is_replay  # and bob goes on
-    bob.looked(held.value.position)
+    bob.clear_hold(held.value.position)
     assert not bob.ask(COUNT, epsilon=1).is_replay
     assert ann.ask(COUNT, epsilon=1).is_replay
 

@@ -15,10 +15,9 @@ import pytest
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, Held, InProgress
 from lapwing.ledger import DataSet
-from lapwing.query.bounded import registered
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.bounded.readers import AT_ONCE
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.truncated import registration
+from lapwing.sql.truncated.reader import MAX_READERS, Reader
 from query.conftest import write_visits
 from query.test_releasing import spent
 from support.hospital import ENGINES, invented, policy_for
@@ -69,7 +68,9 @@ def test_eight_threads_and_five_hundred_questions(opened: Open) -> None:
 def test_what_is_asked_while_the_copy_is_made_anew(opened: Open) -> None:
     """Nothing is charged that is neither answered nor held: the version may pass while it is read."""
     dataset = opened()
-    dataset.policy = replace(dataset.policy, failures=100)  # so that nobody is held for the first three
+    dataset.curator.policy = replace(
+        dataset.policy, failures=100
+    )  # so that nobody is held for the first three
     dataset.prepare()
 
     def ask(numbers: range) -> int:
@@ -101,7 +102,7 @@ def test_an_answer_that_is_paid_for_is_told_though_the_source_changes_then(
     def changed() -> DataSet:
         raise BadParameter("source", "changed since the ledger last saw it")
 
-    dataset.record = lambda *_: monkeypatch.setattr(dataset, "data", changed)
+    dataset.curator.record = lambda *_: monkeypatch.setattr(dataset.curator, "data", changed)
     answer = dataset.ask(COUNT, epsilon="0.01")
     assert answer.truncation[0].startswith("Uses at most")
     assert spent(dataset) == 1 / 100
@@ -119,26 +120,26 @@ def test_the_same_question_of_all_is_charged_once(opened: Open) -> None:
 def test_a_reader_is_not_closed_while_it_is_used(opened: Open, tmp_path: Path) -> None:
     dataset = opened()
     question = dataset.plan(COUNT, epsilon=1).question
-    with dataset.reading() as old:
+    with dataset.curator.reading() as old:
         write_visits(tmp_path, range(300, 400), "visits_new")
-        with dataset.reading() as new:
+        with dataset.curator.reading() as new:
             assert new.exact(question)[0].values.sum() == 800
         assert old.exact(question)[0].values.sum() == 600
         dataset.close()
         assert old.exact(question)[0].values.sum() == 600
-    with dataset.reading() as last:
+    with dataset.curator.reading() as last:
         assert last is not old
 
 
 def test_who_asks_while_the_data_is_registered_waits(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ledger is told first, and the note of it is written then."""
-    dataset, remember = opened(), registered.remember
+    dataset, remember = opened(), registration.save_registration
 
     def late(*given: Any) -> None:
         time.sleep(0.5)
         remember(*given)
 
-    monkeypatch.setattr(registered, "remember", late)
+    monkeypatch.setattr(registration, "save_registration", late)
     found = in_threads([asker(dataset, range(k, k + 1)) for k in range(4)])
     assert found == [1, 1, 1, 1]
 
@@ -171,7 +172,7 @@ def test_every_engine_is_asked_by_threads(engine: str, tmp_path: Path) -> None:
         join = (
             "SELECT region, COUNT(*) FROM visits JOIN wards USING (ward) WHERE stay <> {} GROUP BY region"
         )
-        asked = [join.format(100 + number) for number in range(AT_ONCE + 2)]
+        asked = [join.format(100 + number) for number in range(MAX_READERS + 2)]
         found = in_threads([partial(dataset.ask, sql, epsilon="0.1") for sql in asked])
         assert [one.is_replay for one in found] == [False] * len(asked)
 

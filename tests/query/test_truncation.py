@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.language.where_first import where_first
-from lapwing.query.policies.policy import Policy, UnitBy
-from lapwing.query.truncation import NOBODY, truncation
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.plan import NOBODY_LEFT_OUT, truncation_sentences
+from lapwing.sql.policy import Policy, UnitBy
+from lapwing.sql.relation import where_first
 from query.conftest import Open
 from query.test_neighbours import PERIODS
 from support.hospital import WARDS, invented, policy_for
@@ -31,7 +31,9 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:
 def said(policy: Policy, sql: str, *, rows: int | None = None, first: bool = False) -> list[str]:
     bound = bind(sql, Catalog(policy, {"wards": WARDS}, rows))
     asked = replace(bound, source=where_first(bound.source)) if first else bound
-    return [line.partition(" What that")[0] for line in truncation(policy, asked, lambda *_: None)]
+    return [
+        line.partition(" What that")[0] for line in truncation_sentences(policy, asked, lambda *_: None)
+    ]
 
 
 PER_PERSON = "(SELECT who, COUNT(*) AS n, MAX(stay) AS m FROM visits {} GROUP BY who {}) p"
@@ -43,7 +45,7 @@ PER_PERSON = "(SELECT who, COUNT(*) AS n, MAX(stay) AS m FROM visits {} GROUP BY
         ("SELECT COUNT(*) FROM visits", [f"{VISITS}."]),
         ("SELECT ward, MEDIAN(stay) FROM visits WHERE stay > 3 GROUP BY ward", [f"{VISITS}{BEFORE}"]),
         ("SELECT ward, urgent, COUNT(*) FROM visits GROUP BY ROLLUP (ward, urgent)", [f"{VISITS}."]),
-        ("SELECT COUNT(DISTINCT who) FROM visits", [f"{VISITS}.{NOBODY}"]),
+        ("SELECT COUNT(DISTINCT who) FROM visits", [f"{VISITS}.{NOBODY_LEFT_OUT}"]),
         ("SELECT COUNT(DISTINCT who) FROM visits WHERE urgent", [f"{VISITS}{BEFORE}"]),
         ("SELECT ward, COUNT(DISTINCT who) FROM visits GROUP BY ward", [f"{VISITS}."]),
         ("SELECT COUNT(DISTINCT who), COUNT(*) FROM visits", [f"{VISITS}."]),
@@ -75,7 +77,7 @@ def test_every_question_says_how_many_rows_of_a_person_it_uses(
 def test_with_where_first_the_rows_are_those_that_where_keeps(policy: Policy) -> None:
     assert said(policy, "SELECT COUNT(*) FROM visits WHERE urgent", first=True) == [f"{VISITS}{AMONG}"]
     people = "SELECT COUNT(DISTINCT who) FROM visits WHERE urgent"
-    assert said(policy, people, first=True) == [f"{VISITS}{AMONG}{NOBODY}"]
+    assert said(policy, people, first=True) == [f"{VISITS}{AMONG}{NOBODY_LEFT_OUT}"]
 
 
 def test_a_lowered_bound_is_the_one_that_is_told(policy: Policy) -> None:

@@ -9,11 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.query.binding.build import null_of
-from lapwing.query.binding.refused import Refused
-from lapwing.query.binding.unify import compared, is_in, joint_kind, seconds_of, unified
-from lapwing.query.language.expression import Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Person, Text, Truth
+from lapwing.sql.binding.comparison import compared, is_in, joint_kind, seconds_of, unified
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.typed_expressions import null_of
+from lapwing.sql.expression import (
+    Choice,
+    Constant,
+    Expression,
+    Kind,
+    Moment,
+    Numeric,
+    Op,
+    Person,
+    Reference,
+    Text,
+    Truth,
+)
 from support.evaluated import evaluated
 from support.small_kinds import KINDS, bound, equal, meaning, require_within, rows_over
 
@@ -58,7 +69,7 @@ def test_numbers_are_compared_by_value(op: Op, left: str, right: str) -> None:
 def test_constants_need_not_lie_on_the_grid_nor_within_the_bounds(
     op: Op, name: str, value: Fraction
 ) -> None:
-    constant = Constant(value.numerator, Number(Fraction(1, value.denominator), *(value.numerator,) * 2))
+    constant = Constant(value.numerator, Numeric(Fraction(1, value.denominator), *(value.numerator,) * 2))
     for row in rows_over(name):
         there, back = compared(op, column(name), constant), compared(op, constant, column(name))
         one = value_of(name, row)
@@ -97,11 +108,11 @@ def comparable(value: Any) -> Any:
 
 def test_joint_bounds_hold_all() -> None:
     kinds: list[Kind] = [
-        Number(Fraction(1), 0, 5),
-        Number(Fraction(1), -9, 1),
-        Number(Fraction(1), 3, None),
+        Numeric(Fraction(1), 0, 5),
+        Numeric(Fraction(1), -9, 1),
+        Numeric(Fraction(1), 3, None),
     ]
-    assert joint_kind([Reference("x", kind) for kind in kinds]) == Number(Fraction(1), -9, None)
+    assert joint_kind([Reference("x", kind) for kind in kinds]) == Numeric(Fraction(1), -9, None)
     assert joint_kind([Reference("x", Moment(1, 0, 5)), Reference("y", Moment(1, -2, 3))]) == Moment(
         1, -2, 5
     )
@@ -170,7 +181,7 @@ def test_what_cannot_be_brought_together_is_refused(sql: str, words: str) -> Non
 def test_the_unit_is_compared_to_nothing(op: Op) -> None:
     with pytest.raises(Refused, match="unit cannot be compared"):
         compared(op, PERSON, column("a"))
-    with pytest.raises(Refused, match="unit cannot be computed with"):
+    with pytest.raises(Refused, match="unit cannot be used in an expression"):
         unified([PERSON, PERSON])
 
 

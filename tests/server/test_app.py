@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from lapwing.server.files import PAGES, TYPES
-from lapwing.survey.credentials import blind, new_invitation, prepare
+from lapwing.survey.credentials import blind_token, new_invitation, prepare_token
+from lapwing.survey.web_app import PAGES
+from lapwing.web.replies import TYPES
 from support.collecting import DIGEST, SIZE, Shelf, credential, invited, key
 from support.survey_server import PUBLIC, Process
 
@@ -126,11 +127,11 @@ class TestSigning:
     def test_an_invitation_signs_one_value(self, server: Process, shelf: Shelf) -> None:
         invitation, first = invited(shelf.open())
         server.sign(invitation, first.blinded)
-        reply = server.sign(invitation, blind(key().public, prepare()).blinded)
+        reply = server.sign(invitation, blind_token(key().public, prepare_token()).blinded)
         assert (reply.status, reply.json) == (409, {"error": "this was used before, for something else"})
 
     def test_an_unknown_invitation_signs_nothing(self, server: Process) -> None:
-        blinded = blind(key().public, prepare()).blinded
+        blinded = blind_token(key().public, prepare_token()).blinded
         reply = server.sign(new_invitation(), blinded)
         assert (reply.status, reply.json) == (403, {"error": "this invitation is not known"})
         for text in ("", "short", "#" * 24, "a" * 25):
@@ -146,7 +147,7 @@ class TestSigning:
         self, server: Process, shelf: Shelf
     ) -> None:
         invitation, _ = invited(shelf.open())
-        blindings = [blind(key().public, prepare()) for _ in range(THREADS)]
+        blindings = [blind_token(key().public, prepare_token()) for _ in range(THREADS)]
         replies = together(lambda k: server.sign(invitation, blindings[k].blinded))
         assert Counter(reply.status for reply in replies) == {200: 1, 409: THREADS - 1}
         [k] = [k for k, reply in enumerate(replies) if reply.status == 200]
@@ -196,7 +197,11 @@ class TestReports:
 
     def test_P2_a_token_of_ones_own_making_is_refused(self, server: Process) -> None:
         prepared, signature = credential()
-        for token, signed in ((prepare(), signature), (prepared, bytes(256)), (prepared, b"\x01" * 256)):
+        for token, signed in (
+            (prepare_token(), signature),
+            (prepared, bytes(256)),
+            (prepared, b"\x01" * 256),
+        ):
             reply = server.report(token, signed, GOOD)
             assert (reply.status, reply.json) == (
                 403,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from lapwing.survey.respondent.offered import digest, read
+from lapwing.survey.offered import read_offered, survey_digest
 from support.browser import Visit, Visitor, chromium, fill, visiting
 from support.survey_site import EVERY_KIND, Site, one_question
 
@@ -101,7 +101,7 @@ def test_odds_and_price_stand_there_before_any_coin_is_thrown(visit: Visit, ever
     assert "It is your own answer" not in odds.inner_text(), "the rest is folded"
     odds.locator("summary").click()
     assert "It is your own answer: chance" in odds.inner_text()
-    spent = read(every_kind.design.public()).price
+    spent = read_offered(every_kind.design.public()).price
     assert f"takes {-(-spent // 10**6) / 1000:.3f}" in page.locator("form").inner_text()
     assert page.get_by_text("reading <b>aloud</b>").is_visible()  # text stays text
     assert visitor.paths() == ["/sign"]
@@ -126,7 +126,7 @@ def test_the_page_promises_what_its_coins_keep(
 
 def test_eight_questions_fit_into_six_screens_of_a_phone(visit: Visit, tmp_path: Path) -> None:
     """They took 8.5 with all odds open. Fonts differ: half a screen to spare."""
-    content = files("lapwing.cli").joinpath("data", "wellbeing.toml").read_text(encoding="utf-8")
+    content = files("lapwing.examples").joinpath("data", "wellbeing.toml").read_text(encoding="utf-8")
     site = Site(tmp_path, content.replace('ask = "auto"', 'ask = "all"')).start()
     try:
         visitor = visit(viewport={"width": 390, "height": 844})
@@ -221,7 +221,7 @@ def _rewritten(change: Callable[[dict[str, Any]], None]) -> Callable[[Route], No
     def handle(route: Route) -> None:
         found = route.fetch().json()
         change(found["survey"])
-        found["digest"] = digest(found["survey"])  # an owner who lies does so with care
+        found["digest"] = survey_digest(found["survey"])  # an owner who lies does so with care
         route.fulfill(json=found)
 
     return handle

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Request, Route, expect
 
-from lapwing.survey.invitations import OPTIONS_AT_MOST
+from lapwing.survey.invitations import MOST_OPTIONS_SHOWN
 from support.browser import Visit, Visitor, chromium, fill, visiting
 from support.survey_site import EVERY_KIND, Site, one_question
 
@@ -168,7 +168,9 @@ def test_a_link_that_is_pasted_over_the_page_is_opened(visit: Visit, site: Site)
     assert visitor.paths() == ["/sign", "/report"]
 
 
-@pytest.mark.parametrize("count", [OPTIONS_AT_MOST - 1, 100_000], ids=["as many as may be", "from before"])
+@pytest.mark.parametrize(
+    "count", [MOST_OPTIONS_SHOWN - 1, 100_000], ids=["as many as may be", "from before"]
+)
 def test_many_options_are_shown_and_answered(visit: Visit, tmp_path: Path, count: int) -> None:
     (tmp_path / "words.txt").write_text("\n".join(f"option {number}" for number in range(count)))
     question = 'name = "one"\ntext = "Which?"\nkind = "choice"\noptions_file = "words.txt"\n'

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from lapwing.survey.credentials import SigningKey
-from lapwing.survey.respondent.offered import digest, fingerprint
-from lapwing.survey.respondent.sending import Server
+from lapwing.survey.credentials import BlindSigningKey
+from lapwing.survey.offered import fingerprint, survey_digest
+from lapwing.survey.survey_client import SurveyClient
 from support.browser import Visit, chromium, visiting
 from support.slowly import first
 from support.spoiled_surveys import SPOILED
@@ -50,7 +50,7 @@ def _lies(change: Change) -> Callable[[Route], None]:
         before = found["digest"]
         change(found)
         if found["digest"] == before and isinstance(found["survey"], dict):
-            found["digest"] = digest(found["survey"])
+            found["digest"] = survey_digest(found["survey"])
         route.fulfill(json=found)
 
     return handle
@@ -120,15 +120,15 @@ def test_a_report_that_was_not_accepted_is_not_said_to_be_sent(visit: Visit, sit
 def test_the_fingerprint_stands_there_before_any_coin_is_thrown(
     visit: Visit, site: Site, tmp_path: Path
 ) -> None:
-    public, key = Server(site.address).survey()
+    public, key = SurveyClient(site.address).survey()
     page = visit().open(site.link())
     shown = page.locator("#fingerprint").inner_text()
-    assert shown == fingerprint(digest(public), key)
+    assert shown == fingerprint(survey_digest(public), key)
     assert (
         "Compare this with others who were invited: it must be the same"
         in page.locator("form").inner_text()
     )
-    other, another = visit(), SigningKey.create(tmp_path / "another")  # a key for one person alone
+    other, another = visit(), BlindSigningKey.create(tmp_path / "another")  # a key for one person alone
 
     def sign(route: Route) -> None:
         blinded = bytes.fromhex(json.loads(route.request.post_data or "")["blinded"])

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.server.connections import RESERVED, Door, Limits, with_files
+from lapwing.web.serving import RESERVED, ConnectionLimits, ConnectionTable, limited_by_open_files
 from support.collecting import credential
 from support.survey_server import Process
 
@@ -61,10 +61,10 @@ class TestAFlood:
             assert time.monotonic() - begin < 10
 
     def test_of_silent_ones_over_tls_is_counted_before_any_handshake(self) -> None:
-        door = Door(Limits(connections=3))
+        table = ConnectionTable(ConnectionLimits(connections=3))
         pairs = [socket.socketpair() for _ in range(5)]
         for own, _ in pairs:
-            door.enter(own, "192.0.2.1")
+            table.admit(own, "192.0.2.1")
         assert [far.recv(1, socket.MSG_DONTWAIT) for _, far in pairs[:2]] == [b"", b""]  # the oldest went
         for _, far in pairs[2:]:
             with pytest.raises(BlockingIOError):
@@ -87,43 +87,43 @@ class TestTheDoor:
 
     def test_ends_first_who_waited_longest_and_nobody_who_asked(self) -> None:
         with ExitStack() as stack:
-            door = Door(Limits(connections=3, per_address=3))
+            table = ConnectionTable(ConnectionLimits(connections=3, per_address=3))
             pairs = [self.pair(stack) for _ in range(6)]
             for own, _ in pairs[:3]:
-                door.enter(own, "192.0.2.1")
-            asked = door.of(pairs[0][0].fileno())
+                table.admit(own, "192.0.2.1")
+            asked = table.of(pairs[0][0].fileno())
             assert asked is not None
             asked.has_asked = True
-            door.enter(pairs[3][0], "192.0.2.2")
+            table.admit(pairs[3][0], "192.0.2.2")
             assert [self.has_ended(far) for _, far in pairs[:4]] == [False, True, False, False]
             for own, _ in (pairs[2], pairs[3]):
-                visitor = door.of(own.fileno())
-                assert visitor is not None
-                visitor.has_asked = True
-            door.enter(pairs[4][0], "192.0.2.3")
+                entry = table.of(own.fileno())
+                assert entry is not None
+                entry.has_asked = True
+            table.admit(pairs[4][0], "192.0.2.3")
             assert self.has_ended(pairs[4][1])  # all the others are being answered
-            door.leave(asked)
-            door.enter(pairs[5][0], "192.0.2.3")
+            table.remove(asked)
+            table.admit(pairs[5][0], "192.0.2.3")
             assert not self.has_ended(pairs[5][1])
 
     def test_gives_an_address_its_share_and_a_network_of_version_6_one(self) -> None:
         with ExitStack() as stack:
-            door = Door(Limits(connections=100, per_address=1))
+            table = ConnectionTable(ConnectionLimits(connections=100, per_address=1))
             pairs = [self.pair(stack) for _ in range(5)]
             addresses = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"]
             for (own, _), address in zip(pairs, addresses, strict=True):
-                door.enter(own, address)
+                table.admit(own, address)
             assert [self.has_ended(far) for _, far in pairs] == [True, False, False, False, False]
 
     def test_remembers_no_address_that_left(self) -> None:
         with ExitStack() as stack:
-            door = Door(Limits())
+            table = ConnectionTable(ConnectionLimits())
             own, _ = self.pair(stack)
-            door.enter(own, "192.0.2.1")
-            visitor = door.of(own.fileno())
-            assert visitor is not None
-            door.leave(visitor)
-            assert (door._open, dict(door._alike)) == ({}, {})
+            table.admit(own, "192.0.2.1")
+            entry = table.of(own.fileno())
+            assert entry is not None
+            table.remove(entry)
+            assert (table._open, dict(table._per_address)) == ({}, {})
 
 
 class TestDeadlines:
@@ -192,7 +192,7 @@ def test_after_a_refusal_nothing_more_is_read(
 def test_connections_leave_files_for_everything_else() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
-        found = with_files(Limits())
+        found = limited_by_open_files(ConnectionLimits())
         now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         assert now >= soft
         assert found.connections <= max(16, now - RESERVED)

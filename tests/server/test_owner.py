@@ -19,12 +19,13 @@ import pytest
 from typer.testing import CliRunner
 
 from lapwing.errors import BadParameter, BadValue, OverBudget
-from lapwing.survey.collecting import open_store, read
-from lapwing.survey.credentials import PublicKey, blind, prepare
-from lapwing.survey.invitations import ACCOUNT, mark_of, open_ledger
-from lapwing.survey.planning import Design, design
-from lapwing.survey.planning.report_file import write_reports
-from lapwing.survey.questionnaire import load
+from lapwing.survey.credentials import PublicKey, blind_token, prepare_token
+from lapwing.survey.designing import Design, design
+from lapwing.survey.invitations import RESPONDENTS_ACCOUNT, open_ledger, person_mark
+from lapwing.survey.report_file import write_reports
+from lapwing.survey.report_store import read_all_reports
+from lapwing.survey.service import open_report_store
+from lapwing.survey.survey_file import load
 from support.survey_cli import app
 from support.survey_files import write_survey
 
@@ -108,8 +109,8 @@ def test_a_survey_from_invitations_to_its_end(file: Path, tmp_path: Path) -> Non
     assert re.fullmatch(r"(http://127\.0\.0\.1:8000/#[A-Za-z0-9_-]{24}\n){3}", printed)
     secrets += [line.partition("#")[2] for line in printed.splitlines()]
     with open_ledger(made.survey) as ledger:
-        account = ledger.account(ACCOUNT)
-        [(_, block)] = ledger.look_at(account, [mark_of(ledger, "ANN@example.org")])
+        account = ledger.account(RESPONDENTS_ACCOUNT)
+        [(_, block)] = ledger.look_at(account, [person_mark(ledger, "ANN@example.org")])
         assert block.left(account.terms) == 3
 
     sent = reports_of(made, 5)
@@ -118,7 +119,7 @@ def test_a_survey_from_invitations_to_its_end(file: Path, tmp_path: Path) -> Non
         assert (survey["digest"], survey["survey"]) == (made.digest, made.public())
         key = PublicKey.from_json(survey["key"])
         for secret, report in zip(secrets, sent, strict=True):
-            blinding = blind(key, prepare())
+            blinding = blind_token(key, prepare_token())
             status, signed = post(where, "/sign", {"invitation": secret, "blinded": blinding.blinded.hex()})
             assert status == 200
             body = {
@@ -136,8 +137,8 @@ def test_a_survey_from_invitations_to_its_end(file: Path, tmp_path: Path) -> Non
     done = command("close", file, "--json")
     expected = {"reports": 25, "invitations": 5, "signed": 5, "closed": True}
     assert json.loads(done) == expected
-    store = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
-    assert read(store).shape == (25, made.report_size)
+    store = open_report_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+    assert read_all_reports(store).shape == (25, made.report_size)
     assert store.state().without_credential == 20
     store.close()
 
@@ -161,7 +162,7 @@ class TestInviting:
             command("invite", file, "--count", 2, "--out", links)
         assert links.read_text() == "precious"
         with open_ledger(load(file)) as ledger:
-            assert len(ledger.blocks(ACCOUNT)) == 1  # nobody was charged
+            assert len(ledger.blocks(RESPONDENTS_ACCOUNT)) == 1  # nobody was charged
 
     def test_what_makes_no_sense_is_refused(self, file: Path, tmp_path: Path) -> None:
         with pytest.raises(BadParameter, match="or a count"):
@@ -173,7 +174,7 @@ class TestInviting:
         with pytest.raises(BadParameter, match="No such file"):
             command("invite", file, "--count", 2, "--out", tmp_path / "no" / "such")
         with open_ledger(load(file)) as ledger:
-            assert len(ledger.blocks(ACCOUNT)) == 1  # nobody was charged
+            assert len(ledger.blocks(RESPONDENTS_ACCOUNT)) == 1  # nobody was charged
 
     @pytest.mark.parametrize(
         "base",
@@ -218,7 +219,7 @@ class TestCollecting:
         assert again == {"file": 20, "taken": 10, "reports": 30}  # stop_after
         assert "Took 0 of 20" in command("collect", file, mailed, "--again")
         with open_ledger(made.survey) as ledger:
-            assert len(ledger.blocks(ACCOUNT)) == 1 + 30  # only what was taken is charged
+            assert len(ledger.blocks(RESPONDENTS_ACCOUNT)) == 1 + 30  # only what was taken is charged
 
     def test_alike_files_of_seven_devices_count_seven(self, file: Path, tmp_path: Path) -> None:
         made = design(load(file))
@@ -237,7 +238,7 @@ class TestCollecting:
         write_reports(mailed, made, crafted)
         with pytest.raises(BadValue, match="impossible"):
             command("collect", file, mailed)
-        store = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+        store = open_report_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
         assert store.state().reports == 0
         store.close()
 

@@ -14,11 +14,17 @@ from playwright.sync_api import Page
 
 from lapwing.errors import BadValue, LapwingError
 from lapwing.survey.credentials import PublicKey
-from lapwing.survey.planning import design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import design
+from lapwing.survey.offered import (
+    billionths,
+    canonical_json,
+    fingerprint,
+    parse_exact_json,
+    read_offered,
+    survey_digest,
+)
 from lapwing.survey.randomizers import from_recipe
-from lapwing.survey.respondent.exactly import canonical, parsed
-from lapwing.survey.respondent.offered import billionths, digest, fingerprint, read
+from lapwing.survey.survey_file import load
 from support.browser import chromium, scripts_page
 from support.hostile_recipes import hostile_recipes
 from support.spoiled_surveys import SPOILED, spoiled
@@ -74,7 +80,7 @@ def reply(public: Any, **more: Any) -> str:
 @pytest.mark.parametrize("content", [EVERY_KIND, WORDS, one_question(text="Stra\u00dfe \u2603 \U0001f600")])
 def test_digest_price_and_fingerprint_are_those_of_python(page: Page, tmp_path: Path, content: str) -> None:
     public = public_of(tmp_path, content)
-    survey = read(public)
+    survey = read_offered(public)
     shown = fingerprint(survey.digest, PublicKey.from_json(KEY))
     assert page.evaluate(OFFERED, [reply(public)]) == [[survey.digest, str(survey.price), shown]]
     assert [len(group) for group in shown.split(" ")] == [4] * 8
@@ -87,7 +93,7 @@ def test_the_canonical_text_is_that_of_python(page: Page) -> None:
     }"""
     every = "".join(map(chr, range(0x3000))) + "\ud800 \udfff \U0001f600\uffff"
     value = {"b": [1, 1 << 60, 0, -5, True, False], "a": every, "A": {"_": '"\\/'}}
-    assert page.evaluate(script, json.dumps(value)) == canonical(value)
+    assert page.evaluate(script, json.dumps(value)) == canonical_json(value)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +107,7 @@ def test_numbers_that_a_browser_would_round_are_refused_by_both(
     assert number in text
     assert page.evaluate(OFFERED, [text]) == ["refused"]
     with pytest.raises(BadValue):
-        read(parsed(text.encode())["survey"])
+        read_offered(parse_exact_json(text.encode())["survey"])
 
 
 @pytest.mark.parametrize("how", SPOILED)
@@ -114,7 +120,7 @@ def test_what_python_refuses_the_page_refuses(page: Page, tmp_path: Path, how: s
 
 def test_a_digest_that_is_not_the_survey_s_own_is_refused(page: Page, tmp_path: Path) -> None:
     public = public_of(tmp_path, one_question())
-    good = digest(public)
+    good = survey_digest(public)
     wrong = ["0" * 64, [good], good.upper(), None, ""]
     texts = [reply(public, digest=each) for each in wrong]
     texts += [
@@ -168,8 +174,8 @@ def test_hostile_recipes_are_refused_by_both_or_have_one_price(page: Page) -> No
 
 def _python(text: str) -> str:
     try:
-        recipe = parsed(text.encode())
-        canonical(recipe)
+        recipe = parse_exact_json(text.encode())
+        canonical_json(recipe)
         randomizer = from_recipe(recipe)
     except LapwingError:
         return "refused"

@@ -13,10 +13,10 @@ import pytest
 from playwright.sync_api import Page
 
 from lapwing.errors import BadParameter
+from lapwing.survey.odds import promise_in_words
+from lapwing.survey.offered import read_offered
+from lapwing.survey.randomize import answer_count
 from lapwing.survey.randomizers import from_recipe
-from lapwing.survey.respondent.offered import read
-from lapwing.survey.respondent.words import promise
-from lapwing.survey.throwing import inputs
 from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
 from support.estimated import designed
@@ -61,7 +61,7 @@ def page() -> Iterator[Page]:
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda recipe: f"{recipe['kind']}")
 def test_every_branch_together_is_exactly_the_stated_law(page: Page, recipe: dict[str, Any]) -> None:
     randomizer = from_recipe(recipe)
-    every = inputs(recipe)
+    every = answer_count(recipe)
     for answer in range(every) if every <= 32 else (0, 33, every - 1):
         found = page.evaluate(WALK, [recipe, str(answer), most_coins(recipe)])
         walked = [
@@ -131,7 +131,7 @@ def test_the_promise_is_that_of_python_and_follows_the_odds(page: Page, tmp_path
         ]
     ]  # fmt: skip
     found = page.evaluate(script, surveys)
-    assert found == [promise(read(survey)) for survey in surveys]
+    assert found == [promise_in_words(read_offered(survey)) for survey in surveys]
     assert found[0] == (
         "So nobody can be sure what you answered. If two answers seem equally likely before, one of them "
         "may be up to 73.2 % likely afterwards."

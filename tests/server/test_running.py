@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from lapwing.errors import BadParameter
-from lapwing.server.app import create_app
-from lapwing.server.running import require_private, serve
+from lapwing.survey.web_app import create_app
+from lapwing.web.serving import require_encrypted, serve
 from support import postgres
 from support.collecting import SIZE, Shelf, credential, desk, invited
 from support.survey_server import PUBLIC, Process
@@ -143,13 +143,13 @@ class TestTheAddress:
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "survey.example.org", ""])
     def test_plain_http_is_for_this_machine_only(self, host: str) -> None:
         with pytest.raises(BadParameter, match="--tls-cert"):
-            require_private(host, has_tls=False, behind_tls_proxy=False)
-        require_private(host, has_tls=True, behind_tls_proxy=False)
-        require_private(host, has_tls=False, behind_tls_proxy=True)
+            require_encrypted(host, has_tls=False, behind_tls_proxy=False)
+        require_encrypted(host, has_tls=True, behind_tls_proxy=False)
+        require_encrypted(host, has_tls=False, behind_tls_proxy=True)
 
     @pytest.mark.parametrize("host", ["127.0.0.1", "127.5.5.5", "::1", "localhost"])
     def test_this_machine_needs_no_tls(self, host: str) -> None:
-        require_private(host, has_tls=False, behind_tls_proxy=False)
+        require_encrypted(host, has_tls=False, behind_tls_proxy=False)
 
     def test_a_port_that_is_taken_is_told(self, process: Process, tmp_path: Path) -> None:
         process.start()

@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from lapwing.server.app import create_app
+from lapwing.survey.web_app import create_app
 from support.collecting import DIGEST, SIZE, Shelf, credential, desk
 from support.survey_server import PUBLIC, Process
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from lapwing.errors import OverBudget
-from lapwing.gate import Target
+from lapwing.ledger.spending import Target
 from support.ledgers import release
 from support.postgres import restore
 from support.shell import Shell

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from lapwing.errors import InProgress
-from lapwing.query.bounded.reader import Reader
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.truncated.reader import Reader
 
 
 def ask(policy: Path, sql: str, price: str, out: Any, analyst: str = "ann") -> None:
     """Put the first number of the answer, or None if another process is being answered."""
-    with Dataset(load(policy), analyst=analyst) as own:
+    with Dataset(load_policy(policy), analyst=analyst) as own:
         try:
             out.put(int(own.ask(sql, epsilon=price).columns[0].values[0]))
         except InProgress:
@@ -24,4 +24,4 @@ def ask(policy: Path, sql: str, price: str, out: Any, analyst: str = "ann") -> N
 def die(policy: Path, sql: str, price: str) -> None:
     """Be charged, and be gone before rows are read."""
     Reader.exact = lambda *_: os._exit(9)  # type: ignore[method-assign]
-    Dataset(load(policy), analyst="ann").ask(sql, epsilon=price)
+    Dataset(load_policy(policy), analyst="ann").ask(sql, epsilon=price)

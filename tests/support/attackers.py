@@ -19,10 +19,11 @@ from typing import Any
 import psycopg
 import pytest
 
+from lapwing.core.losses import Loss, Pure, Repeated
 from lapwing.errors import Tampered, WorkEnded
-from lapwing.gate import Gate, Plan, Target
 from lapwing.ledger import Ledger, append, register
-from lapwing.privacy import Loss, Pure, Repeated
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.spending import Target
 from support import postgres
 from support.ledgers import Home, open_account, open_sliced, release, spending
 
@@ -51,7 +52,7 @@ def tell_a_story(home: Home) -> Ledger:
     ledger.store.seal()
     gate = Gate(ledger, principal="Dr Grey")
     with pytest.raises(WorkEnded):
-        gate.release(Plan(spending("0.1", few, keeps_request=True), lambda: bytes(1 // 0)))
+        gate.release(ChargedRelease(spending("0.1", few, keeps_request=True), lambda: bytes(1 // 0)))
     many: Loss = Repeated(STEP, 3)
     for lapses in (True, False):
         work = gate.reserve(spending(many, few))

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect, sync_playwright
 
-from lapwing.server.files import PAGES, TYPES
+from lapwing.survey.web_app import PAGES
+from lapwing.web.replies import TYPES
 
 HOME = "https://page.test/"
 # The page waits some seconds before a report leaves. For whoever is in a hurry they are milliseconds.

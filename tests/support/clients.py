@@ -119,7 +119,7 @@ def nursery() -> Nursery:
 
 def nurse(number: int) -> None:
     """What the nursery does: fork a client for each order."""
-    import lapwing.ledger.stores.postgres  # noqa: F401, PLC0415
+    import lapwing.ledger.postgres_store  # noqa: F401, PLC0415
     import support.spenders  # noqa: F401, PLC0415
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel buries them

@@ -10,15 +10,15 @@ from random import Random
 
 import duckdb
 
-from lapwing.query.binding.catalog import Catalog
-from lapwing.query.binding.final import bind
-from lapwing.query.binding.public import PublicTable
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.language.question import Question
-from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
 
 VISITS_PER_PERSON = 5
-COHORTS = Blocks("unit", 64)
+COHORTS = BlockRule("unit", 64)
 _VISITS = "patient_id TEXT, ward TEXT, stay INTEGER, cost DOUBLE, admitted DATE, urgent BOOLEAN, name TEXT"
 _PATIENTS = "patient_id VARCHAR, sex VARCHAR, age INTEGER"
 _WARDS = "ward VARCHAR, beds INTEGER, kind VARCHAR"
@@ -29,17 +29,17 @@ def day(year: int, month: int, of_month: int) -> int:
     return (date(year, month, of_month) - date(1970, 1, 1)).days
 
 
-def clinic_policy(folder: Path, blocks: Blocks | None = COHORTS) -> Policy:
+def clinic_policy(folder: Path, blocks: BlockRule | None = COHORTS) -> Policy:
     """The policy over files that `write_clinic` writes into the folder."""
     visits: dict[str, Kind] = {
         "ward": Choice(("A", "B", "C")),
-        "stay": Number(Fraction(1), 0, 60),
-        "cost": Number(Fraction(1, 100), 0, 1_000_000),
+        "stay": Numeric(Fraction(1), 0, 60),
+        "cost": Numeric(Fraction(1, 100), 0, 1_000_000),
         "admitted": Moment(86400, day(2025, 1, 1), day(2026, 12, 31)),
         "urgent": Truth(),
         "name": Text(),
     }
-    patients: dict[str, Kind] = {"sex": Choice(("f", "m")), "age": Number(Fraction(1), 0, 120)}
+    patients: dict[str, Kind] = {"sex": Choice(("f", "m")), "age": Numeric(Fraction(1), 0, 120)}
     tables = [
         _table(folder, "visits", visits, UnitBy("patient_id"), VISITS_PER_PERSON),
         _table(folder, "patients", patients, UnitBy("patient_id"), 1),
@@ -57,13 +57,13 @@ def _table(folder: Path, name: str, kinds: Mapping[str, Kind], unit: UnitBy | No
     return Table(name, source, {column: Column(column, kind) for column, kind in kinds.items()}, unit, rows)
 
 
-def by_month() -> Blocks:
+def by_month() -> BlockRule:
     """Blocks that slice rows by the month of admission."""
     first, last = (2025 - 1970) * 12, (2026 - 1970) * 12 + 11
-    return Blocks("row", column="admitted", every="month", first=first, last=last)
+    return BlockRule("row", column="admitted", every="month", first=first, last=last)
 
 
-def clinic_catalog(folder: Path = Path("clinic"), blocks: Blocks | None = COHORTS) -> Catalog:
+def clinic_catalog(folder: Path = Path("clinic"), blocks: BlockRule | None = COHORTS) -> Catalog:
     """What questions may speak of. No file is read."""
     names = ("ward", "beds", "kind")
     columns: dict[str, list[object]] = {
@@ -75,7 +75,7 @@ def clinic_catalog(folder: Path = Path("clinic"), blocks: Blocks | None = COHORT
     )
 
 
-def asked(sql: str, catalog: Catalog | None = None) -> Question:
+def asked(sql: str, catalog: Catalog | None = None) -> BoundQuery:
     """The question that a text asks of the clinic."""
     return bind(sql, catalog if catalog is not None else clinic_catalog())
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from lapwing.survey.throwing import ODDS, Recipe, Source
+from lapwing.survey.randomize import ODDS, CoinSource, Recipe
 
 Step = tuple[str, int, int]  # ("odds", T, 0 or 1) or ("below", N, which)
 Law = dict[bytes, Fraction]
@@ -40,7 +40,7 @@ class Explorer:
 
 
 def leaves(
-    play: Callable[[Source], bytes], most: int | None = None
+    play: Callable[[CoinSource], bytes], most: int | None = None
 ) -> Iterator[tuple[list[Step], bytes | None]]:
     """Every path of coins with its message; None where it wants more than `most` coins."""
     told: list[int] | None = []

@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from lapwing.errors import BadValue
-from lapwing.survey.collecting import Desk, Rule, Store, open_store
-from lapwing.survey.credentials import Blinding, SigningKey, blind, new_invitation, prepare
+from lapwing.survey.credentials import Blinding, BlindSigningKey, blind_token, new_invitation, prepare_token
+from lapwing.survey.report_store import ReportStore, StoppingRule
+from lapwing.survey.service import SurveyService, open_report_store
 from support import postgres
 from support.ledgers import SQLITE
 
@@ -29,14 +30,14 @@ class Shelf:
     """Where a test's reports lie, and what was opened there."""
 
     where: str
-    opened: list[Store] = field(default_factory=list)
+    opened: list[ReportStore] = field(default_factory=list)
 
     @classmethod
     def of(cls, database: str, folder: Path) -> Shelf:
         return cls(str(folder / "survey.reports") if database == SQLITE else postgres.fresh_url())
 
-    def open(self, digest: str = DIGEST, size: int = SIZE) -> Store:
-        store = open_store(self.where, digest=digest, report_size=size)
+    def open(self, digest: str = DIGEST, size: int = SIZE) -> ReportStore:
+        store = open_report_store(self.where, digest=digest, report_size=size)
         self.opened.append(store)
         return store
 
@@ -51,8 +52,8 @@ def private_key() -> rsa.RSAPrivateKey:
     return rsa.generate_private_key(65537, 2048)
 
 
-def key() -> SigningKey:
-    return SigningKey(private_key())
+def key() -> BlindSigningKey:
+    return BlindSigningKey(private_key())
 
 
 def small(report: bytes) -> None:
@@ -61,24 +62,26 @@ def small(report: bytes) -> None:
         raise BadValue("a report has as many ones as it says")
 
 
-def desk(store: Store, rule: Rule | None = None, check: Callable[[bytes], None] = small) -> Desk:
-    return Desk(store, key(), DIGEST, SIZE, check, rule or Rule(), today=lambda: TODAY)
+def desk(
+    store: ReportStore, rule: StoppingRule | None = None, check: Callable[[bytes], None] = small
+) -> SurveyService:
+    return SurveyService(store, key(), DIGEST, SIZE, check, rule or StoppingRule(), today=lambda: TODAY)
 
 
 def credential() -> tuple[bytes, bytes]:
     """A token and its signature, as a respondent ends up with them, without a server's help."""
-    prepared = prepare()
+    prepared = prepare_token()
     pss = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=48)
     return prepared, private_key().sign(prepared, pss, hashes.SHA384())
 
 
-def invited(store: Store) -> tuple[str, Blinding]:
+def invited(store: ReportStore) -> tuple[str, Blinding]:
     """An invitation that the store expects, and a blinded token to be signed for it."""
     invitation = new_invitation()
     store.admit([invitation])
-    return invitation, blind(key().public, prepare())
+    return invitation, blind_token(key().public, prepare_token())
 
 
-def take(at: Desk, *credential_and_report: Any) -> Any:
+def take(at: SurveyService, *credential_and_report: Any) -> Any:
     """Hand in a report, and wait for what becomes of it."""
     return at.take(DIGEST, *credential_and_report).result(60)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from lapwing.core.gaussian import GaussianShares
+from lapwing.core.laplace import LaplaceShares
 from lapwing.ledger import Ledger
-from lapwing.mechanisms import GaussianShares, LaplaceShares
-from lapwing.parties.contribution import Contribution, Holding
-from lapwing.parties.planning.noises import loss_of
+from lapwing.parties.contribution import ChargedAccount, Contribution
+from lapwing.parties.joint_noise import member_loss
 from lapwing.parties.statistics import Statistic
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
 from support.joint import laplace
 
 RUN, OTHER_RUN, CONSORTIUM = bytes([1]) * 32, bytes([2]) * 32, bytes([3]) * 32
@@ -22,10 +23,10 @@ Shares = Sequence[LaplaceShares] | Sequence[GaussianShares]
 
 
 def contribution(
-    statistic: Statistic, data: Dataset | Holding, shares: Shares | None = None, **more: Any
+    statistic: Statistic, data: Dataset | ChargedAccount, shares: Shares | None = None, **more: Any
 ) -> Contribution:
     own = laplace(statistic, 1, of=2) if shares is None else shares
-    chosen: dict[str, Any] = {"run": RUN, "loss": loss_of(own, statistic.stages), **more}
+    chosen: dict[str, Any] = {"run": RUN, "loss": member_loss(own, statistic.stages), **more}
     return Contribution(statistic=statistic, data=data, shares=own, consortium=CONSORTIUM, **chosen)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.survey.planning import Design, design
-from lapwing.survey.questionnaire import load
-from lapwing.survey.questionnaire.survey import Question
+from lapwing.survey.designing import Design, design
+from lapwing.survey.questionnaire import Question
 from lapwing.survey.randomizers.randomizer import Messages, Randomizer
+from lapwing.survey.survey_file import load
 
 Answers = NDArray[np.int64]
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lapwing.query.language.expression import Apply, Constant, Expression, Op, Reference
-from lapwing.query.language.kinds import Moment
+from lapwing.sql.expression import Apply, Constant, Expression, Moment, Op, Reference
 
 DAY = 86400
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}

@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import pytest
 
+from lapwing.core.losses import GaussianNoise, Repeated
 from lapwing.errors import OverBudget, WorkEnded
-from lapwing.gate import Gate, Plan, Target
 from lapwing.ledger import Ledger, append, register
-from lapwing.privacy import GaussianNoise, Repeated
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_account, open_sliced, release, spending
 
 GAUSSIAN = GaussianNoise(Fraction(100), Fraction(1), 1)
@@ -22,7 +23,9 @@ def eventful(home: Home) -> Ledger:
     open_account(ledger, "survey")
     release(ledger, "0.1", Target("visits", ["b0", "b1", "b2", "b4"]), principal="Ana")
     with pytest.raises(WorkEnded):
-        Gate(ledger, principal="Ben").release(Plan(spending("0.2", Target("survey")), lambda: bytes(-1)))
+        Gate(ledger, principal="Ben").release(
+            ChargedRelease(spending("0.2", Target("survey")), lambda: bytes(-1))
+        )
     with pytest.raises(OverBudget):
         release(ledger, "5", Target("survey"), principal="Greedy")
     work = Gate(ledger, principal="Cem").reserve(spending(Repeated(GAUSSIAN, 4), Target("visits", ["b3"])))

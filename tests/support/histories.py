@@ -4,26 +4,27 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from lapwing.core.budget import Terms
+from lapwing.core.loss_records import describe
+from lapwing.core.losses import LaplaceNoise, Loss
 from lapwing.ledger.anchors import Head
-from lapwing.ledger.entry import Name, commitment, digest_of, encode
+from lapwing.ledger.entry import CommittedName, commitment, digest_of, encode
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.proofs.seal import NOTHING_BEFORE, digest_of_seal
-from lapwing.ledger.proofs.tree import Tree
-from lapwing.privacy import LaplaceNoise, Loss, Terms
-from lapwing.privacy.describe import describe
+from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, digest_of_seal
 
 AT = "2026-11-15T12:00:00.123456Z"
 ADD_REMOVE = "add or remove one unit"
 COUNT = LaplaceNoise(Fraction(10), 1)
 
 
-def name(label: str) -> Name:
+def name(label: str) -> CommittedName:
     """The same name every time."""
     salt = hashlib.sha256(f"salt {label}".encode()).digest()
-    return Name(label, salt, commitment(label, salt))
+    return CommittedName(label, salt, commitment(label, salt))
 
 
 class History:
@@ -34,7 +35,7 @@ class History:
         self.curator = SigningKey(hashlib.sha256(seed + b" curator").digest())
         self.ledger_id = hashlib.sha256(seed).digest()[:16]
         self.records: list[dict[str, Any]] = []
-        self.labels: dict[str, Name] = {}
+        self.labels: dict[str, CommittedName] = {}
         self.terms: dict[int, Terms] = {}
         self.next_block = 1
         self._keys = 0
@@ -180,22 +181,17 @@ class History:
         """Seals after every few entries, and after the last."""
         entries = self.entries()
         heads: list[Head] = []
-        tree, previous = Tree(), NOTHING_BEFORE
+        tree, previous = MerkleTree(), NOTHING_BEFORE
         for seq, _, digest in entries:
             tree.add(digest)
             if seq % every and seq != entries[-1][0]:
                 continue
-            signed = digest_of_seal(
-                self.ledger_id, number=len(heads) + 1, last=seq, size=tree.size, root=tree.root,
-                previous=previous,
-            )  # fmt: skip
-            heads.append(
-                Head(len(heads) + 1, seq, tree.size, tree.root, previous, self.signing.sign(signed))
-            )
-            previous = signed
+            head = Head(len(heads) + 1, seq, tree.size, tree.root, previous, bytes(64))
+            previous = digest_of_seal(self.ledger_id, head)
+            heads.append(replace(head, signature=self.signing.sign(previous)))
         return heads
 
-    def names(self) -> list[Name]:
+    def names(self) -> list[CommittedName]:
         return list(self.labels.values())
 
     def sign_statement(self, message: bytes) -> bytes:

@@ -16,9 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from lapwing.core.budget import Terms
+from lapwing.core.loss_records import from_description
+from lapwing.core.losses import Loss, Repeated
 from lapwing.ledger import Ledger
-from lapwing.privacy import Loss, Repeated, Terms
-from lapwing.privacy.describe import from_description
 
 Costs = tuple[int, ...]
 NOTHING: Costs = (0,) * 8

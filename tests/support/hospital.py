@@ -14,9 +14,9 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lapwing.query.binding.public import PublicTable
-from lapwing.query.language.kinds import Choice, Moment, Number, Text, Truth
-from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.expression import Choice, Moment, Numeric, Text, Truth
+from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
 from support.postgres import server
 from support.spark import spark
 
@@ -24,13 +24,13 @@ ENGINES = ("duckdb", "postgres", "spark")  # the slow one last
 FIRST_DAY, LAST_DAY = 20_089, 20_453  # 2025
 VISITS = {
     "ward": Choice(("A", "B", "C")),
-    "stay": Number(Fraction(1), 0, 60),
-    "cost": Number(Fraction(1, 100), -500, 100_000),
+    "stay": Numeric(Fraction(1), 0, 60),
+    "cost": Numeric(Fraction(1, 100), -500, 100_000),
     "admitted": Moment(86400, FIRST_DAY, LAST_DAY),
     "urgent": Truth(),
     "name": Text(),
 }
-PATIENTS = {"sex": Choice(("f", "m")), "age": Number(Fraction(1), 0, 120)}
+PATIENTS = {"sex": Choice(("f", "m")), "age": Numeric(Fraction(1), 0, 120)}
 _VISIT_TYPES = (
     "who text, ward text, stay int, cost double precision, admitted date, urgent boolean, name text"
 )
@@ -145,7 +145,7 @@ def policy_for(
     *,
     order: int = 0,
     rows: int = 3,
-    blocks: Blocks | None = None,
+    blocks: BlockRule | None = None,
     folds_ids: bool = False,
 ) -> Policy:
     """The hospital's rows on an engine, in some order, and their policy."""

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, BinaryIO
 
-from lapwing.survey.credentials import SigningKey
-from lapwing.survey.respondent.offered import digest
+from lapwing.survey.credentials import BlindSigningKey
+from lapwing.survey.offered import survey_digest
 
 DRIP = 0.05  # seconds
 
@@ -19,7 +19,7 @@ DRIP = 0.05  # seconds
 class Hostile:
     """What was asked of the server, and what it answers: `replies` by path, else as an honest one does."""
 
-    def __init__(self, public: dict[str, Any], key: SigningKey) -> None:
+    def __init__(self, public: dict[str, Any], key: BlindSigningKey) -> None:
         self.public, self.key = public, key
         self.replies: dict[str, Any] = {}
         self.asked: list[tuple[str, int, dict[str, str]]] = []  # path, the client's port, headers
@@ -27,7 +27,11 @@ class Hostile:
         self.stopping = threading.Event()
 
     def survey(self, **more: Any) -> bytes:
-        found = {"survey": self.public, "digest": digest(self.public), "key": self.key.public.to_json()}
+        found = {
+            "survey": self.public,
+            "digest": survey_digest(self.public),
+            "key": self.key.public.to_json(),
+        }
         return json.dumps({**found, "version": 1, **more}).encode()
 
     def honest(self, path: str, body: bytes) -> bytes:
@@ -66,7 +70,7 @@ class Hostile:
 
 
 @contextmanager
-def hostile(public: dict[str, Any], key: SigningKey) -> Iterator[Hostile]:
+def hostile(public: dict[str, Any], key: BlindSigningKey) -> Iterator[Hostile]:
     """The server, on a port of its own."""
     told = Hostile(public, key)
 

@@ -11,11 +11,12 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.mechanisms import GaussianShares, LaplaceShares
-from lapwing.parties.protocols.protocol import Opened
+from lapwing.core.gaussian import GaussianShares
+from lapwing.core.laplace import LaplaceShares
+from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics.statistic import Noise, Statistic
-from lapwing.query.dataset import Dataset
-from lapwing.query.policies.file import load
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.policy_file import load_policy
 
 POLICY = """
 [dataset]
@@ -71,7 +72,7 @@ def member(
         duckdb.execute(f"COPY ({select}) TO '{folder / source}'")
     text = POLICY.format(source=source, rows=rows, epsilon=epsilon, more=more)
     (folder / "visits.toml").write_text(text)
-    return Dataset(load(folder / "visits.toml"), analyst="ann")
+    return Dataset(load_policy(folder / "visits.toml"), analyst="ann")
 
 
 def plain(people: Sequence[range], sql: str) -> list[tuple[Any, ...]]:
@@ -95,11 +96,11 @@ def gaussian(statistic: Statistic, rho: float | Fraction, *, of: int = 1) -> lis
     ]
 
 
-def opened(vectors: Sequence[NDArray[np.int64]]) -> Opened:
+def opened(vectors: Sequence[NDArray[np.int64]]) -> OpenedSum:
     """Their sum, as a protocol would open it."""
-    return Opened(np.sum(vectors, axis=0), tuple(range(len(vectors))))
+    return OpenedSum(np.sum(vectors, axis=0), tuple(range(len(vectors))))
 
 
-def totals(shares: Sequence[LaplaceShares | GaussianShares], found: Opened) -> list[Noise]:
+def totals(shares: Sequence[LaplaceShares | GaussianShares], found: OpenedSum) -> list[Noise]:
     """The noise in an opened sum."""
     return [share.total(len(found.contributors)) for share in shares]

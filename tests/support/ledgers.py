@@ -7,9 +7,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from lapwing.gate import Gate, Plan, Release, Spending, Target
+from lapwing.core.losses import Loss, Pure, Relation
 from lapwing.ledger import Account, CuratorKey, Ledger, Slices, Unit
-from lapwing.privacy import Loss, Pure, Relation
+from lapwing.ledger.gate import ChargedRelease, Gate, Release
+from lapwing.ledger.spending import Spending, Target
 from support import postgres
 
 SQLITE, POSTGRES = "sqlite", "postgres"
@@ -107,5 +108,5 @@ def release(
     **more: Any,
 ) -> Release:
     """One release through the gate."""
-    plan = Plan(spending(loss, *targets, **more), lambda: answer)
+    plan = ChargedRelease(spending(loss, *targets, **more), lambda: answer)
     return Gate(ledger, principal=principal).release(plan, key=key)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from lapwing.privacy import GaussianNoise, Loss, Repeated, SampledGaussian
+from lapwing.core.losses import GaussianNoise, Loss, Repeated, SampledGaussian
 
 GRID = 10**6  # so fine that discrete noise is continuous noise, to twelve digits
 

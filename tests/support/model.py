@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lapwing.gate import Work
-from lapwing.privacy import Loss, Terms
+from lapwing.core.budget import Terms
+from lapwing.core.losses import Loss
+from lapwing.ledger.gate import Work
 
 Sums = list[int]
 

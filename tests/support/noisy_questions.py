@@ -6,30 +6,28 @@ from fractions import Fraction
 
 import numpy as np
 
-from lapwing.query.answering.noising import Exact
-from lapwing.query.answering.shares import cells_of, is_declared
-from lapwing.query.language.expression import Reference
-from lapwing.query.language.kinds import Choice, Kind, Number, Text
-from lapwing.query.language.question import (
+from lapwing.sql.bound_query import (
+    BoundQuery,
     Key,
     KeyValue,
+    NoisyAggregate,
+    NoisySum,
     Order,
     Output,
-    Part,
-    Question,
     Released,
     Spectrum,
-    Statistic,
     Sum,
 )
-from lapwing.query.language.relation import Scan
+from lapwing.sql.expression import Choice, Kind, Numeric, Reference, Text
+from lapwing.sql.noising import ExactGrouping, has_declared_keys, number_of_groups
+from lapwing.sql.relation import Scan
 
-STAY = Number(Fraction(1), 0, 60)
+STAY = Numeric(Fraction(1), 0, 60)
 X = Reference("stay", STAY)
 SUMS = (Sum("rows"), Sum("sum", X), Sum("sum", X), Sum("units"))
-COUNT = Statistic("count", (0,))
-AVG = Statistic("avg", (1, 0), STAY, 30)
-VAR = Statistic("var_pop", (1, 0, 2), STAY, 30)
+COUNT = NoisyAggregate("count", (0,))
+AVG = NoisyAggregate("avg", (1, 0), STAY, 30)
+VAR = NoisyAggregate("var_pop", (1, 0, 2), STAY, 30)
 
 
 def declared(size: int, name: str = "ward") -> Key:
@@ -42,13 +40,13 @@ def undeclared(name: str = "town") -> Key:
     return Key(name, Reference(name, Text()), None)
 
 
-def parts_for(rows: int, count: int = 1) -> tuple[Part, ...]:
+def parts_for(rows: int, count: int = 1) -> tuple[NoisySum, ...]:
     """Rows, the sum around 30, the sum of its squares, people: the first so many of them."""
     every = (
-        Part("rows", ((1, 0),), rows, rows**2),
-        Part("sum of stay", ((1, 1),), 30 * rows, 900 * rows**2, Fraction(1, 2)),
-        Part("squares of stay", ((1, 2),), 900 * rows, 810_000 * rows**2, Fraction(1, 2)),
-        Part("people", ((1, 3),), rows, rows),
+        NoisySum("rows", ((1, 0),), rows, rows**2),
+        NoisySum("sum of stay", ((1, 1),), 30 * rows, 900 * rows**2, Fraction(1, 2)),
+        NoisySum("squares of stay", ((1, 2),), 900 * rows, 810_000 * rows**2, Fraction(1, 2)),
+        NoisySum("people", ((1, 3),), rows, rows),
     )
     return every[:count]
 
@@ -64,11 +62,11 @@ def question(
     order: tuple[Order, ...] = (),
     limit: int | None = None,
     offset: int = 0,
-) -> Question:
+) -> BoundQuery:
     """All keys and the outputs, named c0, c1, …"""
     shown = tuple(Output(key.name, KeyValue(i)) for i, key in enumerate(keys))
     columns = tuple(Output(f"c{i}", value) for i, value in enumerate(outputs))
-    return Question(
+    return BoundQuery(
         source=Scan("visits", (("stay", STAY),), rows),
         keys=keys,
         sets=sets or (tuple(range(len(keys))),),
@@ -84,10 +82,12 @@ def question(
     )
 
 
-def exact(asked: Question, value: int = 0) -> list[Exact]:
+def exact(asked: BoundQuery, value: int = 0) -> list[ExactGrouping]:
     """The same value for every number of every part in every group of declared keys."""
     found = []
     for s in range(len(asked.sets)):
-        assert is_declared(asked, s)
-        found.append(Exact(np.full((cells_of(asked, s), asked.numbers), value, dtype=np.int64)))
+        assert has_declared_keys(asked, s)
+        found.append(
+            ExactGrouping(np.full((number_of_groups(asked, s), asked.numbers), value, dtype=np.int64))
+        )
     return found

@@ -13,8 +13,8 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
-from lapwing.parties.identity import Keys
-from lapwing.parties.messages.table import Table
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.run_configuration import RunConfiguration
 from support.parties_process import run, table_to_json
 
 NAMES = ("north", "south", "east", *(f"ward-{i}" for i in range(4, 40)))
@@ -32,8 +32,8 @@ class Flock:
     """The members of a test, each with its folder under one root."""
 
     root: Path
-    table: Table
-    keys: tuple[Keys, ...]
+    table: RunConfiguration
+    keys: tuple[MemberKeys, ...]
 
     def folder(self, member: int) -> Path:
         return self.root / self.table.names[member]
@@ -62,8 +62,8 @@ def flock(
     lobby: float = 20.0,
     deadline: float = 20.0,
 ) -> Flock:
-    keys = tuple(Keys.create(name, root / name) for name in NAMES[:members])
-    table = Table(
+    keys = tuple(MemberKeys.create(name, root / name) for name in NAMES[:members])
+    table = RunConfiguration(
         digest=hashlib.sha256(str(root).encode()).digest(),
         number=1,
         cards=tuple(each.card for each in keys),

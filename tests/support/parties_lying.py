@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.parties.member import take_part
-from lapwing.parties.messages.frames import HEADER, Kind, read_header
-from lapwing.parties.messages.progress import Progress
-from lapwing.parties.messages.table import where
-from lapwing.parties.protocols import Opened
+from lapwing.parties.messages import HEADER, FrameKind, Progress, read_header
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.run_configuration import parse_address
 from lapwing.parties.transcript import Transcript
 from support.parties import Flock
 
@@ -27,7 +26,7 @@ class Talk:
     def __init__(self, line: ssl.SSLSocket) -> None:
         self._line = line
 
-    def read(self) -> tuple[Kind, bytes]:
+    def read(self) -> tuple[FrameKind, bytes]:
         kind, length = read_header(self._exactly(HEADER.size), largest=1 << 30)
         return kind, self._exactly(length)
 
@@ -51,7 +50,7 @@ Lie = Callable[[Talk], None]
 def lying(group: Flock, lie: Lie) -> Iterator[list[float]]:
     """Shows the host's certificate, then does as it is told; gives the times of all connections."""
     context = group.keys[0].tls(trusting=group.table.cards, server=True)
-    server = socket.create_server(where(group.table.address))
+    server = socket.create_server(parse_address(group.table.address))
     times: list[float] = []
 
     def go() -> None:
@@ -85,7 +84,7 @@ class South:
         self.charged: list[int] = []
         self.takes = 0.0
 
-    def contribute(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+    def contribute(self, stage: int, earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
         del earlier
         self.charged.append(stage)
         time.sleep(self.takes)

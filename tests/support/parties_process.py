@@ -18,15 +18,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import LapwingError
-from lapwing.parties.identity import Card, Keys
+from lapwing.parties.identity import Card, MemberKeys
 from lapwing.parties.member import take_part
-from lapwing.parties.messages.progress import Progress
-from lapwing.parties.messages.table import Table
-from lapwing.parties.protocols import Opened
-from lapwing.parties.relay import serve, serving
+from lapwing.parties.messages import Progress
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.relay_server import relay_in_thread, serve_relay
+from lapwing.parties.run_configuration import RunConfiguration
 
 
-def table_to_json(table: Table) -> dict[str, Any]:
+def table_to_json(table: RunConfiguration) -> dict[str, Any]:
     fields = (
         "number", "address", "protocol", "coalition", "losses", "length", "stages", "document",
         "honest_quorum",
@@ -41,10 +41,10 @@ def table_to_json(table: Table) -> dict[str, Any]:
     }
 
 
-def table_from_json(said: Mapping[str, Any]) -> Table:
+def table_from_json(said: Mapping[str, Any]) -> RunConfiguration:
     cards = tuple(Card.from_json(card) for card in said["cards"])
     rest = {name: value for name, value in said.items() if name not in ("cards", "host", "digest")}
-    return Table(
+    return RunConfiguration(
         digest=bytes.fromhex(said["digest"]), cards=cards, host=Card.from_json(said["host"]), **rest
     )
 
@@ -58,7 +58,7 @@ class Member:
         self.table = table_from_json(orders["table"])
         self.me: int = orders["member"]
         self.folder = Path(orders["root"]) / self.table.names[self.me]
-        self.keys = Keys.open(self.folder)
+        self.keys = MemberKeys.open(self.folder)
 
     def say(self, kind: str, **rest: object) -> None:
         self.pipe.send({"kind": kind} | rest)
@@ -78,7 +78,7 @@ class Member:
         if self.orders.get("unread"):
             raise ValueError("SECRET-OF-ONE-MEMBER")
 
-    def contribute(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+    def contribute(self, stage: int, earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
         self.say("contributing", stage=stage)
         self.hold("contribute")
         if self.orders.get("fail"):
@@ -91,10 +91,10 @@ class Member:
         table, keys, folder = self.table, self.keys, self.folder
         with ExitStack() as stack:
             if self.orders.get("relay_only"):
-                serve(table, keys, folder=folder, ready=lambda: self.say("listening"))
+                serve_relay(table, keys, folder=folder, ready=lambda: self.say("listening"))
                 return {"sums": None}
             if self.orders.get("serve"):
-                stack.enter_context(serving(table, keys, folder=folder))
+                stack.enter_context(relay_in_thread(table, keys, folder=folder))
                 self.say("listening")
             outcome = take_part(
                 table,

@@ -9,38 +9,46 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from lapwing.parties.identity import Keys
-from lapwing.parties.messages.frames import HEADER, Kind, frame, read_header, read_words, words
-from lapwing.parties.messages.greeting import VERSION, Greeting
-from lapwing.parties.messages.parcel import Delivery
-from lapwing.parties.messages.table import where
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.messages import (
+    HEADER,
+    PROTOCOL_VERSION,
+    FrameKind,
+    ReadyMessage,
+    frame,
+    json_frame,
+    read_header,
+    read_json,
+)
+from lapwing.parties.posts import Delivery
+from lapwing.parties.run_configuration import parse_address
 from support.parties import Flock, free_port
 
 
 class Raw:
     """One connection to the relay, ready at once unless its greeting is taken out."""
 
-    def __init__(self, flock: Flock, keys: Keys, **hello: object) -> None:
+    def __init__(self, flock: Flock, keys: MemberKeys, **hello: object) -> None:
         table = flock.table
-        plain = socket.create_connection(where(table.address), timeout=10)
+        plain = socket.create_connection(parse_address(table.address), timeout=10)
         try:
             self._socket = keys.tls(trusting=(table.host,), server=False).wrap_socket(plain)
         except BaseException:
             plain.close()
             raise
-        said: dict[str, object] = {"version": VERSION, "run": table.run_id.hex()}
+        said: dict[str, object] = {"version": PROTOCOL_VERSION, "run": table.run_id.hex()}
         said |= {"stage": 0, "round": 0, "begun": False}
         sender = table.names.index(keys.name)
-        said["greeting"] = Greeting.fresh(table.run_id, sender, keys).to_json()
-        self.send(words(Kind.HELLO, **(said | hello)))
+        said["greeting"] = ReadyMessage.fresh(table.run_id, sender, keys).to_json()
+        self.send(json_frame(FrameKind.HELLO, **(said | hello)))
 
     def send(self, parts: list[bytes]) -> None:
         self._socket.sendall(b"".join(parts))
 
     def post(self, payload: bytes) -> None:
-        self.send(frame(Kind.POST, payload))
+        self.send(frame(FrameKind.POST, payload))
 
-    def receive(self) -> tuple[Kind, bytes]:
+    def receive(self) -> tuple[FrameKind, bytes]:
         kind, length = read_header(self._exactly(HEADER.size), largest=1 << 30)
         return kind, self._exactly(length)
 
@@ -53,20 +61,20 @@ class Raw:
             got += piece
         return got
 
-    def until(self, wanted: Kind) -> bytes:
+    def until(self, wanted: FrameKind) -> bytes:
         while True:
             kind, payload = self.receive()
             if kind is wanted:
                 return payload
 
     def closed(self) -> Delivery:
-        return Delivery.from_bytes(self.until(Kind.CLOSED))
+        return Delivery.from_bytes(self.until(FrameKind.CLOSED))
 
     def end(self) -> dict[str, Any]:
-        return read_words(self.until(Kind.END))
+        return read_json(self.until(FrameKind.END))
 
     def done(self) -> None:
-        self.send(frame(Kind.DONE))
+        self.send(frame(FrameKind.DONE))
         self.close()
 
     def close(self) -> None:
@@ -83,7 +91,7 @@ class Proxy:
     """Stands between members and the relay, and cuts all connections when told to."""
 
     def __init__(self, to: str) -> None:
-        self._to = where(to)
+        self._to = parse_address(to)
         self._server = socket.create_server(("127.0.0.1", free_port()))
         self._pairs: list[socket.socket] = []
         self._lock = threading.Lock()
@@ -149,7 +157,7 @@ def proxy(to: str) -> Iterator[Proxy]:
         between.close()
 
 
-def refused_in_tls(flock: Flock, keys: Keys) -> bool:
+def refused_in_tls(flock: Flock, keys: MemberKeys) -> bool:
     """Whether the relay ends the connection before it says a word."""
     try:
         raw = Raw(flock, keys)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadFile
-from lapwing.query.language.kinds import Kind
-from lapwing.query.policies.file import load
-from lapwing.query.policies.policy import Policy, Source
+from lapwing.sql.expression import Kind
+from lapwing.sql.policy import Policy, Source
+from lapwing.sql.policy_file import load_policy
 
 HEAD = """\
 [dataset]
@@ -44,7 +44,7 @@ PERSON_PERIOD = GOOD.replace('"visits"\n', '"visits"\nprotects = "person-period"
 
 def loaded(text: str) -> Policy:
     Path("visits.toml").write_text(text, encoding="utf-8")
-    return load("visits.toml")
+    return load_policy("visits.toml")
 
 
 def mistakes(text: str) -> list[str]:

@@ -288,7 +288,7 @@ def recorded(monkeypatch: Any, *, instead: dict[str, str], checkpoint_after: int
         _record_anchor(disk, Path(anchor.where), is_synced=to_disk)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lapwing.ledger.stores.sqlite.sqlite3.connect", Adapted)
+        patch.setattr("lapwing.ledger.sqlite_store.sqlite3.connect", Adapted)
         patch.setattr(FileAnchor, "_keep", recorded_keep)
         yield disk
     del file_system

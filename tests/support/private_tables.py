@@ -10,18 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lapwing.query.bounded.coded import coded
-from lapwing.query.bounded.sources import open_sources
-from lapwing.query.language.kinds import Kind, Number
-from lapwing.query.policies.policy import Blocks, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.expression import Kind, Numeric
+from lapwing.sql.policy import BlockRule, Column, Policy, Source, Table, UnitBy
+from lapwing.sql.truncated.open_sources import open_sources
+from lapwing.sql.truncated.truncated_table import coded
 
 KEY = bytes(range(32))
 OTHER_KEY = bytes(range(1, 33))
 Row = tuple[Any, ...]
 
 
-def whole(first: int, last: int) -> Number:
-    return Number(Fraction(1), first, last)
+def whole(first: int, last: int) -> Numeric:
+    return Numeric(Fraction(1), first, last)
 
 
 def store(path: Path, rows: Mapping[str, Sequence[object] | pa.Array]) -> Path:
@@ -42,7 +42,7 @@ def table_of(
 
 
 def policy_of(
-    folder: Path, *tables: Table, blocks: Blocks | None = None, protects: str = "person"
+    folder: Path, *tables: Table, blocks: BlockRule | None = None, protects: str = "person"
 ) -> Policy:
     return Policy(
         folder / "clinic.toml", "clinic", Fraction(1), Fraction(0), Fraction(0),

@@ -10,64 +10,74 @@ import numpy as np
 
 from lapwing.errors import BadValue
 from lapwing.survey.randomizers import (
-    Bits,
-    Choice,
-    Duchi,
-    Hadamard,
-    Hybrid,
+    BitwiseResponse,
+    DuchiResponse,
+    HadamardResponse,
+    HybridResponse,
+    KaryResponse,
     Piecewise,
-    Prefixes,
-    Projective,
+    PrefixResponse,
+    ProjectiveResponse,
     Randomizer,
     SquareWave,
-    Subset,
-    Unary,
-    Window,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
 )
 
 ONE, LITTLE, MUCH = Fraction(1), Fraction(1, 5), Fraction(4)
 
-ORACLES: dict[str, Choice | Subset | Hadamard | Projective | Bits | Unary] = {
-    "two coins": Choice.two_coins(),
-    "yes or no": Choice.for_epsilon(LITTLE, options=2),
-    "one of five": Choice.for_epsilon(ONE, options=5),
-    "set of one": Subset.for_epsilon(MUCH, options=5),
-    "sets": Subset.for_epsilon(ONE, options=7),
-    "sets of four": Subset.for_epsilon(LITTLE, options=8, chosen=4),
-    "all but one": Subset.for_epsilon(ONE, options=3, chosen=2),
-    "sets of two bytes": Subset.for_epsilon(ONE, options=10, chosen=2),
-    "parities": Hadamard.for_epsilon(ONE, options=7),
-    "parities with spare bits": Hadamard(5, 6, Hadamard.for_epsilon(MUCH, options=6).favoured),
-    "points over 3": Projective.for_epsilon(ONE, options=13),
-    "points over 2": Projective.for_epsilon(LITTLE, options=6),
-    "points on a line": Projective.for_epsilon(MUCH, options=40),
-    "bits": Bits.for_epsilon(ONE, options=3),
-    "one bit": Bits.for_epsilon(MUCH, options=1),
-    "unary": Unary.for_epsilon(ONE, options=4),
-    "unary of two": Unary.for_epsilon(MUCH, options=2),
+ORACLES: dict[
+    str,
+    KaryResponse
+    | SubsetSelection
+    | HadamardResponse
+    | ProjectiveResponse
+    | BitwiseResponse
+    | UnaryEncoding,
+] = {
+    "two coins": KaryResponse.two_coins(),
+    "yes or no": KaryResponse.for_epsilon(LITTLE, options=2),
+    "one of five": KaryResponse.for_epsilon(ONE, options=5),
+    "set of one": SubsetSelection.for_epsilon(MUCH, options=5),
+    "sets": SubsetSelection.for_epsilon(ONE, options=7),
+    "sets of four": SubsetSelection.for_epsilon(LITTLE, options=8, chosen=4),
+    "all but one": SubsetSelection.for_epsilon(ONE, options=3, chosen=2),
+    "sets of two bytes": SubsetSelection.for_epsilon(ONE, options=10, chosen=2),
+    "parities": HadamardResponse.for_epsilon(ONE, options=7),
+    "parities with spare bits": HadamardResponse(
+        5, 6, HadamardResponse.for_epsilon(MUCH, options=6).favoured
+    ),
+    "points over 3": ProjectiveResponse.for_epsilon(ONE, options=13),
+    "points over 2": ProjectiveResponse.for_epsilon(LITTLE, options=6),
+    "points on a line": ProjectiveResponse.for_epsilon(MUCH, options=40),
+    "bits": BitwiseResponse.for_epsilon(ONE, options=3),
+    "one bit": BitwiseResponse.for_epsilon(MUCH, options=1),
+    "unary": UnaryEncoding.for_epsilon(ONE, options=4),
+    "unary of two": UnaryEncoding.for_epsilon(MUCH, options=2),
 }
-NUMERIC: dict[str, Window | Duchi | Hybrid] = {
+NUMERIC: dict[str, WindowResponse | DuchiResponse | HybridResponse] = {
     "square wave": SquareWave.for_epsilon(ONE, steps=7, none=False),
     "square wave or none": SquareWave.for_epsilon(MUCH, steps=7, none=True),
-    "piecewise": Window.with_width(ONE, steps=3, stride=5, width=9, none=False),
-    "piecewise or none": Window.with_width(MUCH, steps=3, stride=5, width=4, none=True),
+    "piecewise": WindowResponse.with_width(ONE, steps=3, stride=5, width=9, none=False),
+    "piecewise or none": WindowResponse.with_width(MUCH, steps=3, stride=5, width=4, none=True),
     "piecewise, fine": Piecewise.for_epsilon(ONE, steps=2, none=True),
-    "ends": Duchi.for_epsilon(ONE, steps=6, none=False),
-    "ends or none": Duchi.for_epsilon(MUCH, steps=6, none=True),
-    "hybrid": Hybrid(
+    "ends": DuchiResponse.for_epsilon(ONE, steps=6, none=False),
+    "ends or none": DuchiResponse.for_epsilon(MUCH, steps=6, none=True),
+    "hybrid": HybridResponse(
         1 << 46,
-        Window.with_width(ONE, steps=3, stride=4, width=5, none=False),
-        Duchi.for_epsilon(ONE, steps=3, none=False),
+        WindowResponse.with_width(ONE, steps=3, stride=4, width=5, none=False),
+        DuchiResponse.for_epsilon(ONE, steps=3, none=False),
     ),
-    "hybrid or none": Hybrid(
+    "hybrid or none": HybridResponse(
         3 << 46,
-        Window.with_width(MUCH, steps=2, stride=4, width=3, none=True),
-        Duchi.for_epsilon(MUCH, steps=2, none=True),
+        WindowResponse.with_width(MUCH, steps=2, stride=4, width=3, none=True),
+        DuchiResponse.for_epsilon(MUCH, steps=2, none=True),
     ),
 }
 OTHERS: dict[str, Randomizer] = {
-    "prefixes": Prefixes(2, (1,), (Hadamard.for_epsilon(ONE, options=32),)),
-    "points for letters": Prefixes(1, (1,), (Projective.for_epsilon(MUCH, options=32),)),
+    "prefixes": PrefixResponse(2, (1,), (HadamardResponse.for_epsilon(ONE, options=32),)),
+    "points for letters": PrefixResponse(1, (1,), (ProjectiveResponse.for_epsilon(MUCH, options=32),)),
 }
 SMALL: dict[str, Randomizer] = {**ORACLES, **NUMERIC, **OTHERS}
 

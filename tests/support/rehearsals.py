@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lapwing.parties.protocols import Setting
-from lapwing.parties.protocols.protocol import Ints
-from lapwing.parties.protocols.rehearsal import Rehearsal, rehearse
+from lapwing.parties.protocols.protocol import Ints, Setting
+from lapwing.parties.simulation import SimulatedRun, run_in_memory
 
 
 def setting_of(members: int, coalition: int = 0, losses: int = 0, length: int = 4) -> Setting:
@@ -26,5 +25,5 @@ def rehearsed(
     *,
     losses: Mapping[int, int] | None = None,
     late: Mapping[int, int] | None = None,
-) -> Rehearsal:
-    return rehearse(letter, setting, values_of(setting), losses=losses or {}, late=late or {})
+) -> SimulatedRun:
+    return run_in_memory(letter, setting, values_of(setting), losses=losses or {}, late=late or {})

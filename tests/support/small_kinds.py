@@ -10,19 +10,31 @@ from typing import Any
 
 from sqlglot import exp, parse_one
 
-from lapwing.query.binding.build import LARGEST
-from lapwing.query.binding.scalar import Binder
-from lapwing.query.binding.scope import Scope, Source
-from lapwing.query.language.expression import Apply, Constant, Expression, Reference
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Text, Truth, codes_of
+from lapwing.sql.binding.scalar import ExpressionBinder
+from lapwing.sql.binding.scope import FromItem, Scope
+from lapwing.sql.binding.typed_expressions import LARGEST
+from lapwing.sql.expression import (
+    Apply,
+    Choice,
+    Constant,
+    Expression,
+    Kind,
+    Moment,
+    Numeric,
+    Period,
+    Reference,
+    Text,
+    Truth,
+    codes_of,
+)
 from support.evaluated import evaluated
 
 Row = Mapping[str, Any]
 KINDS: dict[str, Kind] = {
-    "a": Number(Fraction(1), -3, 4),
-    "b": Number(Fraction(1, 2), -5, 3),
-    "p": Number(Fraction(1, 4), 1, 9),
-    "n": Number(Fraction(3, 2), -4, -1),
+    "a": Numeric(Fraction(1), -3, 4),
+    "b": Numeric(Fraction(1, 2), -5, 3),
+    "p": Numeric(Fraction(1, 4), 1, 9),
+    "n": Numeric(Fraction(3, 2), -4, -1),
     "t": Truth(),
     "u": Truth(),
     "w": Choice(("A", "b", "Cc ", "")),
@@ -32,20 +44,20 @@ KINDS: dict[str, Kind] = {
     "name": Text(),
 }
 TEXTS = ("", "7", "-12", "Ab", " x ", "ä%")
-SCOPE = Scope([Source("t", {name: Reference(name, kind) for name, kind in KINDS.items()})])
+SCOPE = Scope([FromItem("t", {name: Reference(name, kind) for name, kind in KINDS.items()})])
 
 
 def bound(sql: str) -> Expression:
     tree = parse_one(f"SELECT {sql}", read="duckdb")
     assert isinstance(tree, exp.Select)
-    return Binder(SCOPE).bind(tree.expressions[0])
+    return ExpressionBinder(SCOPE).bind(tree.expressions[0])
 
 
 def meaning(code: Any, kind: Kind) -> Any:
     """What a code stands for."""
     if code is None or isinstance(kind, Text | Truth):
         return code
-    if isinstance(kind, Number):
+    if isinstance(kind, Numeric):
         return code * kind.step
     assert isinstance(kind, Choice | Moment | Period)
     return kind.value(code)
@@ -74,7 +86,7 @@ def require_within(expression: Expression, row: Row) -> Any:
     for part in parts_of(expression):
         value = evaluated(part, row)
         codes = codes_of(part.kind)
-        if value is not None and isinstance(part.kind, Number | Moment | Period | Choice):
+        if value is not None and isinstance(part.kind, Numeric | Moment | Period | Choice):
             outside = isinstance(part, Constant) and isinstance(part.kind, Moment | Period)
             assert codes is None or value in codes or outside, (part, row, value)
             assert abs(value) < LARGEST

@@ -18,27 +18,13 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from lapwing.errors import (
-    BadParameter,
-    InProgress,
-    KeyReused,
-    OverBudget,
-    Unavailable,
-    WorkEnded,
-)
-from lapwing.gate import Gate, Plan, Point, Spending, Target, Work
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.loss_records import describe
+from lapwing.core.losses import Approximate, Concentrated, GaussianNoise, LaplaceNoise, Loss, Pure, Repeated
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.ledger import Ledger
-from lapwing.privacy import (
-    Approximate,
-    Concentrated,
-    FixedRun,
-    GaussianNoise,
-    LaplaceNoise,
-    Loss,
-    Pure,
-    Repeated,
-)
-from lapwing.privacy.describe import describe
+from lapwing.ledger.gate import ChargedRelease, Gate, ReleaseStep, Work
+from lapwing.ledger.spending import Spending, Target
 from support.clients import Place, Voice
 from support.ledgers import spending
 
@@ -134,7 +120,7 @@ class Spender:
             return os.urandom(12)
 
         def do() -> dict[str, Any]:
-            release = Gate(self._ledger, principal=by).release(Plan(asked, run), key=key)
+            release = Gate(self._ledger, principal=by).release(ChargedRelease(asked, run), key=key)
             return {
                 "answer": release.answer.hex(),
                 "replay": release.is_replay,
@@ -234,7 +220,7 @@ def charge_once(place: Place, voice: Voice, *, principal: str, loss: str, start:
         while not Path(start).exists():
             time.sleep(0.001)
         try:
-            Gate(ledger, principal=principal).release(Plan(spending(loss), lambda: b"42"))
+            Gate(ledger, principal=principal).release(ChargedRelease(spending(loss), lambda: b"42"))
             voice.say(admitted=True)
         except OverBudget:
             voice.say(admitted=False)
@@ -307,9 +293,9 @@ class Crash:
         self._at = at
         self.doing = ""
 
-    def gate(self, point: Point) -> None:
+    def gate(self, point: ReleaseStep) -> None:
         self._pass(point.value)
-        if point is Point.RAN:
+        if point is ReleaseStep.RAN:
             self.doing = "answer"
 
     def store(self, point: str) -> None:
@@ -350,7 +336,7 @@ def _release(ledger: Ledger, voice: Voice, crash: Crash, everyone: bool) -> None
 
     crash.doing = "charge"
     gate = Gate(ledger, principal="analyst", watch=crash.gate)
-    voice.say(left=gate.release(Plan(request_of_a_crash(everyone), run), key="k").answer.hex())
+    voice.say(left=gate.release(ChargedRelease(request_of_a_crash(everyone), run), key="k").answer.hex())
 
 
 def _reserve(ledger: Ledger, voice: Voice, crash: Crash, everyone: bool) -> None:

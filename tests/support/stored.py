@@ -16,7 +16,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from lapwing.gate import Target
+from lapwing.ledger.spending import Target
 from support.ledgers import Home, open_sliced, release
 from support.postgres import dumped, server
 

@@ -10,9 +10,9 @@ from typing import Any
 from lapwing.errors import Unavailable
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.keys import SigningKey
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.schema import COSTS, MIGRATIONS, columns
-from lapwing.ledger.stores.transaction import Debit, Posting
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.schema import COSTS, MIGRATIONS, columns
+from lapwing.ledger.store import Debit, Posting
 from support.postgres import sql
 
 CAP = 100
@@ -78,7 +78,7 @@ def opened(
             numbers = [(10 * k + b, k + 1) for k in range(2) for b in range(1, 10)]
             store.write(lambda tx: tx.run_many(BLOCK, [block_row(*each) for each in numbers]))
             store.write(lambda tx: tx.run_many(BUDGET, [budget_row(*each) for each in numbers]))
-        store.attend(LEDGER_ID, SIGNING, anchor or MemoryAnchor(), [])
+        store.start_sealing(LEDGER_ID, SIGNING, anchor or MemoryAnchor(), [])
         yield store
     finally:
         store.close()

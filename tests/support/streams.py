@@ -8,12 +8,12 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.noise.stream import Stream
+from lapwing.core.random_stream import RandomStream
 
 ONES = (1 << 64) - 1
 
 
-class SeededStream(Stream):
+class SeededStream(RandomStream):
     """The same bytes for the same seed: statistical tests stay as green as they once were."""
 
     def __init__(self, seed: int) -> None:
@@ -23,7 +23,7 @@ class SeededStream(Stream):
         return self._generator.bytes(size)
 
 
-class ScriptedStream(Stream):
+class ScriptedStream(RandomStream):
     """Scripted 64-bit words and 16-bit halves first; afterwards a `SeededStream`."""
 
     def __init__(self, words: Iterable[int] = (), halves: Iterable[int] = (), *, seed: int = 0) -> None:
@@ -54,10 +54,10 @@ class ScriptedStream(Stream):
         return int(self.words(1)[0])
 
 
-class CountingStream(Stream):
+class CountingStream(RandomStream):
     """Counts the bytes taken from another stream."""
 
-    def __init__(self, inner: Stream) -> None:
+    def __init__(self, inner: RandomStream) -> None:
         self._inner = inner
         self.bytes_taken = 0
 
@@ -78,7 +78,7 @@ class CountingStream(Stream):
         return self._inner.word()
 
 
-class RefusingStream(Stream):
+class RefusingStream(RandomStream):
     """Fails the test as soon as anything is drawn."""
 
     def take(self, size: int) -> bytes:

@@ -6,15 +6,15 @@ import sys
 
 import typer
 
-from lapwing.cli import survey_serving
+from lapwing.cli import survey
 from lapwing.errors import LapwingError
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 for command in (
-    survey_serving.invite,
-    survey_serving.serve,
-    survey_serving.collect,
-    survey_serving.close,
+    survey.invite,
+    survey.serve,
+    survey.collect,
+    survey.close,
 ):
     app.command()(command)
 

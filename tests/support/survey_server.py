@@ -16,11 +16,11 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 
-from lapwing.server.app import PATIENCE, create_app
-from lapwing.server.connections import Limits
-from lapwing.server.running import serve
-from lapwing.survey.collecting import Desk, Rule, open_store
-from lapwing.survey.credentials import SigningKey
+from lapwing.survey.credentials import BlindSigningKey
+from lapwing.survey.report_store import StoppingRule
+from lapwing.survey.service import SurveyService, open_report_store
+from lapwing.survey.web_app import CONTENT_SECONDS, create_app
+from lapwing.web.serving import ConnectionLimits, serve
 from support.collecting import DIGEST, SIZE, private_key, small
 
 PUBLIC = {"name": "test", "title": "A test", "report_size": SIZE, "questions": []}
@@ -138,15 +138,15 @@ class Process:
 
 def main(order: dict[str, Any]) -> None:
     """The process itself."""
-    store = open_store(order["where"], digest=DIGEST, report_size=SIZE)
+    store = open_report_store(order["where"], digest=DIGEST, report_size=SIZE)
     until = date.fromisoformat(order["until"]) if "until" in order else None
-    rule = Rule(order.get("stop_after"), until)
-    desk = Desk(store, SigningKey.load(order["key"]), DIGEST, SIZE, small, rule)
+    rule = StoppingRule(order.get("stop_after"), until)
+    desk = SurveyService(store, BlindSigningKey.load(order["key"]), DIGEST, SIZE, small, rule)
     tls = {name: Path(order[name]) for name in ("certificate", "tls_key") if name in order}
-    patience = order.get("patience", PATIENCE)
+    patience = order.get("patience", CONTENT_SECONDS)
     serve(
         create_app(desk, PUBLIC, has_tls=bool(tls), patience=patience),
-        limits=Limits(**order.get("limits", {})),
+        limits=ConnectionLimits(**order.get("limits", {})),
         host="127.0.0.1",
         port=order.get("port", 0),
         certificate=tls.get("certificate"),

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from lapwing.noise import uniform_int
-from lapwing.survey.collecting import Store
-from lapwing.survey.collecting.store import token_hash
+from lapwing.core.noise import uniform_int
+from lapwing.survey.report_store import ReportStore, token_hash
 
 CONNECTIONS = 64
 PATIENCE = 300.0
@@ -65,7 +64,7 @@ class Siege:
         """Which were accepted so far, as far as a respondent knows."""
         return [int(line) for line in self.diary.read_bytes().split(b"\n")[:-1]]
 
-    def lay(self, server: Besieged, store: Store, kills: int = 0) -> None:
+    def lay(self, server: Besieged, store: ReportStore, kills: int = 0) -> None:
         """Send everything; kill the server so often meanwhile, and look at once what was lost."""
         host, port = server.host_and_port
         load = subprocess.Popen(
@@ -99,13 +98,13 @@ class Siege:
             time.sleep(0.005)
         time.sleep(int(uniform_int(0, 20_000, 1)[0]) / 1e6)
 
-    def require_all_acknowledged(self, store: Store) -> None:
+    def require_all_acknowledged(self, store: ReportStore) -> None:
         """Nobody was told "accepted" whose report is not stored."""
         told = self.acknowledged()
         tokens = [self._expected[number][0] for number in told]
         assert store.stored(tokens) == set(tokens), "an acknowledged report was lost"
 
-    def require_each_once(self, store: Store) -> None:
+    def require_each_once(self, store: ReportStore) -> None:
         """All are stored, each once, each as it was sent."""
         assert sorted(self.acknowledged()) == list(range(len(self.bodies)))
         expected = [report for _, report in sorted(self._expected)]

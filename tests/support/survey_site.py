@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.server.opening import open_survey
-from lapwing.server.running import serve
-from lapwing.survey.collecting import open_store, read
 from lapwing.survey.credentials import new_invitation
-from lapwing.survey.planning import Design, design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import Design, design
+from lapwing.survey.hosting import open_survey
+from lapwing.survey.report_store import read_all_reports
+from lapwing.survey.service import open_report_store
+from lapwing.survey.survey_file import load
+from lapwing.web.serving import serve
 
 EVERY_KIND = """
 [survey]
@@ -187,9 +188,9 @@ class Site:
     def reports(self) -> NDArray[np.uint8]:
         """All reports that the server has, as rows."""
         where, size = self.design.survey.reports, self.design.report_size
-        store = open_store(where, digest=self.design.digest, report_size=size)
+        store = open_report_store(where, digest=self.design.digest, report_size=size)
         try:
-            return read(store)
+            return read_all_reports(store)
         finally:
             store.close()
 

@@ -26,13 +26,11 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from lapwing.exact import precision
-from lapwing.parties.protocols import Coins, Protocol, Setting
-from lapwing.parties.protocols.coins import Elements
-from lapwing.parties.protocols.field import WORD
-from lapwing.parties.protocols.masked import Masked
-from lapwing.parties.protocols.masks import Masks
-from lapwing.parties.protocols.rehearsal import Rehearsal, rehearse
+from lapwing.core.exact import precision
+from lapwing.parties.protocols.masked_sum import MaskedSum, Masks
+from lapwing.parties.protocols.protocol import Protocol, Setting
+from lapwing.parties.protocols.secret_sharing import WORD, Elements, ProtocolCoins
+from lapwing.parties.simulation import SimulatedRun, run_in_memory
 
 Rows = tuple[tuple[int, ...], ...]
 EPSILON = Fraction(1)
@@ -104,12 +102,12 @@ class World(ABC):
     @abstractmethod
     def vector(self, unknown: int) -> Elements: ...
 
-    def run(self, protocol: type[Protocol], setting: Setting, schedule: Schedule) -> Rehearsal:
+    def run(self, protocol: type[Protocol], setting: Setting, schedule: Schedule) -> SimulatedRun:
         coins = [WorldCoins(self, i) for i in range(self.members)]
-        if issubclass(protocol, Masked):
+        if issubclass(protocol, MaskedSum):
             protocol = with_ideal_masks(protocol, self.members)
             self.pairs = {pair: self.new(*pair) for pair in combinations(range(self.members), 2)}
-        return rehearse(
+        return run_in_memory(
             protocol,
             _as_long_as(self, setting),
             [value.astype(np.int64) for value in self.values],
@@ -120,13 +118,13 @@ class World(ABC):
             twice=schedule.twice,
         )
 
-    def seen(self, rehearsal: Rehearsal, coalition: Collection[int]) -> NDArray[np.int64]:
+    def seen(self, rehearsal: SimulatedRun, coalition: Collection[int]) -> NDArray[np.int64]:
         """The view: one row for every number in it, one column for every coordinate."""
         content = b"".join(seen.content for seen in rehearsal.view(coalition))
         return np.frombuffer(content, dtype="<u8").astype(np.int64).reshape(-1, self.length)
 
 
-class WorldCoins(Coins):
+class WorldCoins(ProtocolCoins):
     """Coins that are unknowns of a world."""
 
     def __init__(self, world: World, me: int) -> None:
@@ -268,7 +266,7 @@ def reduced(matrix: NDArray[np.int64], modulus: int) -> NDArray[np.int64]:
     return rows[:top]
 
 
-def leaked(world: Basis, rehearsal: Rehearsal, coalition: frozenset[int]) -> Rows:
+def leaked(world: Basis, rehearsal: SimulatedRun, coalition: frozenset[int]) -> Rows:
     """The combinations of honest values that a view tells. One column for each honest member."""
     honest = [i for i in range(world.members) if i not in coalition]
     coins = [u for u in range(world.members, len(world.owners)) if not world.owners[u] & coalition]

@@ -14,9 +14,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from lapwing.survey.respondent.offered import Asked, billionths, question_of
-from lapwing.survey.respondent.words import odds_in_words, sent_in_words
-from lapwing.survey.throwing import Coins, throw
+from lapwing.survey.odds import odds_in_words, sent_in_words
+from lapwing.survey.offered import OfferedQuestion, billionths, offered_question
+from lapwing.survey.randomize import ByteCoins, randomize
 
 PLACE = Path(__file__).parent / "vectors.json"
 ODDS = 1 << 48
@@ -155,14 +155,14 @@ class Hashed:
         return piece
 
 
-def throws(place: int, question: Asked) -> Iterator[dict[str, str]]:
+def throws(place: int, question: OfferedQuestion) -> Iterator[dict[str, str]]:
     """Answers from the first to the last, each with its own coins."""
     last = question.randomizer.inputs - 1
     for k in range(THROWS):
         answer, coins = last * k // (THROWS - 1), Hashed(f"vectors {place} {k}")
-        message = throw(question.recipe, answer, Coins(coins.take))
+        message = randomize(question.recipe, answer, ByteCoins(coins.take))
         yield {
-            "answer": str(answer), "said": question.coding.said(answer), "coins": coins.taken.hex(),
+            "answer": str(answer), "said": question.coding.text_of(answer), "coins": coins.taken.hex(),
             "message": message.hex(), "sent": sent_in_words(question, message),
         }  # fmt: skip
 
@@ -175,13 +175,13 @@ def labelled(question: Question, given: Any) -> Any:
     return labels[given] if isinstance(given, int) else given
 
 
-def _code(question: Asked, public: Question, given: Any) -> int:
+def _code(question: OfferedQuestion, public: Question, given: Any) -> int:
     return question.coding.code(labelled(public, given))
 
 
 def vectors() -> dict[str, Any]:
     """The content of the file."""
-    questions = [question_of({"name": "q", "text": "?", **public}) for public in QUESTIONS]
+    questions = [offered_question({"name": "q", "text": "?", **public}) for public in QUESTIONS]
     total = sum((question.randomizer.loss.epsilon for question in questions), Fraction(0))
     return {
         "about": "Random bytes in, message out. Made by make_vectors.py; Python and the page must agree.",

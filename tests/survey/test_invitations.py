@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Relation
 from lapwing.survey import invitations
-from lapwing.survey.collecting import Store, open_store
-from lapwing.survey.collecting.store import Verdict, invitation_hash
-from lapwing.survey.credentials import INVITATION
-from lapwing.survey.invitations import ACCOUNT, Invitation, invite, mark_of, open_ledger
-from lapwing.survey.planning import Design, design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.credentials import INVITATION_FORM
+from lapwing.survey.designing import Design, design
+from lapwing.survey.invitations import RESPONDENTS_ACCOUNT, Invitation, invite, open_ledger, person_mark
+from lapwing.survey.report_store import IntakeResult, ReportStore, invitation_hash
+from lapwing.survey.service import open_report_store
+from lapwing.survey.survey_file import load
 from support import postgres
 from support.survey_files import write_survey
 
@@ -38,28 +38,28 @@ def ledger(made: Design) -> Iterator[Ledger]:
 
 
 @pytest.fixture
-def reports(made: Design) -> Iterator[Store]:
-    store = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+def reports(made: Design) -> Iterator[ReportStore]:
+    store = open_report_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
     yield store
     store.close()
 
 
 def issue(
-    made: Design, ledger: Ledger, reports: Store, *people: str, count: int | None = None
+    made: Design, ledger: Ledger, reports: ReportStore, *people: str, count: int | None = None
 ) -> list[Invitation]:
     named = None if count else people
     return [one for batch in invite(made, ledger, reports, people=named, count=count) for one in batch]
 
 
 def left(ledger: Ledger, person: str) -> Fraction:
-    account = ledger.account(ACCOUNT)
-    [(owner, block)] = ledger.look_at(account, [mark_of(ledger, person)])
+    account = ledger.account(RESPONDENTS_ACCOUNT)
+    [(owner, block)] = ledger.look_at(account, [person_mark(ledger, person)])
     return block.left(owner.terms)
 
 
 class TestCharges:
     def test_each_invitation_costs_the_worst_case_at_once(
-        self, made: Design, ledger: Ledger, reports: Store
+        self, made: Design, ledger: Ledger, reports: ReportStore
     ) -> None:
         made_for = issue(made, ledger, reports, "ann", "ben")
         assert [one.person for one in made_for] == ["ann", "ben"]
@@ -69,16 +69,16 @@ class TestCharges:
         assert ledger.verify().findings == ()
 
     def test_nobody_has_to_answer_for_it_to_be_spent(
-        self, made: Design, ledger: Ledger, reports: Store
+        self, made: Design, ledger: Ledger, reports: ReportStore
     ) -> None:
         issue(made, ledger, reports, count=7)
-        blocks = [block for block in ledger.blocks(ACCOUNT) if block.label != "*"]
-        terms = ledger.account(ACCOUNT).terms
+        blocks = [block for block in ledger.blocks(RESPONDENTS_ACCOUNT) if block.label != "*"]
+        terms = ledger.account(RESPONDENTS_ACCOUNT).terms
         assert [block.left(terms) for block in blocks] == [Fraction(3)] * 7
         assert reports.invitations() == (7, 0)
 
     def test_the_account_is_of_respondents_who_are_replaced(self, ledger: Ledger) -> None:
-        account = ledger.account(ACCOUNT)
+        account = ledger.account(RESPONDENTS_ACCOUNT)
         assert (account.unit, account.relation) == (Unit.PERSON, Relation.REPLACE)
         assert account.terms.epsilon == 5
         assert account.terms.delta == 0
@@ -88,7 +88,7 @@ class TestCharges:
     ) -> None:
         surveys = [design(load(write_survey(tmp_path, f"s{k}", places=SHARED))) for k in range(3)]
         stores = [
-            open_store(one.survey.reports, digest=one.digest, report_size=one.report_size)
+            open_report_store(one.survey.reports, digest=one.digest, report_size=one.report_size)
             for one in surveys
         ]
         with open_ledger(surveys[0].survey) as ledger:
@@ -96,21 +96,21 @@ class TestCharges:
             issue(surveys[1], ledger, stores[1], " ANN ", "cem")
             assert left(ledger, "ann") == 1
             assert left(ledger, "ben") == left(ledger, "cem") == 3
-            entries = len(ledger.blocks(ACCOUNT))
+            entries = len(ledger.blocks(RESPONDENTS_ACCOUNT))
             with pytest.raises(
                 OverBudget, match=r"asked ε 2 of each of 3 people, but ε 1 is left"
             ) as caught:
                 invite(surveys[2], ledger, stores[2], people=["dee", "ann", "ben"])
             assert "ann" not in str(caught.value)
             assert stores[2].invitations() == (0, 0)
-            assert len(ledger.blocks(ACCOUNT)) == entries
+            assert len(ledger.blocks(RESPONDENTS_ACCOUNT)) == entries
             issue(surveys[2], ledger, stores[2], "dee", "ben")
             assert ledger.verify().findings == ()
         for store in stores:
             store.close()
 
     def test_a_race_for_the_last_of_it_is_decided_by_the_ledger(
-        self, tmp_path: Path, made: Design, ledger: Ledger, reports: Store
+        self, tmp_path: Path, made: Design, ledger: Ledger, reports: ReportStore
     ) -> None:
         """Both looked before either charged: the second gets nothing, and no link leaves."""
         first = invite(made, ledger, reports, people=["ann"])
@@ -124,7 +124,7 @@ class TestCharges:
         assert left(ledger, "ann") == 1
 
     def test_what_cannot_be_stored_is_charged_and_not_given_out(
-        self, made: Design, ledger: Ledger, reports: Store
+        self, made: Design, ledger: Ledger, reports: ReportStore
     ) -> None:
         batches = invite(made, ledger, reports, people=["ann"])
         reports.close()
@@ -134,7 +134,7 @@ class TestCharges:
 
 
 class TestPeople:
-    def test_are_invited_to_a_survey_once(self, made: Design, ledger: Ledger, reports: Store) -> None:
+    def test_are_invited_to_a_survey_once(self, made: Design, ledger: Ledger, reports: ReportStore) -> None:
         issue(made, ledger, reports, "ann", "ben")
         with pytest.raises(BadParameter, match="1 of them were invited") as caught:
             invite(made, ledger, reports, people=["Ann", "cem"])
@@ -143,12 +143,12 @@ class TestPeople:
         assert left(ledger, "ann") == 1
 
     def test_are_stored_only_as_keyed_hashes(
-        self, made: Design, ledger: Ledger, reports: Store, tmp_path: Path
+        self, made: Design, ledger: Ledger, reports: ReportStore, tmp_path: Path
     ) -> None:
         name = "ann.unmistakable@example.org"
         [one] = issue(made, ledger, reports, name)
-        mark = mark_of(ledger, name)
-        assert mark_of(ledger, f" {name.upper()} ") == mark
+        mark = person_mark(ledger, name)
+        assert person_mark(ledger, f" {name.upper()} ") == mark
         assert reports.known_people([mark]) == {mark}
         ledger.close()
         reports.close()
@@ -157,11 +157,15 @@ class TestPeople:
             assert b"unmistakable" not in content, path
             assert one.secret.encode() not in content, path
 
-    def test_named_twice_get_one_invitation(self, made: Design, ledger: Ledger, reports: Store) -> None:
+    def test_named_twice_get_one_invitation(
+        self, made: Design, ledger: Ledger, reports: ReportStore
+    ) -> None:
         assert len(issue(made, ledger, reports, "ann", "Ann ", "ann")) == 1
         assert left(ledger, "ann") == 3
 
-    def test_nobody_and_nonsense_are_refused(self, made: Design, ledger: Ledger, reports: Store) -> None:
+    def test_nobody_and_nonsense_are_refused(
+        self, made: Design, ledger: Ledger, reports: ReportStore
+    ) -> None:
         wrong: list[dict[str, Any]] = [{"people": []}, {"people": [" "]}, {"count": 0}, {"count": True}, {}]
         for given in wrong:
             with pytest.raises(BadParameter):
@@ -172,13 +176,13 @@ class TestPeople:
 
 class TestSecrets:
     def test_are_random_and_expected_by_the_survey(
-        self, made: Design, ledger: Ledger, reports: Store
+        self, made: Design, ledger: Ledger, reports: ReportStore
     ) -> None:
         found = issue(made, ledger, reports, count=50)
         assert len({one.secret for one in found}) == 50
         for one in found:
-            assert INVITATION.fullmatch(one.secret)
-            assert reports.signed(invitation_hash(one.secret)) is Verdict.NEW
+            assert INVITATION_FORM.fullmatch(one.secret)
+            assert reports.signed(invitation_hash(one.secret)) is IntakeResult.NEW
 
     def test_stand_after_the_sign_that_browsers_do_not_send(self) -> None:
         one = Invitation("s" * 24, "ann")
@@ -197,7 +201,9 @@ class TestTheAccount:
     def test_of_the_same_name_for_something_else_is_refused(self, tmp_path: Path) -> None:
         survey = load(write_survey(tmp_path))
         with Ledger.create(survey.ledger) as ledger:
-            ledger.open_account(ACCOUNT, epsilon=5, delta=0, unit=Unit.PERSON, relation=Relation.ADD_REMOVE)
+            ledger.open_account(
+                RESPONDENTS_ACCOUNT, epsilon=5, delta=0, unit=Unit.PERSON, relation=Relation.ADD_REMOVE
+            )
         with pytest.raises(BadParameter, match="something else"):
             open_ledger(survey)
 
@@ -211,7 +217,7 @@ class TestTheAccount:
         with pytest.raises(BadParameter, match="not made yet"):
             open_ledger(made.survey)
         Ledger.create(url, keys=keys, anchor=anchor).close()
-        store = open_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
+        store = open_report_store(made.survey.reports, digest=made.digest, report_size=made.report_size)
         with open_ledger(made.survey) as ledger:
             issue(made, ledger, store, "ann")
             assert left(ledger, "ann") == 3
@@ -219,9 +225,9 @@ class TestTheAccount:
 
 
 def test_many_are_charged_in_few_batches_with_progress(
-    made: Design, ledger: Ledger, reports: Store, monkeypatch: pytest.MonkeyPatch
+    made: Design, ledger: Ledger, reports: ReportStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(invitations, "AT_ONCE", 40)
+    monkeypatch.setattr(invitations, "BATCH_SIZE", 40)
     told: list[tuple[int, int]] = []
     batches = list(
         invite(made, ledger, reports, count=100, progress=lambda done, total: told.append((done, total)))
@@ -233,14 +239,16 @@ def test_many_are_charged_in_few_batches_with_progress(
 
 def test_reports_without_an_invitation_are_charged_too(made: Design, ledger: Ledger) -> None:
     invitations.charge_uninvited(made, ledger, 3)
-    terms = ledger.account(ACCOUNT).terms
-    assert [block.left(terms) for block in ledger.blocks(ACCOUNT) if block.label != "*"] == [
+    terms = ledger.account(RESPONDENTS_ACCOUNT).terms
+    assert [block.left(terms) for block in ledger.blocks(RESPONDENTS_ACCOUNT) if block.label != "*"] == [
         Fraction(3)
     ] * 3
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_take_well_under_a_minute(made: Design, ledger: Ledger, reports: Store) -> None:
+def test_a_hundred_thousand_take_well_under_a_minute(
+    made: Design, ledger: Ledger, reports: ReportStore
+) -> None:
     start = time.perf_counter()
     assert sum(map(len, invite(made, ledger, reports, count=100_000))) == 100_000
     assert time.perf_counter() - start < 60

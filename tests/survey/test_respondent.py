@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, BadValue, OverBudget, Tampered
-from lapwing.survey.planning import design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import design
+from lapwing.survey.odds import odds_in_words, sent_in_words
+from lapwing.survey.offered import read_offered, survey_digest
 from lapwing.survey.respondent import Respondent
-from lapwing.survey.respondent.offered import digest, read
-from lapwing.survey.respondent.words import odds_in_words, sent_in_words
+from lapwing.survey.survey_file import load
 from support.faults import dies_at
 from support.spoiled_surveys import SPOILED
 from support.spoiled_surveys import spoiled as spoiled_survey
@@ -63,23 +63,25 @@ def test_the_first_report_is_sent_for_ever_whatever_is_answered_later(
         assert device.answer(every_kind, other) == first
         assert Respondent(tmp_path / "me").answer(every_kind, other) == first
     assert device.answered(every_kind) == first
-    assert device.spent == Fraction(read(every_kind).price, 10**9)
+    assert device.spent == Fraction(read_offered(every_kind).price, 10**9)
 
 
 def test_a_report_is_one_that_the_survey_takes(tmp_path: Path, every_kind: Public) -> None:
     planned = design(load(tmp_path / "survey.toml"))
-    assert digest(every_kind) == planned.digest
+    assert survey_digest(every_kind) == planned.digest
     for number in range(5):
         report = Respondent(tmp_path / str(number)).answer(every_kind, ANSWERS)
         planned.check(report)
         assert len(report) == planned.report_size
-        told = [sent_in_words(question, message) for question, message in read(every_kind).parts(report)]
+        told = [
+            sent_in_words(question, message) for question, message in read_offered(every_kind).parts(report)
+        ]
         assert len(told) == 10
 
 
 def test_a_changed_survey_is_a_new_charge(tmp_path: Path, single: Public) -> None:
     device = Respondent(tmp_path / "me", lifetime=100)
-    price = read(single).price
+    price = read_offered(single).price
     for number in range(1, 6):
         device.answer(changed(single, text=f"version {number}", lifetime="100"), YES)
         assert device.spent == Fraction(number * price, 10**9)
@@ -88,8 +90,8 @@ def test_a_changed_survey_is_a_new_charge(tmp_path: Path, single: Public) -> Non
 
 def test_the_price_is_at_most_what_the_plan_says(tmp_path: Path, every_kind: Public) -> None:
     planned = design(load(tmp_path / "survey.toml"))
-    assert Fraction(read(every_kind).price, 10**9) <= planned.epsilon == 7
-    assert planned.epsilon - Fraction(read(every_kind).price, 10**9) < Fraction(1, 10**6)
+    assert Fraction(read_offered(every_kind).price, 10**9) <= planned.epsilon == 7
+    assert planned.epsilon - Fraction(read_offered(every_kind).price, 10**9) < Fraction(1, 10**6)
 
 
 def test_beyond_the_lifetime_nothing_is_thrown(tmp_path: Path, single: Public) -> None:
@@ -128,8 +130,8 @@ def test_what_the_owner_says_about_price_and_odds_is_not_believed(tmp_path: Path
     lying = changed(single, epsilon="0.001", lifetime="1000")
     lying["questions"][0].update(epsilon="0.001", odds="It is all noise.")
     lying["questions"][0]["recipe"]["favoured"] = (1 << 48) - 1000
-    assert read(lying).price > 26 * 10**9
-    assert "chance more than 99.9 %" in " ".join(odds_in_words(read(lying).questions[0]))
+    assert read_offered(lying).price > 26 * 10**9
+    assert "chance more than 99.9 %" in " ".join(odds_in_words(read_offered(lying).questions[0]))
     with pytest.raises(OverBudget):
         Respondent(tmp_path / "me").answer(lying, YES)
 
@@ -273,7 +275,7 @@ def test_devices_in_many_processes_spend_no_more_than_one(tmp_path: Path, single
 
 def test_chances_in_words_are_the_chances(tmp_path: Path) -> None:
     public = public_of(tmp_path, one_question(epsilon="1.0986122886", no_answer="false"))
-    question = read(public).questions[0]
+    question = read_offered(public).questions[0]
     assert odds_in_words(question) == [
         "The message is one of “yes”, “no”.",
         "It is your own answer: chance 75.0 %. The other one: chance 25.0 %.",

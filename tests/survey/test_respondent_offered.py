@@ -11,13 +11,17 @@ import pytest
 
 from lapwing.errors import BadValue
 from lapwing.survey.credentials import PublicKey
-from lapwing.survey.planning import design
-from lapwing.survey.planning.design import LARGEST_SURVEY
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import LARGEST_SURVEY, design
+from lapwing.survey.odds import odds_in_words
+from lapwing.survey.offered import (
+    canonical_json,
+    fingerprint,
+    is_browser_exact,
+    parse_exact_json,
+    read_offered,
+)
 from lapwing.survey.respondent import Respondent
-from lapwing.survey.respondent.exactly import canonical, is_exact, parsed
-from lapwing.survey.respondent.offered import fingerprint, read
-from lapwing.survey.respondent.words import odds_in_words
+from lapwing.survey.survey_file import load
 from support.survey_site import EVERY_KIND, one_question
 
 RFC = json.loads((Path(__file__).parent / "rfc9474.json").read_text())
@@ -39,9 +43,9 @@ def public_of(folder: Path, content: str) -> dict[str, Any]:
 def test_every_survey_that_can_be_made_is_in_order(tmp_path: Path, content: str) -> None:
     public = public_of(tmp_path, content)
     planned = design(load(tmp_path / "survey.toml"))
-    assert read(public).digest == planned.digest
-    assert read(parsed(json.dumps(public).encode())) == read(public)
-    assert read(public).report_size == planned.report_size
+    assert read_offered(public).digest == planned.digest
+    assert read_offered(parse_exact_json(json.dumps(public).encode())) == read_offered(public)
+    assert read_offered(public).report_size == planned.report_size
 
 
 def test_the_fingerprint_is_half_a_hash_of_digest_and_key() -> None:
@@ -65,26 +69,26 @@ def test_the_fingerprint_is_half_a_hash_of_digest_and_key() -> None:
 def test_texts_that_are_no_survey_are_refused(text: str) -> None:
     raw = text.encode("latin-1")
     with pytest.raises(BadValue, match="not JSON as surveys have it"):
-        parsed(raw)
+        parse_exact_json(raw)
 
 
 def test_a_text_beyond_all_measure_is_refused() -> None:
-    assert parsed(b"1" + b" " * (LARGEST_SURVEY - 1)) == 1
+    assert parse_exact_json(b"1" + b" " * (LARGEST_SURVEY - 1)) == 1
     with pytest.raises(BadValue, match="at most 16 MB"):
-        parsed(b"1" + b" " * LARGEST_SURVEY)
+        parse_exact_json(b"1" + b" " * LARGEST_SURVEY)
 
 
 @pytest.mark.parametrize("value", [0.5, float("nan"), None, (1 << 53) + 1, -(1 << 53), 1 << 63, b"", (1,)])
 def test_values_without_one_text_are_refused(value: object) -> None:
     with pytest.raises(BadValue):
-        canonical({"a": [value]})
+        canonical_json({"a": [value]})
 
 
 def test_exact_numbers_are_those_that_a_browser_reads_as_they_are() -> None:
     taken = [0, 1, -1, (1 << 53) - 1, 1 - (1 << 53), 1 << 53, 1 << 60, 1 << 62]
     refused = [(1 << 53) + 1, 3 << 53, 1 << 63, -(1 << 53), -(1 << 60), (1 << 60) + 1]
-    assert [is_exact(number) for number in taken] == [True] * len(taken)
-    assert [is_exact(number) for number in refused] == [False] * len(refused)
+    assert [is_browser_exact(number) for number in taken] == [True] * len(taken)
+    assert [is_browser_exact(number) for number in refused] == [False] * len(refused)
     assert all(int(float(number)) == number for number in taken)
 
 
@@ -94,7 +98,7 @@ def test_windows_beyond_the_calendar_are_told_all_the_same(tmp_path: Path, low: 
         one_question()
         + f'\n[[questions]]\nname = "d"\ntext = "?"\nkind = "date"\nlow = {low}\nhigh = {high}\n'
     )
-    question = read(public_of(tmp_path, content)).questions[1]
+    question = read_offered(public_of(tmp_path, content)).questions[1]
     assert question.recipe["kind"] == "window"
     first = odds_in_words(question)[0]
     assert "between 0001-01-01" in first or "and 9999-12-31" in first

@@ -9,9 +9,8 @@ import pytest
 
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.survey.credentials import PublicKey
-from lapwing.survey.respondent import Respondent
-from lapwing.survey.respondent.device import Device
-from lapwing.survey.respondent.sending import Server
+from lapwing.survey.respondent import DeviceAccount, Respondent
+from lapwing.survey.survey_client import SurveyClient
 from support.faults import dies_at
 from support.survey_site import EVERY_KIND, Site, one_question
 
@@ -84,14 +83,14 @@ def test_a_lost_reply_uses_up_no_second_invitation(
     first, second = site.invitation(), site.invitation()
     seen: list[tuple[str, str]] = []
 
-    def lost(server: Server, key: PublicKey, token: dict[str, str], invitation: str) -> str:
+    def lost(server: SurveyClient, key: PublicKey, token: dict[str, str], invitation: str) -> str:
         signed(server, key, token, invitation)
         seen.append((invitation, token["blinded"]))
         raise Unavailable("the reply is lost")
 
-    signed = Server.sign
+    signed = SurveyClient.sign
     with monkeypatch.context() as patch:
-        patch.setattr(Server, "sign", lost)
+        patch.setattr(SurveyClient, "sign", lost)
         with pytest.raises(Unavailable, match="lost"):
             device.authorize(site.address, first)
         with pytest.raises(BadParameter, match="is not the one that was begun with"):
@@ -111,7 +110,7 @@ def test_an_invitation_that_was_refused_leaves_the_device_to_the_next(tmp_path: 
     for invitation in ("wrong", used):
         with pytest.raises(BadParameter, match=r"invitation: (is not known|was used)"):
             device.send(site.address, invitation, wait=0)
-        with Device(tmp_path / "me", None).turn() as state:
+        with DeviceAccount(tmp_path / "me", None).turn() as state:
             tokens += [memo for memo in state.memos.values() if "token" in memo or "invited" in memo]
     assert not tokens  # no token is shown under two invitations
     device.send(site.address, site.invitation(), wait=0)
@@ -121,10 +120,10 @@ def test_an_invitation_that_was_refused_leaves_the_device_to_the_next(tmp_path: 
 def test_a_token_from_before_is_kept(tmp_path: Path, site: Site) -> None:
     """It was stored without its invitation, and may have been signed."""
     device, invitation = answered(tmp_path / "me", site), site.invitation()
-    server = Server(site.address)
+    server = SurveyClient(site.address)
     _, key = server.survey()
     token = server.new_token(key)
-    with Device(tmp_path / "me", None).turn() as state:
+    with DeviceAccount(tmp_path / "me", None).turn() as state:
         (memo,) = state.memos.values()
         memo.update(key=key.to_json(), token=token)
         state.store()
@@ -157,7 +156,7 @@ def test_a_server_that_is_away_is_told_plainly(tmp_path: Path) -> None:
 def test_a_key_that_changed_is_not_used(tmp_path: Path, site: Site) -> None:
     device = answered(tmp_path / "me", site)
     device.send(site.address, site.invitation(), wait=0)
-    with Device(tmp_path / "me", None).turn() as state:
+    with DeviceAccount(tmp_path / "me", None).turn() as state:
         (memo,) = state.memos.values()
         memo["key"] = {"n": "f" * 512, "e": "010001"}
         state.store()
@@ -166,7 +165,7 @@ def test_a_key_that_changed_is_not_used(tmp_path: Path, site: Site) -> None:
 
 
 def test_a_survey_is_what_its_digest_says(site: Site, tmp_path: Path) -> None:
-    public, key = Server(site.address).survey()
+    public, key = SurveyClient(site.address).survey()
     assert public == site.design.public()
     assert key.size == 256
 
@@ -185,6 +184,6 @@ def test_a_closed_survey_says_so(tmp_path: Path) -> None:
 
 
 def test_a_reply_that_is_no_survey_is_refused(site: Site, tmp_path: Path) -> None:
-    server = Server(f"{site.address}by-hand")
+    server = SurveyClient(f"{site.address}by-hand")
     with pytest.raises(BadParameter, match="not known"):
         server.survey()

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, BadValue, Unavailable
-from lapwing.survey.credentials import SigningKey
-from lapwing.survey.planning import design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.credentials import BlindSigningKey
+from lapwing.survey.designing import design
+from lapwing.survey.offered import fingerprint, read_offered
 from lapwing.survey.respondent import Respondent
-from lapwing.survey.respondent.offered import fingerprint, read
-from lapwing.survey.respondent.sending import Server
-from lapwing.survey.respondent.wire import Place
+from lapwing.survey.survey_client import SurveyAddress, SurveyClient
+from lapwing.survey.survey_file import load
 from support.hostile_server import Hostile, hostile
 from support.survey_site import one_question
 
@@ -26,12 +25,12 @@ INVITATION = "A" * 24
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
-    return SigningKey.create(tmp_path_factory.mktemp("key") / "key")
+def key(tmp_path_factory: pytest.TempPathFactory) -> BlindSigningKey:
+    return BlindSigningKey.create(tmp_path_factory.mktemp("key") / "key")
 
 
 @pytest.fixture
-def server(tmp_path: Path, key: SigningKey) -> Iterator[Hostile]:
+def server(tmp_path: Path, key: BlindSigningKey) -> Iterator[Hostile]:
     (tmp_path / "survey.toml").write_text(one_question())
     with hostile(design(load(tmp_path / "survey.toml")).public(), key) as found:
         yield found
@@ -47,7 +46,7 @@ def device(tmp_path: Path, server: Hostile) -> Respondent:
 @pytest.mark.parametrize("how", ["hang", "drip", "drip_body"])
 @pytest.mark.parametrize("path", ["/survey.json", "/sign"])
 def test_a_server_that_never_ends_is_left_in_time(server: Hostile, how: str, path: str) -> None:
-    asked = Server(server.address, patience=0.7)
+    asked = SurveyClient(server.address, patience=0.7)
     _, key = asked.survey()
     server.replies[path] = getattr(server, how)
     token = asked.new_token(key)
@@ -59,7 +58,7 @@ def test_a_server_that_never_ends_is_left_in_time(server: Hostile, how: str, pat
 
 @pytest.mark.parametrize(("path", "most"), [("/survey.json", 16 << 20), ("/sign", 64 << 10)])
 def test_a_reply_has_a_greatest_length(server: Hostile, path: str, most: int) -> None:
-    asked = Server(server.address)
+    asked = SurveyClient(server.address)
     _, key = asked.survey()
     token = asked.new_token(key)
     for reply in (server.flood, b" " * (most + 1)):
@@ -152,8 +151,8 @@ def _moved(out: Any) -> None:
 def test_a_key_or_survey_other_than_the_one_shown_gets_nothing(
     tmp_path: Path, server: Hostile, device: Respondent
 ) -> None:
-    shown = fingerprint(read(server.public).digest, server.key.public)
-    server.key = SigningKey.create(tmp_path / "another")
+    shown = fingerprint(read_offered(server.public).digest, server.key.public)
+    server.key = BlindSigningKey.create(tmp_path / "another")
     with pytest.raises(BadParameter, match="has changed since its fingerprint was shown"):
         device.send(server.address, INVITATION, shown=shown, wait=0)
     assert [path for path, _, _ in server.asked] == ["/survey.json"]
@@ -180,7 +179,7 @@ REPLIES = {
 @pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES.keys())
 def test_a_reply_that_is_no_survey_is_refused(server: Hostile, reply: bytes) -> None:
     server.replies["/survey.json"] = reply
-    asked = Server(server.address)
+    asked = SurveyClient(server.address)
     with pytest.raises(BadValue):
         asked.survey()
 
@@ -188,7 +187,7 @@ def test_a_reply_that_is_no_survey_is_refused(server: Hostile, reply: bytes) -> 
 def test_a_survey_must_be_what_its_digest_says(server: Hostile) -> None:
     for more in ({"digest": "0" * 64}, {"version": 2}, {"person": 17}, {"survey": None}):
         server.replies["/survey.json"] = server.survey(**more)
-        asked = Server(server.address)
+        asked = SurveyClient(server.address)
         with pytest.raises(BadValue, match="not in order"):
             asked.survey()
 
@@ -204,10 +203,14 @@ def test_a_survey_must_be_what_its_digest_says(server: Hostile) -> None:
 )  # fmt: skip
 def test_addresses_that_cannot_be_are_told_plainly(url: str) -> None:
     with pytest.raises(BadParameter, match="url"):
-        Place.of(url)
+        SurveyAddress.of(url)
 
 
 def test_addresses_are_kept_as_they_are_written() -> None:
-    assert Place.of("https://Survey.example:8443/a/b/") == Place("https", "survey.example", 8443, "/a/b/")
-    assert Place.of("https://b\u00fccher.example") == Place("https", "xn--bcher-kva.example", None, "/")
-    assert Place.of("http://[::1]:80/x y") == Place("http", "::1", 80, "/x%20y/")
+    assert SurveyAddress.of("https://Survey.example:8443/a/b/") == SurveyAddress(
+        "https", "survey.example", 8443, "/a/b/"
+    )
+    assert SurveyAddress.of("https://b\u00fccher.example") == SurveyAddress(
+        "https", "xn--bcher-kva.example", None, "/"
+    )
+    assert SurveyAddress.of("http://[::1]:80/x y") == SurveyAddress("http", "::1", 80, "/x%20y/")

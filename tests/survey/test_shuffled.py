@@ -12,13 +12,11 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from lapwing.core.exact import log_up
+from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter
-from lapwing.exact import log_up
-from lapwing.privacy import Pure
-from lapwing.survey.randomizers import Choice
-from lapwing.survey.shuffled import shuffled_epsilon
-from lapwing.survey.shuffled.excess import excess
-from lapwing.survey.shuffled.laws import general, law_of, mixture
+from lapwing.survey.randomizers import KaryResponse
+from lapwing.survey.shuffled import excess, general_law, law_of, mixture_law, shuffled_epsilon
 
 ODDS = 1 << 48
 DELTA = Fraction(1, 10**6)
@@ -85,7 +83,7 @@ def test_the_bound_is_never_below_the_truth_for_few_reports(k: int, favoured: in
         truth = true_excess(matrix, growth, n)
         own = excess(law, epsilon, n, DELTA)
         assert truth <= own + Fraction(1, 10**9)
-        assert own <= excess(general(local), epsilon, n, DELTA)
+        assert own <= excess(general_law(local), epsilon, n, DELTA)
         if n == 1:
             assert float(own) == pytest.approx(float(truth), abs=1e-9), "alone, nobody hides"
 
@@ -101,7 +99,7 @@ def test_the_general_bound_holds_for_randomizers_of_any_shape() -> None:
             epsilon = local * part / 8
             growth = Fraction(math.exp(float(epsilon))) * (1 - Fraction(1, 10**12))
             for n in (2, 3):
-                bound = excess(general(local), epsilon, n, DELTA)
+                bound = excess(general_law(local), epsilon, n, DELTA)
                 assert true_excess(matrix, growth, n) <= bound + Fraction(1, 10**9)
 
 
@@ -181,7 +179,7 @@ def test_the_excess_is_the_sum_over_all_numbers_of_clones(n: int, epsilon: Fract
         up, stay = binom.pmf(a - 1, clones, 0.5), binom.pmf(a, clones, 0.5)
         one, other = (ratio * up + stay) / (ratio + 1), (up + ratio * stay) / (ratio + 1)
         total += binom.pmf(clones, n - 1, 2 / (ratio + 1)) * np.maximum(one - growth * other, 0).sum()
-    found = excess(general(Fraction(1)), epsilon, n, Fraction(1, 10**30))
+    found = excess(general_law(Fraction(1)), epsilon, n, Fraction(1, 10**30))
     assert float(found) == pytest.approx(total, rel=1e-9)
 
 
@@ -196,8 +194,8 @@ def test_it_is_no_greater_than_the_published_bounds(epsilon0: Fraction, n: int, 
 
 def test_it_is_the_least_epsilon_that_is_proven() -> None:
     found = shuffled_epsilon(1, 10_000, DELTA)
-    assert excess(general(Fraction(1)), found, 10_000, DELTA) <= DELTA
-    assert excess(general(Fraction(1)), found - Fraction(1, 10**7), 10_000, DELTA) > DELTA
+    assert excess(general_law(Fraction(1)), found, 10_000, DELTA) <= DELTA
+    assert excess(general_law(Fraction(1)), found - Fraction(1, 10**7), 10_000, DELTA) > DELTA
 
 
 @pytest.mark.parametrize("epsilon0", [Fraction(1, 100), Fraction(1), Fraction(9)])
@@ -250,7 +248,7 @@ def test_mixtures_fall_back_where_a_part_is_not_known() -> None:
 
 
 def test_a_randomizer_that_loses_more_is_refused() -> None:
-    honest, loose = Choice.two_coins(), Choice.for_epsilon(2, options=2)
+    honest, loose = KaryResponse.two_coins(), KaryResponse.for_epsilon(2, options=2)
     assert shuffled_epsilon(log_up(3), 100, DELTA, honest) < log_up(3)
     for parts in (loose, [honest, loose], (loose,)):
         with pytest.raises(BadParameter, match="loses more than epsilon0"):
@@ -262,7 +260,7 @@ def test_where_the_own_messages_are_the_rare_ones_only_the_general_law_is_known(
     """Such coins tell a lot: "no excess" would be wrong."""
     upside_down = {"kind": "choice", "options": 2, "favoured": rare}
     assert law_of(upside_down) is None
-    assert mixture([upside_down, {"kind": "choice", "options": 2, "favoured": 3 << 46}]) is None
+    assert mixture_law([upside_down, {"kind": "choice", "options": 2, "favoured": 3 << 46}]) is None
     window = {"kind": "window", "steps": 10, "stride": 1, "width": 5, "none": 0, "favoured": 3 << 46}
     duchi = {"kind": "duchi", "steps": 10, "none": 0, "favoured": rare}
     assert law_of({"kind": "hybrid", "odds": 1 << 47, "window": window, "duchi": duchi}) is None

@@ -1,6 +1,4 @@
-"""The auditor: tries to break every claim of the layers below."""
-
-from __future__ import annotations
+"""The auditor: it tries to show that the privacy claims of mechanisms and randomizers are false."""
 
 from lapwing.audit.attack import Case, Verdict, attack
 from lapwing.audit.registry import cases

@@ -1,4 +1,4 @@
-"""The auditor's attack: draw on neighbouring inputs, find the event that tells them apart best.
+"""The auditor's attack: draw on neighbouring inputs, and find the event that distinguishes them best.
 
 Claim    if the claimed (ε, δ) holds, `attack` reports a violation with probability at most `error`.
 Because  the event is chosen on one half of the draws and counted on the other, fresh half; its two
@@ -17,18 +17,17 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
-from lapwing.errors import BadParameter
-from lapwing.exact import precision, upper, whole
+from lapwing.core.exact import inside_unit, precision, upper, whole
 
 Draw = Callable[[int], NDArray[np.int64]]
-SPARE_BITS = 48  # beyond those that tell an error from 0
-# Pseudo-counts, so that outputs seen once or twice by chance do not look telling.
+SPARE_BITS = 48  # beyond those that distinguish the error from 0
+# Pseudo-counts, so that outputs that occur once or twice by chance do not look decisive.
 PRIOR = 8.0
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A mechanism on two neighbouring inputs, and what it claims about them."""
+    """A mechanism on two neighbouring inputs (`one`, `other`), and the (ε, δ) that it claims for them."""
 
     name: str
     mechanism: type
@@ -40,7 +39,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the attack could show: the true ε is at least `at_least`, up to the stated error."""
+    """The result of an attack: the true ε is at least `at_least`, up to the stated error."""
 
     name: str
     claimed: float
@@ -49,14 +48,25 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing contradicts the claim."""
+        """Whether the attack found no contradiction to the claim."""
         return self.at_least <= self.claimed
 
 
 def attack(case: Case, *, draws: int, error: float) -> Verdict:
-    """Try to show that the case's claim is false."""
-    if not 0 < error < 1:
-        raise BadParameter("error", "must lie strictly between 0 and 1")
+    """Try to show that the case's claim is false.
+
+    Args:
+        case: The mechanism, its neighbouring inputs and its claim.
+        draws: The number of outputs to draw on each input, at least 2.
+        error: The greatest probability of a false alarm, strictly between 0 and 1.
+
+    Returns:
+        A lower bound on the true ε, to be compared with the claim.
+
+    Raises:
+        BadParameter: If `draws` or `error` is out of range.
+    """
+    inside_unit(error, "error")
     half = whole(draws, "draws", at_least=2) // 2
     one, other = _codes(case.one(2 * half), case.other(2 * half))
     at_least = max(
@@ -67,7 +77,7 @@ def attack(case: Case, *, draws: int, error: float) -> Verdict:
 
 
 def _codes(one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Outputs (numbers or rows of numbers) as small numbers, equal iff the outputs are."""
+    """Return outputs (numbers or rows of numbers) as small numbers, equal iff the outputs are."""
     both = np.concatenate([one, other])
     _, codes = np.unique(both, axis=0, return_inverse=True)
     flat = codes.reshape(-1).astype(np.int64)
@@ -77,6 +87,7 @@ def _codes(one: NDArray[np.int64], other: NDArray[np.int64]) -> tuple[NDArray[np
 def _directed(
     first: NDArray[np.int64], second: NDArray[np.int64], half: int, delta: float, error: float
 ) -> float:
+    """Return a lower bound on ε from the event that is more likely under `first`."""
     kinds = int(max(first.max(), second.max())) + 1
     seen = np.bincount(first[:half], minlength=kinds), np.bincount(second[:half], minlength=kinds)
     event = _best_event(seen[0], seen[1], half, delta)
@@ -89,10 +100,10 @@ def _directed(
 def _best_event(
     first: NDArray[np.int64], second: NDArray[np.int64], half: int, delta: float
 ) -> NDArray[np.bool_]:
-    """Outputs in the order of their likelihood ratio; the cut where a rough bound on ε is greatest."""
+    """Return the outputs with the highest likelihood ratios, cut where a rough bound on ε is greatest."""
     order = np.argsort(-(first + PRIOR) / (second + PRIOR), kind="stable")
     p, q = np.cumsum(first[order]) / half, np.cumsum(second[order]) / half
-    # Four deviations on either side: a guess at what the exact bounds will leave.
+    # Four standard deviations on either side: a guess at the exact bounds.
     low = p - 4 * np.sqrt(p * (1 - p) / half) - 8 / half - delta
     high = q + 4 * np.sqrt(q * (1 - q) / half) + 8 / half
     cut = int(np.argmax(np.maximum(low, 0) / high))
@@ -102,14 +113,14 @@ def _best_event(
 
 
 def proportion_at_least(hits: int, trials: int, error: float) -> float:
-    """A lower bound on a probability that is wrong with probability at most `error`."""
+    """Return a lower bound on a probability; it is wrong with probability at most `error`."""
     return 1 - proportion_at_most(trials - hits, trials, error)
 
 
 def proportion_at_most(hits: int, trials: int, error: float) -> float:
-    """An upper bound on a probability that is wrong with probability at most `error`.
+    """Return an upper bound on a probability; it is wrong with probability at most `error`.
 
-    The p at which `hits` or fewer have probability `error`: 1 - I_p(hits + 1, trials - hits) = error.
+    It is the p at which `hits` or fewer have probability `error`: 1 - I_p(hits + 1, trials - hits) = error.
     """
     if hits == trials:
         return 1.0
@@ -118,9 +129,6 @@ def proportion_at_most(hits: int, trials: int, error: float) -> float:
         for _ in range(32):
             middle = (low + high) / 2
             at = arb(middle.numerator) / middle.denominator
-            below = arb(at).beta_lower(hits + 1, trials - hits, regularized=True)
-            if upper(1 - below) < limit:
-                high = middle
-            else:
-                low = middle
+            below = at.beta_lower(hits + 1, trials - hits, regularized=True)
+            low, high = (low, middle) if upper(1 - below) < limit else (middle, high)
     return float(high)

@@ -1,8 +1,8 @@
-"""A membership audit that needs one training run: who of the canaries was in it?
+"""A membership audit that needs one training run: guess which canaries were in the training data.
 
 Claim    if training is (ε, δ)-private for adding or removing a unit, `at_least` is above ε with probability
          at most `error`.
-Because  each canary is in the data on its own fair coin. Guesses are made of the released model alone;
+Because  each canary is in the data on its own fair coin. Guesses are made from the released model alone;
          given the earlier coins, a guess is right with probability at most e^ε / (1 + e^ε), up to δ. So the
          number of right guesses is hardly above that binomial law (Steinke, Nasr and Jagielski 2023,
          theorem 5.2; docs/arguments/selection.md has the statement).
@@ -19,25 +19,25 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Number, ball, inside_unit, least_where, precision, set_fields, whole
+from lapwing.core.losses import checked_delta, checked_epsilon
+from lapwing.core.noise import bernoulli, permutation
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, ball, exact, precision, settle, whole
-from lapwing.noise import bernoulli, permutation
-from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 Included = NDArray[np.bool_]
-# Trains with the canaries that are included, and says of each how much the model looks as if it was.
+# Trains with the included canaries, and returns a score for each: high if the model seems to contain it.
 Train = Callable[[Included], NDArray[np.float64]]
 BITS = 128
-_FINEST = 1 << 20  # ε is found in such steps
+_FINEST = 1 << 20  # ε is found in steps of 1 / _FINEST
 _LARGEST = 64
 
 
 @dataclass(frozen=True, slots=True)
 class OneRun:
-    """How many guesses were right, and what ε that shows.
+    """The result of one audited training run: the number of right guesses, and the ε that it shows.
 
-    `error` must be above about 2 δ · canaries / guesses: with less, nothing could contradict the claim, and
-    such an audit cannot be made.
+    `error` must be above about 2 δ · canaries / guesses. With less, nothing could contradict the claim, and
+    such an audit is refused.
     """
 
     claimed: Fraction
@@ -48,36 +48,36 @@ class OneRun:
     right: int
 
     def __post_init__(self) -> None:
-        settle(self, claimed=checked_epsilon(self.claimed, "claimed"), delta=checked_delta(self.delta))
-        settle(self, error=_checked_error(self.error))
+        set_fields(self, claimed=checked_epsilon(self.claimed, "claimed"), delta=checked_delta(self.delta))
+        set_fields(self, error=inside_unit(self.error, "error"))
         canaries = whole(self.canaries, "canaries", at_least=1)
         guesses = whole(self.guesses, "guesses", at_least=1)
         if not 0 <= whole(self.right, "right") <= guesses <= canaries:
-            raise BadParameter("guesses", "must be at most as many as canaries, and right ones fewer still")
+            raise BadParameter(
+                "guesses", "must be at most as many as canaries, and at least as many as right ones"
+            )
         if self._plausible(self.claimed, right=guesses):
             raise BadParameter(
                 "guesses",
                 "could all be right without contradicting the claim, so that it would always hold: make "
-                "more of them, or allow a larger error",
+                "more guesses, or allow a larger error",
             )
 
     @property
     def at_least(self) -> float:
-        """The true ε is at least so large, up to the stated error."""
+        """A lower bound on the true ε, which is right up to the stated error."""
         if self._plausible(Fraction(0)):
             return 0.0
-        low, high = 0, _LARGEST * _FINEST  # in steps; at `low` it is implausible
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if self._plausible(Fraction(middle, _FINEST)) else (middle, high)
-        return low / _FINEST
+        steps = least_where(lambda n: self._plausible(Fraction(n, _FINEST)), 0, _LARGEST * _FINEST)
+        return (steps - 1) / _FINEST
 
     @property
     def holds(self) -> bool:
-        """Whether nothing contradicts the claim."""
+        """Whether the audit found no contradiction to the claim."""
         return self._plausible(self.claimed)
 
     def _plausible(self, epsilon: Fraction, right: int | None = None) -> bool:
+        """Return whether `right` (None: the observed number of) right guesses are plausible under ε."""
         seen = self.right if right is None else right
         with precision(BITS):
             tail = tail_of_right(self.canaries, self.guesses, seen, epsilon, self.delta)
@@ -85,19 +85,19 @@ class OneRun:
 
 
 def tail_of_right(canaries: int, guesses: int, right: int, epsilon: Fraction, delta: Fraction) -> arb:
-    """An upper bound on P[so many guesses or more are right] under (ε, δ), at the current precision.
+    """Return an upper bound on P[`right` guesses or more are right] under (ε, δ), at the current precision.
 
     β + δ · m · α with β = P[B >= v], α = max over i = 1 .. m of 2 (P[B >= v - i] - β) / i, where B is
     binomial(guesses, e^ε / (1 + e^ε)) and v = right.
     """
     p = 1 / (1 + ball(-epsilon).exp())
-    beta = _at_least(guesses, p, right)
+    beta = p.beta_lower(right, guesses - right + 1, regularized=True) if right else arb(1)
     if not delta:
         return beta
     against = ball(-epsilon).exp()  # (1 - p) / p
     term = arb.bin_uiui(guesses, right) * p**right * (1 - p) ** (guesses - right)
     worst, sums = arb(0), arb(0)
-    for i in range(1, right + 1):  # beyond v - i = 0 the sum grows no more, and i does
+    for i in range(1, right + 1):  # beyond v - i = 0 the sum does not grow any more, but i does
         hits = right - i + 1
         term *= against * hits / (guesses - hits + 1)
         sums += term
@@ -105,24 +105,33 @@ def tail_of_right(canaries: int, guesses: int, right: int, epsilon: Fraction, de
     return (beta + ball(delta) * canaries * worst).min(arb(1))
 
 
-def _at_least(trials: int, p: arb, hits: int) -> arb:
-    if not hits:
-        return arb(1)
-    return p.beta_lower(hits, trials - hits + 1, regularized=True)
-
-
 def audit_one_run(
     train: Train, *, canaries: int, guesses: int, claimed: Number, delta: Number, error: Number
 ) -> OneRun:
-    """Throw the coins, train once, and guess: the highest scores were in, the lowest were out.
+    """Draw the coins, train once, and guess: the highest scores were included, the lowest were not.
 
-    Half of `guesses` are of either kind; how many is fixed beforehand. Ties are broken by chance.
+    Half of the guesses are of either kind. Ties are broken by chance.
+
+    Args:
+        train: Trains with the included canaries (a mask) and returns one score per canary.
+        canaries: The number of canaries, at least 2.
+        guesses: The number of guesses, fixed beforehand: at least 2, at most `canaries`.
+        claimed: The ε that training claims.
+        delta: The δ that training claims.
+        error: The greatest probability of a false alarm, strictly between 0 and 1.
+
+    Returns:
+        The number of right guesses, and the ε that it shows.
+
+    Raises:
+        BadParameter: Before training, if a parameter is out of range or nothing could contradict the claim.
+        BadValue: If `train` does not return one score per canary.
     """
     count, number = whole(canaries, "canaries", at_least=2), whole(guesses, "guesses", at_least=2)
     if number > count:
         raise BadParameter("guesses", "must be at most as many as canaries")
-    settings = checked_epsilon(claimed, "claimed"), checked_delta(delta), _checked_error(error)
-    OneRun(*settings, count, number, number)  # says before training what is wrong
+    settings = checked_epsilon(claimed, "claimed"), checked_delta(delta), inside_unit(error, "error")
+    OneRun(*settings, count, number, number)  # raises before training
     included = bernoulli(Fraction(1, 2), count)
     scores = np.asarray(train(included.copy()), dtype=np.float64)
     if scores.shape != (count,):
@@ -132,10 +141,3 @@ def audit_one_run(
     out, into = order[: number // 2], order[count - (number - number // 2) :]
     right = int((~included[out]).sum()) + int(included[into].sum())
     return OneRun(*settings, count, number, right)
-
-
-def _checked_error(error: Number) -> Fraction:
-    chosen = exact(error, "error")
-    if not 0 < chosen < 1:
-        raise BadParameter("error", "must lie strictly between 0 and 1")
-    return chosen

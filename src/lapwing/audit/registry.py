@@ -1,71 +1,74 @@
-"""Every mechanism and randomizer, on the neighbouring inputs of its claim: what the auditor attacks.
+"""The cases that the auditor attacks: every mechanism and randomizer, on the neighbours of its claim.
 
-A test fails when one of them is not listed here.
+A test fails if one of them is not listed here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.audit.attack import Case, Draw
-from lapwing.mechanisms import (
-    AboveThreshold,
-    Exponential,
-    Extreme,
-    Gaussian,
-    GaussianShares,
-    Laplace,
-    LaplaceShares,
-    NoisyMax,
-    PartitionSelection,
-    PermuteAndFlip,
-    Quantile,
-    RandomizedResponse,
-)
-from lapwing.privacy import Relation
+from lapwing.core.gaussian import Gaussian, GaussianShares
+from lapwing.core.laplace import Laplace, LaplaceShares
+from lapwing.core.losses import Relation
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.core.partition_selection import PartitionSelection
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.survey.randomizers import (
-    Bits,
-    Choice,
-    Duchi,
-    Hadamard,
-    Hybrid,
-    Oracle,
-    Prefixes,
-    Projective,
+    BitwiseResponse,
+    DuchiResponse,
+    FrequencyOracle,
+    HadamardResponse,
+    HybridResponse,
+    KaryResponse,
+    PrefixResponse,
+    ProjectiveResponse,
     Randomizer,
     SquareWave,
-    Subset,
-    Unary,
-    Window,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
 )
 
 NONE = Fraction(0)
 ONE = Fraction(1)
 DELTA = Fraction(1, 100)
+Mechanism = TypeVar("Mechanism")
+Input = TypeVar("Input")
+
+
+def _case(
+    name: str,
+    mechanism: Mechanism,
+    draw_on: Callable[[Mechanism, Input], Draw],
+    one: Input,
+    other: Input,
+    *,
+    epsilon: Fraction = ONE,
+    delta: Fraction = NONE,
+) -> Case:
+    """Return the case of a mechanism on two neighbouring inputs."""
+    return Case(name, type(mechanism), epsilon, delta, draw_on(mechanism, one), draw_on(mechanism, other))
 
 
 def _vector(mechanism: Laplace, values: list[int]) -> Draw:
-    def draw(size: int) -> NDArray[np.int64]:
-        return mechanism.sample(values * size).reshape(size, len(values))
-
-    return draw
+    return lambda size: mechanism.sample(values * size).reshape(size, len(values))
 
 
 def _gaussian(mechanism: Gaussian, value: int) -> Draw:
-    def draw(size: int) -> NDArray[np.int64]:
-        # One sample of many coordinates is as many samples of one: the noises are independent.
-        wide = Gaussian(mechanism.sigma, mechanism.l2_squared, size)
-        return wide.sample(np.full(size, value))
-
-    return draw
+    # One sample of many coordinates is as many samples of one: the noises are independent.
+    return lambda size: replace(mechanism, dimension=size).sample(np.full(size, value))
 
 
 def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
-    """What is left of an opened sum when the coalition has subtracted its own: the honest members'."""
+    """Return draws of an opened sum without the coalition's own shares: only the honest members' remain."""
 
     def draw(size: int) -> NDArray[np.int64]:
         each = shares if isinstance(shares, LaplaceShares) else replace(shares, dimension=size)
@@ -75,17 +78,18 @@ def _opened(shares: LaplaceShares | GaussianShares, value: int) -> Draw:
     return draw
 
 
-def _chosen(mechanism: Exponential | PermuteAndFlip | NoisyMax, scores: list[int]) -> Draw:
-    def draw(size: int) -> NDArray[np.int64]:
-        return np.array([mechanism.sample(np.array(scores)) for _ in range(size)])
+def _chosen(
+    mechanism: Exponential | PermuteAndFlip | NoisyMax | Quantile | Extreme, values: list[int]
+) -> Draw:
+    """Return draws of one choice each, from scores or from values."""
+    array = np.array(values, dtype=np.int64)
+    return lambda size: np.array([mechanism.sample(array) for _ in range(size)])
 
-    return draw
 
+def _answers(mechanism: AboveThreshold, values: list[int]) -> Draw:
+    """Return draws of the answers of a session, as binary digits: 1 is yes."""
 
-def _course(mechanism: AboveThreshold, values: list[int]) -> Draw:
-    """Which questions of a session were told yes, as binary digits."""
-
-    def one() -> int:
+    def one_session() -> int:
         session, answers = mechanism.start(0), 0
         for place, value in enumerate(values):
             if session.is_over:
@@ -93,139 +97,99 @@ def _course(mechanism: AboveThreshold, values: list[int]) -> Draw:
             answers |= session.ask(value) << place
         return answers
 
-    def draw(size: int) -> NDArray[np.int64]:
-        return np.array([one() for _ in range(size)])
-
-    return draw
-
-
-def _ranked(mechanism: Quantile | Extreme, values: list[int]) -> Draw:
-    def draw(size: int) -> NDArray[np.int64]:
-        return np.array([mechanism.sample(np.array(values, dtype=np.int64)) for _ in range(size)])
-
-    return draw
+    return lambda size: np.array([one_session() for _ in range(size)])
 
 
 def _kept(mechanism: PartitionSelection, count: int) -> Draw:
-    def draw(size: int) -> NDArray[np.int64]:
-        return mechanism.decide(np.full(size, count)).astype(np.int64)
-
-    return draw
+    return lambda size: mechanism.decide(np.full(size, count)).astype(np.int64)
 
 
 def _report(mechanism: RandomizedResponse, answer: int) -> Draw:
-    def draw(size: int) -> NDArray[np.int64]:
-        return mechanism.sample(np.full(size, answer))
-
-    return draw
+    return lambda size: mechanism.sample(np.full(size, answer))
 
 
 def _messages(randomizer: Randomizer, answer: int) -> Draw:
-    """Messages as they are sent, a row of bytes each."""
-
-    def draw(size: int) -> NDArray[np.int64]:
-        return randomizer.encode(randomizer.sample(np.full(size, answer))).astype(np.int64)
-
-    return draw
+    """Return draws of messages as they are sent, a row of bytes each."""
+    return lambda size: randomizer.encode(randomizer.sample(np.full(size, answer))).astype(np.int64)
 
 
-def _words(randomizer: Prefixes, word: int, suspected: int) -> Draw:
-    """There are too many messages to see one twice: only whether each speaks for a suspected word."""
+def _words(randomizer: PrefixResponse, word: int, suspected: int = 0) -> Draw:
+    """Return draws of whether each message supports the suspected word, and its level.
+
+    There are too many messages to see one of them twice.
+    """
 
     def draw(size: int) -> NDArray[np.int64]:
         rows = randomizer.sample(np.full(size, word))
         seen = rows[:, 0].astype(np.int64) * 2
         for place, inner in enumerate(randomizer.inner):
             prefix = int(randomizer.prefix(np.array([suspected]), place)[0])
-            oracle: Oracle = inner
-            seen[rows[:, 0] == place] += oracle.membership(randomizer.of_level(rows, place), prefix)
+            oracle: FrequencyOracle = inner
+            seen[rows[:, 0] == place] += oracle.membership(randomizer.messages_of(rows, place), prefix)
         return seen
 
     return draw
 
 
 def cases() -> list[Case]:
-    """All cases, each at ε = 1 (or ln 3)."""
+    """Return all cases, each at ε = 1 (or ln 3)."""
     return [*_of_mechanisms(), *_of_randomizers()]
 
 
 def _of_randomizers() -> list[Case]:
-    """In the local model: any two answers of one respondent."""
+    """Return the cases of the local model: any two answers of one respondent."""
+    window = WindowResponse.with_width(1, steps=4, stride=2, width=5, none=False)
+    duchi = DuchiResponse.for_epsilon(1, steps=4, none=False)
     several: list[tuple[str, Randomizer, int, int]] = [
-        ("survey: two coins", Choice.two_coins(), 0, 1),
-        ("survey: one of five", Choice.for_epsilon(1, options=5), 0, 3),
-        ("survey: subset", Subset.for_epsilon(1, options=6), 0, 5),
-        ("survey: unary", Unary.for_epsilon(1, options=4), 0, 3),
-        ("survey: Hadamard", Hadamard.for_epsilon(1, options=7), 0, 6),
-        ("survey: projective", Projective.for_epsilon(1, options=13), 0, 12),
-        ("survey: bits", Bits.for_epsilon(1, options=3), 0, 7),
+        ("survey: two coins", KaryResponse.two_coins(), 0, 1),
+        ("survey: one of five", KaryResponse.for_epsilon(1, options=5), 0, 3),
+        ("survey: subset", SubsetSelection.for_epsilon(1, options=6), 0, 5),
+        ("survey: unary", UnaryEncoding.for_epsilon(1, options=4), 0, 3),
+        ("survey: Hadamard", HadamardResponse.for_epsilon(1, options=7), 0, 6),
+        ("survey: projective", ProjectiveResponse.for_epsilon(1, options=13), 0, 12),
+        ("survey: bits", BitwiseResponse.for_epsilon(1, options=3), 0, 7),
         ("survey: square wave", SquareWave.for_epsilon(1, steps=6, none=False), 0, 6),
-        ("survey: no answer", Window.with_width(1, steps=4, stride=2, width=5, none=True), 5, 0),
-        ("survey: Duchi", Duchi.for_epsilon(1, steps=4, none=False), 0, 4),
-        (
-            "survey: hybrid",
-            Hybrid(
-                1 << 47,
-                Window.with_width(1, steps=4, stride=2, width=5, none=False),
-                Duchi.for_epsilon(1, steps=4, none=False),
-            ),
-            0,
-            4,
+        ("survey: no answer", WindowResponse.with_width(1, steps=4, stride=2, width=5, none=True), 5, 0),
+        ("survey: Duchi", duchi, 0, 4),
+        ("survey: hybrid", HybridResponse(1 << 47, window, duchi), 0, 4),
+    ]
+    words = PrefixResponse.for_epsilon(1, letters=2, levels=(1, 2))
+    return [
+        *(
+            _case(name, randomizer, _messages, answer, other, epsilon=randomizer.loss.epsilon)
+            for name, randomizer, answer, other in several
         ),
+        _case("survey: prefixes", words, _words, 0, 1023, epsilon=words.loss.epsilon),
     ]
-    found = [
-        Case(name, type(one), one.loss.epsilon, NONE, _messages(one, answer), _messages(one, other))
-        for name, one, answer, other in several
-    ]
-    words = Prefixes.for_epsilon(1, letters=2, levels=(1, 2))
-    draws = _words(words, 0, 0), _words(words, 1023, 0)
-    return [*found, Case("survey: prefixes", Prefixes, words.loss.epsilon, NONE, *draws)]
 
 
 def _of_mechanisms() -> list[Case]:
-    laplace = Laplace.for_epsilon(1, l1=1)
-    vector = Laplace.for_epsilon(1, l1=3)
+    laplace, vector = Laplace.for_epsilon(1, l1=1), Laplace.for_epsilon(1, l1=3)
     gaussian = Gaussian.for_budget(1, DELTA, l2_squared=1, dimension=1)
-    parts = LaplaceShares.for_epsilon(1, l1=1, of=3)
-    waves = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
-    choice = Exponential.for_epsilon(1, sensitivity=1)
+    laplace_shares = LaplaceShares.for_epsilon(1, l1=1, of=3)
+    gaussian_shares = GaussianShares.for_budget(1, DELTA, l2_squared=1, dimension=1, of=2)
+    exponential = Exponential.for_epsilon(1, sensitivity=1)
     flip = PermuteAndFlip.for_epsilon(1, sensitivity=1)
-    winner = NoisyMax.for_epsilon(1, sensitivity=1)
+    noisy_max = NoisyMax.for_epsilon(1, sensitivity=1)
     above = AboveThreshold.for_epsilon(1, sensitivity=1, positives=1)
     median = Quantile.for_epsilon(1, fraction="0.5", first=0, last=9, relation=Relation.ADD_REMOVE, rows=1)
-    top = Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1)
+    greatest = Extreme.for_epsilon(1, greatest=True, first=0, last=3, rows=1)
     keys = PartitionSelection.for_budget(1, DELTA, keys=1)
-    coins, wheel = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=5)
+    coins, options = RandomizedResponse.two_coins(), RandomizedResponse.for_epsilon(1, options=5)
     return [
-        Case("Laplace count", Laplace, ONE, NONE, _vector(laplace, [0]), _vector(laplace, [1])),
-        Case("Laplace vector", Laplace, ONE, NONE, _vector(vector, [0, 0]), _vector(vector, [1, 2])),
-        Case("Gaussian count", Gaussian, ONE, DELTA, _gaussian(gaussian, 0), _gaussian(gaussian, 1)),
-        Case("Laplace shares", LaplaceShares, ONE, NONE, _opened(parts, 0), _opened(parts, 1)),
-        Case("Gaussian shares", GaussianShares, ONE, DELTA, _opened(waves, 0), _opened(waves, 1)),
-        Case("exponential", Exponential, ONE, NONE, _chosen(choice, [2, 2, 1]), _chosen(choice, [1, 1, 2])),
-        Case(
-            "permute-and-flip",
-            PermuteAndFlip,
-            ONE,
-            NONE,
-            _chosen(flip, [2, 2, 1]),
-            _chosen(flip, [1, 1, 2]),
-        ),
-        Case("noisy max", NoisyMax, ONE, NONE, _chosen(winner, [0, 0, 1]), _chosen(winner, [1, 1, 0])),
-        Case(
-            "above threshold",
-            AboveThreshold,
-            ONE,
-            NONE,
-            _course(above, [0, 0, 1]),
-            _course(above, [1, 1, 0]),
-        ),
-        Case("median", Quantile, ONE, NONE, _ranked(median, [2, 3]), _ranked(median, [2, 3, 8])),
-        Case("greatest", Extreme, ONE, NONE, _ranked(top, [2] * 9), _ranked(top, [2] * 10)),
-        Case("first unit of a key", PartitionSelection, ONE, DELTA, _kept(keys, 0), _kept(keys, 1)),
-        Case("one more unit", PartitionSelection, ONE, DELTA, _kept(keys, 3), _kept(keys, 4)),
-        Case(
-            "two coins", RandomizedResponse, coins.loss.epsilon, NONE, _report(coins, 0), _report(coins, 1)
-        ),
-        Case("one of five", RandomizedResponse, ONE, NONE, _report(wheel, 0), _report(wheel, 3)),
+        _case("Laplace count", laplace, _vector, [0], [1]),
+        _case("Laplace vector", vector, _vector, [0, 0], [1, 2]),
+        _case("Gaussian count", gaussian, _gaussian, 0, 1, delta=DELTA),
+        _case("Laplace shares", laplace_shares, _opened, 0, 1),
+        _case("Gaussian shares", gaussian_shares, _opened, 0, 1, delta=DELTA),
+        _case("exponential", exponential, _chosen, [2, 2, 1], [1, 1, 2]),
+        _case("permute-and-flip", flip, _chosen, [2, 2, 1], [1, 1, 2]),
+        _case("noisy max", noisy_max, _chosen, [0, 0, 1], [1, 1, 0]),
+        _case("above threshold", above, _answers, [0, 0, 1], [1, 1, 0]),
+        _case("median", median, _chosen, [2, 3], [2, 3, 8]),
+        _case("greatest", greatest, _chosen, [2] * 9, [2] * 10),
+        _case("first unit of a key", keys, _kept, 0, 1, delta=DELTA),
+        _case("one more unit", keys, _kept, 3, 4, delta=DELTA),
+        _case("two coins", coins, _report, 0, 1, epsilon=coins.loss.epsilon),
+        _case("one of five", options, _report, 0, 3),
     ]

@@ -1,1 +1,1 @@
-"""The `lapwing` command."""
+"""The command line: options, and how results look. Nothing is computed here."""

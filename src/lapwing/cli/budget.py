@@ -1,20 +1,46 @@
-"""`lapwing budget`: what is left, per account and block."""
+"""`lapwing budget` and `lapwing history`: what is left, and what was asked, by whom, at which price."""
 
 from __future__ import annotations
 
+import csv
+import json
 import math
+import sys
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
-from lapwing.cli.opened import AnchorAt, AsJson, Keys, Where, opened, print_json
+from lapwing.cli.console import (
+    AnchorAt,
+    AsJson,
+    Keys,
+    Where,
+    check_plot,
+    console,
+    heading,
+    indented,
+    opened_ledger,
+    os_errors_told,
+    points,
+    print_json,
+    printable,
+    table,
+    working,
+    write_plot,
+)
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.console import Console
+
     from lapwing.ledger import Ledger
-    from lapwing.ledger.views.overview import Family, Overview
+    from lapwing.ledger.budget_history import BlockRemainder, FamilyOverview, LedgerOverview
+    from lapwing.ledger.request_log import LoggedRequest, LogLine, PrincipalTotal
 
 
 def budget(
@@ -30,44 +56,33 @@ def budget(
     anchor: AnchorAt = None,
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
-    from lapwing.cli.show_ledger import show_budget  # noqa: PLC0415
-    from lapwing.ledger.views.overview import overview  # noqa: PLC0415
+    from lapwing.ledger.budget_history import overview
 
-    if plot is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
-
-        checked_path(plot)
-    with opened(where, keys, anchor) as ledger:
+    check_plot(plot)
+    with opened_ledger(where, keys, anchor) as ledger:
         found = overview(ledger, account)
         if plot is not None:
-            _draw(ledger, found, plot)
+            write_plot(plot, _drawn(ledger, found), quiet=True)
     if as_json:
-        print_json(to_json(found))
+        print_json(budget_json(found))
     else:
         show_budget(found)
         if plot is not None:
             print(f"\nThe picture is in {plot}")
 
 
-def _draw(ledger: Ledger, found: Overview, path: Path) -> None:
-    # matplotlib takes a second to load: only who wants a picture waits for it.
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger.views.course import Course  # noqa: PLC0415
-    from lapwing.plots.spending import spending  # noqa: PLC0415
-    from lapwing.plots.style import save  # noqa: PLC0415
+def _drawn(ledger: Ledger, found: LedgerOverview) -> Figure:
+    from lapwing.ledger.budget_history import BudgetHistory
+    from lapwing.plots.spending import spending
 
     if len(found.families) != 1:
         raise BadParameter("plot", "shows one account: name it with --account")
     with working("drawing"):
-        figure = spending(Course.of(ledger, found.families[0].label))
-    try:
-        save(figure, path)
-    except OSError as error:
-        raise BadParameter("plot", f"{path} cannot be written ({error.strerror})") from None
+        return spending(BudgetHistory.of(ledger, found.families[0].label))
 
 
-def to_json(found: Overview) -> dict[str, Any]:
-    """With stable names. Promises are rounded up, what is left is rounded down."""
+def budget_json(found: LedgerOverview) -> dict[str, Any]:
+    """Return plain values with stable names. Promises are rounded up, budgets left are rounded down."""
     accounts = len(found.families) + len(found.not_shown)
     return {
         "ledger": found.ledger,
@@ -97,7 +112,7 @@ def to_json(found: Overview) -> dict[str, Any]:
     }
 
 
-def _family(family: Family) -> dict[str, Any]:
+def _family(family: FamilyOverview) -> dict[str, Any]:
     epsilon, delta = family.total
     return {
         "account": family.label,
@@ -125,11 +140,11 @@ def _family(family: Family) -> dict[str, Any]:
                 "block": block.label,
                 "part": block.account,
                 "is_open": block.is_open,
-                "epsilon_left": _down(block.epsilon),
-                "delta_left": _down(block.delta),
-                "epsilon_left_after_lapse": _down(block.epsilon_after_lapse),
-                "epsilon_at_first": _down(block.epsilon_at_first),
-                "delta_at_first": _down(block.delta_at_first),
+                "epsilon_left": _float_down(block.epsilon),
+                "delta_left": _float_down(block.delta),
+                "epsilon_left_after_lapse": _float_down(block.epsilon_after_lapse),
+                "epsilon_at_first": _float_down(block.epsilon_at_first),
+                "delta_at_first": _float_down(block.delta_at_first),
             }
             for block in family.blocks
         ],
@@ -137,11 +152,382 @@ def _family(family: Family) -> dict[str, Any]:
 
 
 def float_up(value: Fraction) -> float:
-    """The least float that is not below, as it is read."""
+    """Return the least float whose text is not below the value."""
     near = float(value)
     return near if Fraction(repr(near)) >= value else math.nextafter(near, math.inf)
 
 
-def _down(value: Fraction) -> float:
-    near = float(value)  # its text is what is read, so its text is compared
+def _float_down(value: Fraction) -> float:
+    near = float(value)  # people read its text, so the text is compared
     return near if Fraction(repr(near)) <= value else math.nextafter(near, 0.0)
+
+
+REQUESTS_SHOWN = 20
+REQUEST = (
+    "receipt", "time", "analyst", "state", "question", "what", "price", "epsilon", "delta", "rho",
+    "accounts",
+)  # fmt: skip
+TOTAL = ("analyst", "requests", "answered", "failed", "epsilon", "delta", "rho", "other_prices")
+
+
+def history(
+    where: Annotated[
+        str,
+        typer.Argument(metavar="POLICY|LEDGER", help="A policy file, a ledger, or postgresql://…#name."),
+    ],
+    *,
+    last: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help=f"How many of the newest; else {REQUESTS_SHOWN}, or all in JSON, CSV and totals."
+        ),
+    ] = None,
+    by: Annotated[Literal["analyst"] | None, typer.Option(help="Only totals, by analyst.")] = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    keys: Keys = None,
+    anchor: AnchorAt = None,
+) -> None:
+    """Show what was asked: question, who, when, price, receipt, and whether there was an answer."""
+    from lapwing.ledger.request_log import PrincipalTotals, each_request
+    from lapwing.sql.answers import stored_question
+
+    if as_json and as_csv:
+        raise BadParameter("csv", "or --json: ask for one of them")
+    account = None
+    if where.endswith(".toml"):
+        where, keys, anchor, account = _of_policy(where)
+    totals, found = PrincipalTotals(), []
+    is_told = as_json or as_csv
+    writer = _Writer(TOTAL if by else REQUEST, as_json=as_json) if is_told else None
+
+    def tell(one: LoggedRequest) -> None:
+        if by:
+            totals.add(one)
+        elif writer is not None:
+            writer.write(_request(one))
+        else:
+            found.append(one)
+
+    most = last if last is not None or is_told or by else REQUESTS_SHOWN
+    with opened_ledger(where, keys, anchor) as ledger, working("reading the history") as watch:
+        each_request(ledger, tell, words_of=stored_question, last=most, account=account, watch=watch)
+    if writer is not None:
+        for total in totals.totals:
+            writer.write(_total(total))
+        writer.end()
+    elif by:
+        show_totals(totals.totals)
+    else:
+        show_requests(found)
+
+
+def _of_policy(path: str) -> tuple[str, Path | None, str | None, str]:
+    """Return the ledger of a policy, its keys and anchor, and the account of the data."""
+    from lapwing.sql import policy_ledger
+    from lapwing.sql.policy_file import load_policy
+
+    with os_errors_told():
+        policy = load_policy(Path(path))
+    keys = Path(policy.ledger_keys) if policy.ledger_keys else None
+    return policy.ledger, keys, policy.ledger_anchor or None, policy_ledger.account_label(policy)
+
+
+def _request(one: LoggedRequest) -> Sequence[Any]:
+    line, price = one.line, one.price
+    return (
+        line.number, line.time, line.principal, one.state, one.question, line.what, price.words,
+        _number(price.epsilon), _number(price.delta), _number(price.rho), list(line.accounts),
+    )  # fmt: skip
+
+
+def _total(one: PrincipalTotal) -> Sequence[Any]:
+    sums = (_number(one.epsilon), _number(one.delta), _number(one.rho))
+    return (one.principal, one.requests, one.answered, one.failed, *sums, one.others)
+
+
+def _number(value: Fraction | None) -> float | None:
+    return None if value is None else float_up(value)
+
+
+class _Writer:
+    """Writes rows as they come: a ledger may have a million."""
+
+    def __init__(self, names: Sequence[str], *, as_json: bool) -> None:
+        self._names = names
+        self._as_json = as_json
+        self._rows = 0
+        self._csv = csv.writer(sys.stdout, lineterminator="\n")
+        if not as_json:
+            self._csv.writerow(names)
+
+    def write(self, values: Sequence[Any]) -> None:
+        """Write one row."""
+        if self._as_json:
+            text = json.dumps(
+                dict(zip(self._names, values, strict=True)), ensure_ascii=False, allow_nan=False
+            )
+            shown = "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in text)
+            print(f"{',' if self._rows else '['}\n  {shown}", end="")
+        else:
+            self._csv.writerow([_cell(value) for value in values])
+        self._rows += 1
+
+    def end(self) -> None:
+        """Write the end, after all rows."""
+        if self._as_json:
+            print("\n]" if self._rows else "[]")
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell that moves no cursor and is no formula to a spreadsheet."""
+    if isinstance(value, list):
+        value = "; ".join(value)
+    if not isinstance(value, str):
+        return "" if value is None else value
+    text = printable(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+SUMS_MEAN = (
+    "Sums of prices, as if each loss were simply added; reserved work counts with all that was held for "
+    "it. What accounts have left is in `lapwing budget`, and can be more than these sums say."
+)
+
+
+def show_requests(found: Sequence[LoggedRequest]) -> None:
+    """Show the newest requests, oldest first."""
+    with console() as out:
+        if not found:
+            out.print("Nothing was asked yet.")
+            return
+        shown = table("receipt", "time (UTC)\nwho", "question\nprice, what came of it", right=(0,))
+        shown.columns[1].max_width = 20
+        for one in found:
+            line = one.line
+            when = f"{line.time[:16].replace('T', ' ')}\n{printable(line.principal)}"
+            shown.add_row(str(line.number), when, f"{printable(one.what)}\n{one.price.words}, {one.state}")
+        out.print(shown)
+
+
+def show_totals(totals: Sequence[PrincipalTotal]) -> None:
+    """Show the requests of each analyst, added up."""
+    from lapwing.ledger.request_log import short_up
+
+    with console() as out:
+        if not totals:
+            out.print("Nothing was asked yet.")
+            return
+        has_rho, has_others = any(one.rho for one in totals), any(one.others for one in totals)
+        columns = ["analyst", "asked", "answered", "failed", "Σ ε", "Σ δ"]
+        columns += ["Σ ρ"] * has_rho + ["at other\nprices"] * has_others
+        shown = table(*columns, right=range(1, 8))
+        for one in totals:
+            cells = [printable(one.principal), f"{one.requests:,}", f"{one.answered:,}", f"{one.failed:,}"]
+            cells += [short_up(one.epsilon), short_up(one.delta)]
+            cells += [short_up(one.rho)] * has_rho + [f"{one.others:,}"] * has_others
+            shown.add_row(*cells)
+        out.print(shown)
+        points(out, [SUMS_MEAN])
+
+
+MOST_ROWS = 40  # if there are more blocks, those with the same budget left share a row
+
+
+GATHERED_ROWS = 12
+
+
+NAMED = 2
+
+
+BAR = 10
+
+
+LEFT_MEANS = (
+    "ε left: the largest pure ε that a next question could spend there. It is no sum of prices: after "
+    "Gaussian noise, or many small questions, more can be left than subtracting would say."
+)
+
+
+DELTA_MEANS = (
+    "δ left: of the share for answers that may fail to keep their ε, which are those with keys that the "
+    "policy does not declare. Other answers need none of it."
+)
+
+
+def show_account(ledger: Ledger, label: str) -> None:
+    """Show the promise of an account, after it was opened or raised."""
+    from lapwing.ledger.budget_history import overview
+
+    with console() as out:
+        for family in overview(ledger, label).families:
+            _promise(out, family)
+
+
+def show_budget(found: LedgerOverview) -> None:
+    """Show all accounts: their promise, their blocks, and exceptions."""
+    with console() as out:
+        if not found.families:
+            out.print("This ledger has no accounts yet.")
+        for family in found.families:
+            _promise(out, family)
+            _blocks(out, family)
+        if found.families:
+            points(out, (LEFT_MEANS, DELTA_MEANS))
+        _exceptions(out, found)
+
+
+def _promise(out: Console, family: FamilyOverview) -> None:
+    out.print(Text(family.label, style="bold"))
+    indented(out, f"Protects one {family.unit}; neighbours {family.relation}.")
+    if len(family.accounts) == 1:
+        indented(out, f"{_pair(*family.total)} for life.")
+    else:
+        each = ", then ".join(_pair(epsilon, delta) for _, epsilon, delta in family.accounts)
+        times = "once" if len(family.accounts) == 2 else f"{len(family.accounts) - 1} times"
+        indented(out, f"Raised {times}, so losses add: {_pair(*family.total)} for life, that is {each}.")
+    if family.slices != "none":
+        indented(out, f'Sliced by "{family.rule}": each block has the whole budget.')
+    if family.in_periods:
+        indented(out, "Somebody who is in several periods loses more, at worst:")
+        rows = [(f"{count:,}", _up(epsilon), _up(delta)) for count, epsilon, delta in family.in_periods]
+        out.print(table("periods", "ε", "δ", right=(0, 1, 2), rows=rows))
+    if family.reservations:
+        some = ", ".join(map(str, family.reservations[:5])) + (" …" if len(family.reservations) > 5 else "")
+        many = len(family.reservations)
+        indented(out, f"Held for work that has not ended: {many:,} reservation{'s' * (many > 1)} ({some}).")
+
+
+def _blocks(out: Console, family: FamilyOverview) -> None:
+    is_raised = len(family.accounts) > 1
+    is_holding = any(block.epsilon_after_lapse > block.epsilon for block in family.blocks)
+    _set_aside(out, family)
+    columns = ["block", "ε left", "", "δ left"]
+    columns += ["ε left if what\nis held lapses"] * is_holding + ["in account"] * is_raised
+    shown = table(*columns, right=(1, 3, 4) if is_holding else (1, 3))
+    rows = _gathered(family.blocks)
+    for blocks in rows[:GATHERED_ROWS] if len(family.blocks) > MOST_ROWS else rows:
+        first = blocks[0]
+        bar = Text("lost: counts as spent") if not first.is_open else Text(_bar(first))
+        cells: list[str | Text] = [_named(family, blocks), _down(first.epsilon), bar, _of_share(first)]
+        if is_holding:
+            cells.append(_down(first.epsilon_after_lapse))
+        if is_raised:
+            cells.append(_which(family, first))
+        shown.add_row(*cells)
+    out.print(shown)
+    rest = [block.epsilon for blocks in rows[len(shown.rows) :] for block in blocks]
+    if rest:
+        indented(
+            out,
+            f"These have least left. {len(rest):,} further blocks have ε {_down(min(rest))} to "
+            f"{_down(max(rest))} left; --json lists all.",
+        )
+
+
+def _set_aside(out: Console, family: FamilyOverview) -> None:
+    delta, shares = family.total[1], family.set_aside
+    if delta:
+        indented(
+            out,
+            f"Of δ {_up(delta)}, {_up(shares.failures)} is set aside for answers that may fail to keep "
+            f"their ε, {_up(shares.whole_runs)} for runs priced as one, and {_up(shares.filters)} for the "
+            "Rényi filters, by which many answers cost less than the sum of their prices. Setting "
+            "aside spends nothing.",
+        )
+
+
+def _of_share(block: BlockRemainder) -> str:
+    if not block.delta_at_first:
+        return "0"
+    return f"{_down(block.delta)} of {_down(block.delta_at_first)}"
+
+
+def _gathered(blocks: Sequence[BlockRemainder]) -> list[list[BlockRemainder]]:
+    """Return few blocks one by one; many grouped by the budget left, the least first."""
+    if len(blocks) <= MOST_ROWS:
+        return [[block] for block in blocks]
+    alike: dict[tuple[object, ...], list[BlockRemainder]] = {}
+    for block in blocks:
+        key = (block.epsilon, block.delta, block.epsilon_after_lapse, block.is_open, block.account)
+        alike.setdefault(key, []).append(block)
+    return [alike[key] for key in sorted(alike)]
+
+
+def _named(family: FamilyOverview, blocks: Sequence[BlockRemainder]) -> str:
+    from lapwing.ledger import Slices
+    from lapwing.ledger.request_log import block_name
+
+    names = ", ".join(block_name(block.label, Slices(family.slices)) for block in blocks[:NAMED])
+    more = len(blocks) - NAMED
+    return names if more <= 0 else f"{names} and {more:,} more"
+
+
+def _bar(block: BlockRemainder) -> str:
+    share = block.epsilon / block.epsilon_at_first
+    full = int(share * BAR) if share < 1 else BAR
+    if block.epsilon and not full:
+        return "▏" + "·" * (BAR - 1)
+    return "█" * full + "·" * (BAR - full)
+
+
+def _which(family: FamilyOverview, block: BlockRemainder) -> str:
+    place = [number for number, _, _ in family.accounts].index(block.account)
+    return "the first" if not place else f"raise {place}"
+
+
+def _exceptions(out: Console, found: LedgerOverview) -> None:
+    several = [data for data in found.data_sets if len(data.accounts) > 1]
+    lines = [
+        f'Data "{data.label}" is about people of several accounts, and charged to all of them: '
+        f"{', '.join(data.accounts)}."
+        for data in several
+    ]
+    labels = [family.label for family in found.families]
+    if len(labels) + len(found.not_shown) > 1:
+        lines.append(_losses_add(found))
+    if lines:
+        heading(out, "Whoever is in several accounts")
+        points(out, lines)
+    changed = [line for line in found.declared if line.kind == "policy"]
+    for title, some in (
+        ("Signed by the curator", [line for line in found.declared if line not in changed]),
+        ("Changed after a check", changed),
+    ):
+        if some:
+            heading(out, title)
+            points(out, [f"Entry {line.number}, {line.time[:10]}: {_about(line)}." for line in some])
+
+
+def _losses_add(found: LedgerOverview) -> str:
+    text = "Losses add: whoever is in several accounts loses up to the sum of what each of them promises"
+    if found.not_shown:
+        return f"{text}. Not shown here: {', '.join(found.not_shown)}."
+    if all(family.unit == "person" for family in found.families):
+        epsilon = sum((family.total[0] for family in found.families), Fraction(0))
+        delta = sum((family.total[1] for family in found.families), Fraction(0))
+        return f"{text}, in all {len(found.families)} together {_pair(epsilon, delta)}."
+    return f"{text}."
+
+
+def _about(line: LogLine) -> str:
+    accounts = ", ".join(line.accounts)
+    if line.kind == "account":
+        return f"{accounts} {line.what}"
+    return f"{accounts}: {line.what}" if line.kind in ("check", "policy") else line.what
+
+
+def _pair(epsilon: Fraction, delta: Fraction) -> str:
+    return f"ε {_up(epsilon)}, δ {_up(delta)}"
+
+
+def _up(value: Fraction) -> str:
+    from lapwing.ledger.request_log import short_up
+
+    return short_up(value)
+
+
+def _down(value: Fraction) -> str:
+    from lapwing.ledger.request_log import short_down
+
+    return short_down(value)

@@ -1,294 +1,412 @@
-"""`lapwing demo`: the mechanisms on a small invented data set, all paid from one ledger.
+"""`lapwing demo`: private SQL, a survey, a joint count, learning, and the mechanisms, on invented data.
 
-Every step is charged, on disk, before its data is touched. The data, data/clinic.csv, is made by
-tests/cli/make_clinic.py: nobody in it exists, and only therefore are true values shown beside.
+Everything happens in temporary folders, with real noise, real ledgers and real TLS.
 """
 
 from __future__ import annotations
 
-import csv
-import math
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import socket
+import sys
+from concurrent.futures import Future
 from fractions import Fraction
-from importlib.resources import files
+from pathlib import Path
+from shutil import rmtree
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from rich.text import Text
 
-from lapwing.cli.demo_ledger import ClinicLedger, Ending, temporary
-from lapwing.errors import OverBudget
-from lapwing.gate import Release
-from lapwing.mechanisms import Exponential, Grid, Laplace, PartitionSelection, Quantile, RandomizedResponse
-from lapwing.mechanisms import sensitivity as moves
-from lapwing.privacy import Loss, Pure, Relation, Terms
+from lapwing.cli.console import console, heading, indented, points, table, tell
+from lapwing.cli.joining import JoinedRun, take_part_in_run
+from lapwing.cli.query import show_answer
+from lapwing.core.explanation import short
+from lapwing.errors import LapwingError, MissingExtra, OverBudget
+from lapwing.examples import clinic
+from lapwing.examples.clinic import state_in
+from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
+from lapwing.examples.rides import ARRIVING, PIPELINES, RIDES_POLICY, write_rides
+from lapwing.examples.visits import write_visits
+from lapwing.parties.consortium import Consortium
+from lapwing.parties.draft import found_consortium, read_draft
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.messages import ignore_progress
+from lapwing.parties.requirements import JointRequirements
+from lapwing.parties.simulation import simulate
+from lapwing.parties.statistics import statistic_of
+from lapwing.parties.transcript import VerifiedTranscript, verify_transcript
+from lapwing.sql.answers import Answer
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.dataset import open as open_dataset
+from lapwing.survey.designing import Design, design
+from lapwing.survey.estimating import estimate
+from lapwing.survey.respondent import Respondent
+from lapwing.survey.shuffled import shuffled_epsilon
+from lapwing.survey.survey_file import load
 
-# All of this is public: decided before anybody looked at the data.
-RELATION = Relation.REPLACE
-PATIENTS = 400
-VISITS_AT_MOST = 5
-WARDS = ("children", "eyes", "heart", "lungs", "maternity", "surgery")
-COSTS = Grid.of(low=0, high=2000, step=10)
-OLDEST = 110
-CONFIDENCE = Fraction(95, 100)
+if TYPE_CHECKING:
+    from rich.console import Console
 
+    from lapwing.learn.stream import Stream
 
-@dataclass(frozen=True, slots=True)
-class Clinic:
-    """The visits, one entry per row; ages and costs may be missing (NaN)."""
-
-    patient: NDArray[np.int64]
-    town: list[str]
-    ward: list[str]
-    age: NDArray[np.float64]
-    cost: NDArray[np.float64]
-    skipped: NDArray[np.bool_]
-
-    def rows(self, *, per_patient: int) -> NDArray[np.int64]:
-        """The first so many rows of each patient: the bound is enforced here, never trusted."""
-        seen: dict[int, int] = {}
-        kept = []
-        for row, patient in enumerate(self.patient.tolist()):
-            seen[patient] = seen.get(patient, 0) + 1
-            if seen[patient] <= per_patient:
-                kept.append(row)
-        return np.array(kept, dtype=np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One question: what was paid, what came out, what was left."""
-
-    question: str
-    mechanism: str
-    loss: Loss
-    answer: str
-    interval: str
-    truth: str  # shown only because the data is invented
-    left: Fraction
-
-    @property
-    def price(self) -> str:
-        """ε, and δ where there is one."""
-        if not self.loss.pure:
-            return "free"
-        delta = f", δ {float(self.loss.delta0):.0e}".replace("e-0", "e-") if self.loss.delta0 else ""
-        return f"ε {float(self.loss.pure):.4g}{delta}"
+_TRUTH = "truth (only because\nthis data is invented)"
+BY_WARD = "SELECT ward, COUNT(*) AS visits, AVG(stay) AS days FROM visits GROUP BY ward"
+JOINED = (
+    "SELECT sex, region, COUNT(DISTINCT v.patient_id) AS patients FROM visits v "
+    "JOIN patients p ON v.patient_id = p.patient_id JOIN wards w ON v.ward = w.ward GROUP BY sex, region"
+)
+REFUSED = (
+    "SELECT * FROM visits",
+    "SELECT MAX(diagnosis) FROM visits",
+    "SELECT COUNT(*) FROM visits WHERE cost > (SELECT AVG(cost) FROM visits)",
+    "SELECT COUNT(*) FROM visits WHERE ward = 'surgry'",
+)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """One bar of the histogram."""
-
-    ward: str
-    patients: int
-    truth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Story:
-    """All that the demo shows."""
-
-    terms: Terms
-    steps: tuple[Step, ...]
-    bars: tuple[Bar, ...]
-    refused: str
-    left_after_refusal: Fraction
-    asked_twice: Step
-    ending: Ending
+def show_demo() -> None:
+    """Show all parts of the demo, one after another."""
+    tell_query()
+    print()
+    tell_survey()
+    tell_party()
+    try:
+        tell_train()
+    except MissingExtra as missing:
+        print(f"\n{missing}")
+    print()
+    story = clinic.run_demo()
+    with console() as out:
+        _show_clinic(out, story)
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a step computed, and the truth to compare it with."""
+def tell_query() -> None:
+    """Show private SQL: an answer, the same question again, a join, and refusals."""
+    with TemporaryDirectory(prefix="lapwing-demo-") as folder, state_in(Path(folder, "state")):
+        write_visits(Path(folder))
+        with open_dataset(Path(folder, "visits.toml"), analyst="the demo") as visits:
+            visits.tell = lambda _: None  # remarks about a ledger that is soon gone
+            _ask(visits)
 
-    answer: str
-    interval: str
-    truth: str
+
+def _ask(visits: Dataset) -> None:
+    visits.prepare()
+    with console() as out:
+        heading(out, "Private SQL: a file of hospital visits (invented), ε 3 for life")
+        indented(out, BY_WARD)
+    first = visits.ask(BY_WARD, epsilon="0.5")
+    show_answer(first)
+    _again(visits, first)
+    with console() as out:
+        heading(out, "A join of two private tables by the person, and a public one")
+        indented(out, JOINED)
+    show_answer(visits.ask(JOINED, epsilon="0.5"))
+    with console() as out:
+        heading(out, "What is refused, before anything is read or charged")
+        points(out, [f"{sql}: {_complaint(visits, sql)}" for sql in REFUSED])
 
 
-class Analyst:
-    """One analyst, one data set, one ledger."""
+def _again(visits: Dataset, first: Answer) -> None:
+    again = visits.ask(BY_WARD, epsilon="0.5")
+    same = "the same numbers" if again.to_arrow().equals(first.to_arrow()) else "OTHER NUMBERS"
+    with console() as out:
+        indented(out, f"Asked again: {same}, and {visits.left()} is left, as before.")
 
-    def __init__(self, clinic: Clinic, ledger: ClinicLedger) -> None:
-        self.clinic = clinic
-        self.ledger = ledger
-        self.steps: list[Step] = []
-        self.bars: tuple[Bar, ...] = ()
-        self.bounded = clinic.rows(per_patient=VISITS_AT_MOST)
-        self.first = clinic.rows(per_patient=1)
 
-    def ask(self, question: str, mechanism: str, loss: Loss, compute: Callable[[], Found]) -> Release:
-        """Charge first; only what was admitted is computed, and stored before it is shown."""
-        computed: list[Found] = []
+def _complaint(visits: Dataset, sql: str) -> str:
+    try:
+        visits.plan(sql, epsilon="0.1")
+    except LapwingError as error:
+        return str(error)
+    raise AssertionError("this must be refused")
 
-        def run() -> bytes:
-            computed.append(compute())
-            found = computed[0]
-            return f"{found.answer} ({found.interval})".encode()  # never the truth
 
-        release = self.ledger.release(question, mechanism, loss, run)
-        for found in computed:  # none if it was answered before
-            step = Step(
-                question, mechanism, loss, found.answer, found.interval, found.truth, self.ledger.left
+SURVEY = """
+[survey]
+name = "{name}"
+title = "Sleep"
+epsilon = 1.1
+stop_after = 10000
+[[questions]]
+name = "pill"
+text = "A: I took something to fall asleep last month. B: I did not. Which one holds?"
+kind = "yes_no"
+options = ["A", "B"]
+no_answer = false
+protocol = "two_coins"
+"""
+PEOPLE, TRULY_A = 10_000, 3_000
+
+
+def tell_survey() -> None:
+    """Show a survey of ten thousand invented people, none of whom says for sure what they did."""
+    with TemporaryDirectory(prefix="lapwing-demo-") as folder:
+        first, *more = (_survey(Path(folder), number) for number in range(9))
+        with console() as out:
+            heading(out, "A survey in the local model: each device throws two coins, nobody is trusted")
+            indented(out, first.survey.questions[0].text)
+            points(out, [*_estimated(first), *_device(Path(folder, "device"), [first, *more])])
+
+
+def _survey(folder: Path, number: int) -> Design:
+    file = folder / f"sleep{number}.toml"
+    file.write_text(SURVEY.format(name=f"sleep {number}"))
+    return design(load(file))
+
+
+def _estimated(made: Design) -> list[str]:
+    reports = made.simulate({"pill": np.repeat([0, 1], [TRULY_A, PEOPLE - TRULY_A])})
+    found = estimate(made, reports).answers[0].tables[0].estimates[0]
+    assert found.respondents is not None
+    low, high = found.respondents.low, found.respondents.high
+    return [
+        f"{PEOPLE:,} reports (invented people, real coins): {np.sum(reports[:, 1] == 0):,} say A.",
+        f"The estimate, 2 · mean - 1/2, is {found.value:.1%} ({low:.1%} to {high:.1%}); the truth is "
+        f"{TRULY_A / PEOPLE:.0%}.",
+        f"Each report costs its respondent ln 3 = {float(made.epsilon):.4f}; if a shuffler hides it among "
+        f"{PEOPLE:,} honest ones, {float(shuffled_epsilon(made.epsilon, PEOPLE, '1e-6')):.4f} (δ 1e-6).",
+    ]
+
+
+def _device(folder: Path, surveys: list[Design]) -> list[str]:
+    """Let one device answer survey after survey, until it refuses."""
+    device = Respondent(folder)
+    public = surveys[0].public()
+    report = device.answer(public, {"pill": "A"})
+    same = "the same bytes" if device.answer(public, {"pill": "B"}) == report else "OTHER BYTES"
+    lines = [f"One device answers, and changes its mind: {same} are sent again, and nothing is charged."]
+    for answered, made in enumerate(surveys):
+        try:
+            device.answer(made.public(), {"pill": "A"})
+        except OverBudget:
+            spent, lifetime = float(device.spent), float(device.lifetime)
+            said = (
+                f"After {answered} surveys it has sent ε {spent:.2f} of {lifetime:g}, and refuses any other"
             )
-            self.steps.append(step)
-        return release
+            return [*lines, f"{said}, for life."]
+    raise AssertionError("the device must refuse one of them")
 
-    def elderly(self) -> Release:
-        """A count: one patient changes it by at most 1."""
-        noise = Laplace.for_epsilon("0.1", l1=moves.count(rows=1).l1)
 
-        def compute() -> Found:
-            truth = int((self.clinic.age[self.first] >= 65).sum())
-            answer, width = int(noise.sample(truth)[0]), noise.spread(CONFIDENCE)
-            return Found(f"{answer:,}", f"± {width}", f"{truth:,}")
+SURE = Fraction(95, 100)
+INTERRUPTED = 130  # the exit code that shells expect after Ctrl-C
 
-        return self.ask("How many patients are 65 or older?", "Laplace, Δ = 1", noise.loss, compute)
 
-    def costs(self) -> None:
-        """A sum on a public grid and a count, from which a mean follows at no further price."""
-        reach = moves.total(low=0, high=COSTS.high, relation=RELATION, rows=VISITS_AT_MOST)
-        sums = Laplace.for_epsilon("0.3", l1=reach.in_steps(COSTS.step).l1)
-        counts = Laplace.for_epsilon("0.15", l1=moves.count(rows=VISITS_AT_MOST).l1)
-        released: list[int] = []
+def tell_party() -> None:
+    """Show a joint count of three members in three threads, each with its own keys, data and ledger."""
+    with (
+        TemporaryDirectory(prefix="lapwing-demo-", ignore_cleanup_errors=True) as name,
+        state_in(Path(name, "state")),
+    ):
+        folder = Path(name)
+        write_hospitals(folder)
+        wish = folder / WISH
+        wish.write_text(
+            wish.read_text(encoding="utf-8").replace("7443", str(_free_port())), encoding="utf-8"
+        )
+        keys = [MemberKeys.create(member, folder / member) for member in MEMBERS]
+        consortium = _signed(wish, keys, folder / MEMBERS[0] / POLICY)
+        for member in MEMBERS:  # makes the ledgers now, so that members tell nothing about new ones
+            with open_dataset(folder / member / POLICY) as data:
+                assert data.ledger.id
+        results = _together(consortium, keys, folder)
+        _show_joint(consortium, results, verify_transcript(results[-1].transcript))
 
-        def total() -> Found:
-            steps = COSTS.place(self.clinic.cost[self.bounded], missing=0)
-            released.append(int(sums.sample(int(steps.sum()))[0]))
-            answer, width = (float(COSTS.value(k)) for k in (released[0], sums.spread(CONFIDENCE)))
-            return Found(f"{answer:,.0f}", f"± {width:,.0f}", f"{np.nansum(self.clinic.cost):,.0f}")
 
-        def visits() -> Found:
-            released.append(int(counts.sample(len(self.bounded))[0]))
-            width = counts.spread(CONFIDENCE)
-            return Found(f"{released[1]:,}", f"± {width}", f"{len(self.clinic.patient):,}")
+def _signed(wish: Path, keys: list[MemberKeys], policy: Path) -> Consortium:
+    file = read_draft(wish)
+    with open_dataset(policy, analyst="the demo") as data:
+        consortium = found_consortium(file, [one.card for one in keys], statistic_of(file.statistic, data))
+    for one in keys:
+        consortium = consortium.signed(one)
+    return consortium
 
-        def mean() -> Found:
-            money, visits = float(COSTS.value(released[0])), max(released[1], 1)
-            # Both noises keep within these widths together.
-            wide, many = (
-                float(COSTS.value(sums.spread(CONFIDENCE, answers=2))),
-                counts.spread(CONFIDENCE, answers=2),
-            )
-            low = max(money - wide, 0.0) / (visits + many)
-            high = min((money + wide) / max(visits - many, 1), float(COSTS.high))
-            truth = float(np.nanmean(self.clinic.cost))
-            return Found(f"{money / visits:,.0f}", f"{low:,.0f} to {high:,.0f}", f"{truth:,.0f}")
 
-        self.ask("What did all visits cost?", f"Laplace on a grid, Δ = {int(reach.l1):,}", sums.loss, total)
-        self.ask("How many visits were there?", f"Laplace, Δ = {VISITS_AT_MOST}", counts.loss, visits)
-        self.ask("What does a visit cost?", "from the two above", Pure(Fraction(0)), mean)
+def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[JoinedRun]:
+    """Run each member in a thread. If the demo is stopped, end the process at once.
 
-    def wards(self) -> None:
-        """A histogram: whoever is replaced leaves one bar and enters another, however many there are."""
-        noise = Laplace.for_epsilon("0.25", l1=moves.histogram(relation=RELATION, rows=1).l1)
+    The members wait for one another: the process must not wait for them.
+    """
+    results: list[Future[JoinedRun]] = [Future() for _ in keys]
+    try:
+        for one, result in zip(keys, results, strict=True):
+            Thread(target=_take_part, args=(consortium, one, folder, result), daemon=True).start()
+        return [result.result() for result in results]
+    except KeyboardInterrupt:
+        rmtree(folder, ignore_errors=True)
+        sys.stdout.flush()
+        os._exit(INTERRUPTED)
 
-        def compute() -> Found:
-            truths = self._by_ward(self.first)
-            noisy = noise.sample(truths)
-            self.bars = tuple(map(Bar, WARDS, noisy.tolist(), truths.tolist()))
-            width = noise.spread(CONFIDENCE, answers=len(WARDS))
-            return Found(f"{len(WARDS)} bars, below", f"± {width}, all at once", "below")
 
-        self.ask("Which wards do patients come to first?", "Laplace histogram, Δ = 2", noise.loss, compute)
+def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[JoinedRun]) -> None:
+    policy = folder / keys.name / POLICY
+    try:
+        done = take_part_in_run(
+            consortium,
+            keys,
+            policy,
+            number=None,
+            confidence=SURE,
+            listen=None,
+            watch=ignore_progress,
+            tell=tell,
+        )
+    except BaseException as error:
+        result.set_exception(error)
+    else:
+        result.set_result(done)
 
-    def age(self) -> None:
-        """A median: chosen among all ages, each the likelier the nearer it is to the middle rank."""
-        ages = Grid.of(low=0, high=OLDEST, step=1)
-        middle = Quantile.for_epsilon(
-            "0.2", fraction="0.5", first=0, last=OLDEST, relation=RELATION, rows=1
+
+def _show_joint(consortium: Consortium, results: list[JoinedRun], checked: VerifiedTranscript) -> None:
+    plan, answer = consortium.plan, results[0].answer
+    headings, cells = answer.table()
+    same = all(one.answer.to_json() == answer.to_json() for one in results)
+    with console() as out:
+        heading(out, "Three hospitals count together, and none sees another's rows")
+        indented(out, f"{answer.title}  (invented, in three files, of three owners)")
+        indented(out, f"Protocol {plan.protocol}, {plan.fit.name}. {plan.guarantee}")
+        out.print(table(*headings, right=range(len(headings)), rows=cells))
+        points(
+            out,
+            [
+                f"{'All three have the same numbers' if same else 'THE NUMBERS DIFFER'}, over mutual TLS, "
+                f"each after a charge to its own ledger ({results[0].left}).",
+                f"The public transcript verifies: {len(checked.members)} members signed every step, and "
+                "the sum follows from what they posted.",
+                *_lost(),
+            ],
         )
 
-        def compute() -> Found:
-            own = self.clinic.age[self.first]
-            answer = middle.sample(ages.place(own, missing=0))
-            ranks = math.ceil(middle.spread(CONFIDENCE))
-            return Found(f"{answer}", f"within {ranks} ranks (of {PATIENTS})", f"{np.nanmedian(own):.0f}")
 
-        self.ask("What is the median age?", "quantile", middle.loss, compute)
-
-    def busiest(self) -> None:
-        """A choice: noise on the name of a ward would make no sense."""
-        choice = Exponential.for_epsilon("0.25", sensitivity=VISITS_AT_MOST)
-
-        def compute() -> Found:
-            chosen = WARDS[choice.sample(self._by_ward(self.bounded))]
-            gap = int(choice.spread(CONFIDENCE, candidates=len(WARDS)))
-            truth = WARDS[int(np.argmax(self._by_ward(np.arange(len(self.clinic.ward)))))]
-            return Found(chosen, f"within {gap} visits of the best", truth)
-
-        self.ask("Which ward has most visits?", "exponential", choice.loss, compute)
-
-    def towns(self) -> None:
-        """Keys that nobody declared: a town may be told only if enough patients live there."""
-        # Whoever is replaced may leave one town and enter another, hence two keys.
-        shown = PartitionSelection.for_budget("0.5", "5e-8", keys=2)
-
-        def compute() -> Found:
-            homes = [self.clinic.town[row] for row in self.first]
-            told = ", ".join(shown.sample(Counter(homes)))
-            least = shown.spread(CONFIDENCE)
-            return Found(told or "none", f"those with {least} patients or more", f"{len(set(homes))} towns")
-
-        self.ask("Which towns do patients come from?", "partition selection", shown.loss, compute)
-
-    def survey(self) -> None:
-        """Two coins: each patient answers at random half of the time, so no answer is proof."""
-        coins = RandomizedResponse.two_coins()
-
-        def compute() -> Found:
-            secret = self.clinic.skipped[self.first]
-            share = float(coins.estimate(coins.sample(secret))[1])
-            width = coins.spread(CONFIDENCE, n=PATIENTS)
-            return Found(f"{100 * share:.0f} %", f"± {100 * width:.0f} %", f"{100 * secret.mean():.0f} %")
-
-        self.ask("Which share skipped a prescribed medicine?", "two-coin survey", coins.loss, compute)
-
-    def one_too_many(self) -> str:
-        """A question that the budget does not cover: nothing is computed and nothing is charged."""
-        noise = Laplace.for_epsilon("0.5", l1=1)
-        try:
-            self.ask("How many are younger?", "Laplace, Δ = 1", noise.loss, lambda: Found("", "", ""))
-        except OverBudget as refusal:
-            return str(refusal)
-        raise AssertionError("the demo's prices are public and add up to more than its budget")
-
-    def _by_ward(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows by declared ward; a ward that was not declared is not counted."""
-        found = [self.clinic.ward[row] for row in rows]
-        return np.array([found.count(ward) for ward in WARDS], dtype=np.int64)
+def _lost() -> list[str]:
+    """Show why a run that lost a member opens nothing."""
+    wish = JointRequirements(
+        members=3,
+        coalition=1,
+        losses=0,
+        adversary="unbounded",
+        protocol="auto",
+        epsilon=Fraction(1),
+        delta=Fraction(0),
+        people_at=1,
+        noise="laplace",
+    )
+    done = simulate(wish, (120, 45, 230), MEMBERS, lose={"south": "deal"})
+    (half, would), *_ = done.lessons
+    return [
+        f"If one fails before it has shared: {done.stopped}, and nothing is opened. With {half} of "
+        f"{done.plan.honest} honest noise shares the sum would reveal ε {would:.3g} instead of 1."
+    ]
 
 
-def load() -> Clinic:
-    """The invented clinic."""
-    text = files("lapwing.cli").joinpath("data/clinic.csv").read_text(encoding="utf-8")
-    rows = list(csv.DictReader(text.splitlines()))
-    return Clinic(
-        patient=np.array([int(row["patient"]) for row in rows], dtype=np.int64),
-        town=[row["town"] for row in rows],
-        ward=[row["ward"] for row in rows],
-        age=np.array([float(row["age"] or "nan") for row in rows]),
-        cost=np.array([float(row["cost"] or "nan") for row in rows]),
-        skipped=np.array([row["skipped"] == "yes" for row in rows]),
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def tell_train() -> None:
+    """Append four months of data, and train two pipelines."""
+    from lapwing.learn.stream import Stream
+
+    with TemporaryDirectory(prefix="lapwing-demo-") as name, state_in(Path(name, "state")):
+        folder = Path(name)
+        write_rides(folder)
+        with console() as out:
+            heading(out, "Learning from data that keeps arriving: a model leaves only if it is proven good")
+            indented(out, "Rides of four months (invented); every month may lose ε 8 in its life.")
+        with Stream.open(folder / RIDES_POLICY, analyst="the demo") as stream:
+            stream.append(through="2026-01")
+            _run(stream, folder, PIPELINES[0], show=False)  # ends waiting for data
+            for file in sorted((folder / ARRIVING).iterdir()):
+                stream.append(file, through=file.stem)
+            for pipeline in PIPELINES:
+                _run(stream, folder, pipeline, show=True)
+
+
+def _run(stream: Stream, folder: Path, name: str, *, show: bool) -> None:
+    from lapwing.cli.learning import show_outcome
+    from lapwing.learn.pipelines.model_card import model_card
+    from lapwing.learn.pipelines.pipeline_file import load_pipeline
+    from lapwing.learn.pipelines.run_files import load_model, write_outputs
+    from lapwing.learn.pipelines.training import train
+
+    pipeline = load_pipeline(folder / name)
+    runs = folder / "runs" / pipeline.name
+    outcome = train(stream, pipeline, runs)
+    if not show:
+        return
+    files = write_outputs(outcome, stream.policy, runs)
+    show_outcome(outcome, model_card(outcome, stream.policy), {})
+    if "model" in files:
+        predicted = load_model(files["model"]).predict({"distance": [10]})[0]
+        with console() as out:
+            indented(out, f"The model says of a ride of 10 km: {predicted:.1f} minutes (the truth is 25).")
+
+
+def _show_clinic(out: Console, story: clinic.DemoStory) -> None:
+    terms = story.terms
+    budget = f"ε {short(float(terms.epsilon))}, δ {short(float(terms.delta))}"
+    out.print(Text("A clinic and its patients (an invented data set)", style="bold"))
+    points(
+        out,
+        (
+            "Protected: everything about one patient, that is one answer to a survey and up to "
+            f"{clinic.VISITS_AT_MOST} visits. Further visits are left out.",
+            "Neighbours: data sets in which one patient is replaced by another. That there are "
+            f"{clinic.PATIENTS} patients is public.",
+            f"Budget: {budget}, for life, on a ledger in a file. Each question is charged there before "
+            "it is computed.",
+        ),
+    )
+    # Two lines a cell, so that the table fits a terminal of 80 columns.
+    steps = table(
+        "question\nand mechanism",
+        "price\nand what is left",
+        "answer\nand 95 % interval",
+        _TRUTH,
+        right=(3,),
+    )
+    for step in story.steps:
+        steps.add_row(
+            f"{step.question}\n{step.mechanism}",
+            f"{step.price}\nε {float(step.left):.3f} left",
+            f"{step.answer}\n{step.interval}",
+            step.truth,
+            end_section=True,
+        )
+    out.print(steps)
+    indented(
+        out,
+        "Intervals cover the noise. What the bounds leave out (further visits, costs above "
+        f"{float(clinic.COSTS.high):,.0f}) is missing besides.",
     )
 
+    heading(out, "Patients by the ward that they came to first")
+    bars = table("ward", "patients, noisy", "", _TRUTH, right=(1, 3))
+    for bar in story.bars:
+        bars.add_row(bar.ward, str(bar.patients), "▇" * max(round(bar.patients / 5), 0), str(bar.truth))
+    out.print(bars)
 
-def tell() -> Story:
-    """Ask everything once, with fresh noise, on a budget of (3, 1e-6); then try to cheat the ledger."""
-    terms = Terms.of(3, "1e-6")
-    with temporary(terms, RELATION) as ledger:
-        analyst = Analyst(load(), ledger)
-        first = analyst.elderly()
-        analyst.costs()
-        analyst.wards()
-        analyst.age()
-        analyst.busiest()
-        analyst.towns()
-        analyst.survey()
-        refused = analyst.one_too_many()
-        left = ledger.left
-        ending = ledger.end(first, analyst.elderly)
-        steps = tuple(analyst.steps)
-        return Story(terms, steps, analyst.bars, refused, left, steps[0], ending)
+    heading(out, "One question too many")
+    indented(out, f"Refused: {story.refused}")
+    left = f"ε {float(story.left_after_refusal):.3f}"
+    indented(out, f"Nothing was computed and nothing was charged: {left} is left, as before.")
+    _ending(out, story)
+
+
+def _ending(out: Console, story: clinic.DemoStory) -> None:
+    ending, question = story.ending, story.asked_twice.question
+    same = "the same bytes" if ending.again == ending.first else "OTHER BYTES"
+    wrong = "; ".join(ending.findings) or "nothing differs"
+    heading(out, "The ledger: closed, opened again, and cheated")
+    points(
+        out,
+        (
+            f"The same key: {question} {ending.again.decode()}, {same}, "
+            f"and ε {float(ending.left):.3f} is left, as before.",
+            f"Verified: {ending.entries} entries replayed by a second accountant, {wrong}.",
+            f"A copy in which somebody gave spent budget back: refused, {ending.edited}.",
+            f"A copy from before the first question: refused, {ending.older}.",
+        ),
+    )

@@ -1,232 +1,102 @@
-"""What ε and δ promise, in words and odds. Computed here; shown by `main`."""
+"""`lapwing explain`: what ε and δ promise, in words and odds."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
-from fractions import Fraction
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+from rich.text import Text
+
+from lapwing.cli.console import (
+    AsJson,
+    check_plot,
+    console,
+    heading,
+    indented,
+    points,
+    print_json,
+    table,
+    warning,
+    write_plot,
+)
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, exact, exp_up
-from lapwing.mechanisms import Gaussian, Laplace
-from lapwing.privacy import Loss, Terms
-from lapwing.privacy.charge import DELTA_UNIT
-from lapwing.privacy.loss import checked_delta, checked_epsilon
 
-CONFIDENCE = Fraction(95, 100)
-PRIORS = (Fraction(1, 100), Fraction(1, 10), Fraction(1, 2))
-LIFETIMES = (1, 3, 10)
-MOST_PEOPLE = 10**15
-# `Gaussian.spread` adds up the tail term by term; beyond this the continuous tail bounds it closely.
+if TYPE_CHECKING:
+    from rich.console import Console
 
-PROMISED = (
-    "Taking part adds no harm beyond this factor: whatever is published would have been about as likely "
-    "without you.",
-    "This holds against everybody: whatever they know already, whatever they can compute, now or later.",
-    "It holds for everything that is made of the answer afterwards.",
-)
-NOT_PROMISED = (
-    'A finding about everybody applies to you even if you stayed out: if a study shows "smoking causes '
-    'cancer", a smoker is affected whether or not they took part.',
-    "A secret that many others' data also give away, such as a family's or a team's, is not hidden.",
-    "One answer is not all answers: the ε of everything ever asked about you adds up.",
-)
+    from lapwing.core.explanation import Explanation
 
 
-@dataclass(frozen=True, slots=True)
-class Guess:
-    """Somebody's belief that something is true of you, before and after. Bounds are rounded outwards."""
+def explain(
+    epsilon: Annotated[str, typer.Option(help="The ε of one answer, such as 0.5.")],
+    n: Annotated[str, typer.Option("--n", help="How many people the data is about.")],
+    delta: Annotated[str, typer.Option(help="The δ of one answer, such as 1e-6; 0 for none.")] = "0",
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw the privacy loss into this .svg, .png or .pdf file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say in plain words what ε and δ promise, and what they cost in accuracy."""
+    from lapwing.core.explanation import explain as explained
 
-    before: float
-    at_least: float
-    at_most: float
+    explanation = explained(epsilon, delta, _whole(n))
+    check_plot(plot)
+    if plot is not None:
+        from lapwing.plots.loss import privacy_loss
 
-
-@dataclass(frozen=True, slots=True)
-class NoisyCount:
-    """What a count of people will look like."""
-
-    mechanism: str
-    parameter: str  # the name of the size of the noise, and its value
-    size: float
-    within: int  # with 95 % confidence
-    share: float  # the same as a share of n
-
-
-@dataclass(frozen=True, slots=True)
-class Lifetime:
-    """How many such counts a lifetime budget (ε, δ) admits, however they are chosen."""
-
-    epsilon: float
-    delta: float
-    laplace: int
-    gaussian: int | None
+        figure = privacy_loss(epsilon, delta)
+        write_plot(plot, figure, quiet=True)
+    if as_json:
+        print_json(asdict(explanation))
+        return
+    with console() as out:
+        _show(out, explanation)
+    if plot is not None:
+        print(f"\nThe picture is in {plot}")
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """Everything that `lapwing explain` says. Its fields are the JSON that `--json` prints."""
-
-    epsilon: float
-    delta: float
-    n: int
-    odds_factor: float | None  # e^ε, rounded up; none where it is beyond floats
-    odds: str
-    guesses: tuple[Guess, ...]
-    delta_means: str
-    promised: tuple[str, ...]
-    not_promised: tuple[str, ...]
-    counts: tuple[NoisyCount, ...]
-    lifetimes: tuple[Lifetime, ...]
-    advice: str
-    warnings: tuple[str, ...]
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise BadParameter("n", "must be a whole number, such as 10000") from None
 
 
-def explain(epsilon: Number, delta: Number, n: int) -> Explanation:
-    """What (ε, δ) promises to each of n people, and what it costs in accuracy."""
-    e, d = checked_epsilon(epsilon), checked_delta(delta)
-    if 0 < d < Fraction(1, DELTA_UNIT):
-        raise BadParameter("delta", "must be 0, or at least 1e-18 (one ledger unit)")
-    people = exact(n, "n")
-    if people.denominator != 1 or not 1 <= people <= MOST_PEOPLE:
-        raise BadParameter("n", "must be a whole number between 1 and 1e15")
-    factor = exp_up(e)
-    laplace = Laplace.for_epsilon(e, l1=1)
-    gaussian = Gaussian.for_budget(e, d, l2_squared=1, dimension=1) if d else None
-    counts = _counts(laplace, gaussian, int(people))
-    return Explanation(
-        epsilon=float(e),
-        delta=float(d),
-        n=int(people),
-        odds_factor=_float_up(factor) if e <= 700 else None,
-        odds=_odds(e, factor),
-        guesses=tuple(_guess(prior, factor) for prior in PRIORS),
-        delta_means=_delta_means(d, int(people)),
-        promised=PROMISED,
-        not_promised=NOT_PROMISED,
-        counts=counts,
-        lifetimes=tuple(_lifetime(total, d, laplace.loss, gaussian) for total in LIFETIMES),
-        advice=_advice(e),
-        warnings=tuple(_warnings(e, d, int(people), counts)),
-    )
+def _show(out: Console, it: Explanation) -> None:
+    from lapwing.core.explanation import percent_down, percent_up, short
 
+    out.print(Text(f"ε {short(it.epsilon)}, δ {short(it.delta)}, {it.n:,} people", style="bold"))
+    for found in it.warnings:
+        warning(out, f"Warning: {found}")
 
-def _float_up(value: Fraction) -> float:
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)
+    heading(out, "What one answer can change")
+    indented(out, f"{it.odds[0].upper()}{it.odds[1:]}.")
+    indented(out, it.delta_means)
+    guesses = table("what somebody thought of you", "then at least", "and at most", right=(0, 1, 2))
+    for guess in it.guesses:
+        guesses.add_row(percent_up(guess.before), percent_down(guess.at_least), percent_up(guess.at_most))
+    out.print(guesses)
 
+    heading(out, "What is promised")
+    points(out, it.promised)
+    heading(out, "What is not promised")
+    points(out, it.not_promised)
 
-def _guess(prior: Fraction, factor: Fraction) -> Guess:
-    """Odds change by at most e^ε either way; `factor` is that, rounded up, so the bounds are safe."""
-    top = factor * prior / (factor * prior + 1 - prior)
-    bottom = prior / (prior + factor * (1 - prior))
-    low = float(bottom)
-    low = low if Fraction(low) <= bottom else math.nextafter(low, 0.0)
-    return Guess(float(prior), low, min(_float_up(top), 1.0))
+    heading(out, "What a count of people will look like")
+    counts = table("noise", "size", "95 % of answers lie within", "as a share of n", right=(2, 3))
+    for count in it.counts:
+        size = f"{count.parameter} {short(count.size)}"
+        counts.add_row(count.mechanism, size, f"± {count.within:,}", f"± {percent_up(count.share)}")
+    out.print(counts)
 
+    heading(out, "How many such counts fit a lifetime budget, chosen one after another")
+    lifetimes = table("lifetime ε", "lifetime δ", "Laplace", "Gaussian", right=(0, 1, 2, 3))
+    for life in it.lifetimes:
+        gaussian = "needs a δ" if life.gaussian is None else f"{life.gaussian:,}"
+        lifetimes.add_row(short(life.epsilon), short(life.delta), f"{life.laplace:,}", gaussian)
+    out.print(lifetimes)
 
-def _odds(epsilon: Fraction, factor: Fraction) -> str:
-    even = _guess(Fraction(1, 2), factor)
-    if epsilon > 50:
-        return "a guess at even odds may become certainty: such an ε promises next to nothing"
-    return (
-        f"a guess at even odds (1 : 1) can rise to at most {rounded_up(factor)} : 1, "
-        f"that is from 50 % to at most {percent_up(even.at_most)}"
-    )
-
-
-def _delta_means(delta: Fraction, n: int) -> str:
-    if not delta:
-        return "δ = 0: the promise holds for every outcome, without exception."
-    once = math.floor(1 / delta)
-    return (
-        f"δ = {short(float(delta))}: the release is no worse than one that in at most 1 in {once:,} cases "
-        f"tells anything at all, and keeps the promise in all others. Over {n:,} people that allows "
-        f"{short(float(delta * n))} of them to be exposed on average."
-    )
-
-
-def _counts(laplace: Laplace, gaussian: Gaussian | None, n: int) -> tuple[NoisyCount, ...]:
-    within = laplace.spread(CONFIDENCE)
-    found = [NoisyCount("Laplace", "scale", float(laplace.scale), within, within / n)]
-    if gaussian is not None:
-        within = gaussian.spread(CONFIDENCE)
-        found.append(NoisyCount("Gaussian", "sigma", float(gaussian.sigma), within, within / n))
-    return tuple(found)
-
-
-def _lifetime(total: int, delta: Fraction, laplace: Loss, gaussian: Gaussian | None) -> Lifetime:
-    terms = Terms.of(total, delta)
-    by_gauss = None if gaussian is None else terms.how_many(terms.price(gaussian.loss))
-    return Lifetime(float(total), float(delta), terms.how_many(terms.price(laplace)), by_gauss)
-
-
-def _advice(epsilon: Fraction) -> str:
-    sensible = "Sensible values lie between 0.1 and a few."
-    if epsilon < Fraction(1, 100):
-        return (
-            f"{sensible} This ε is so small that answers drown in noise. ε is not like the length of a "
-            "key: 2^-80 is not very safe but useless, since no number of people could teach anything."
-        )
-    if epsilon < Fraction(1, 10):
-        return f"{sensible} This ε is below that: a strong promise, useful where n is large."
-    if epsilon <= 1:
-        return f"{sensible} This ε is a strong promise."
-    if epsilon <= 5:
-        return f"{sensible} This ε is a moderate promise: better the total of many answers than of one."
-    if epsilon <= 10:
-        return f"{sensible} This ε is above that: odds may change beyond recognition. Take a smaller one."
-    return f"{sensible} This ε promises next to nothing; 100 would be an empty word. Take a smaller one."
-
-
-def _warnings(epsilon: Fraction, delta: Fraction, n: int, counts: tuple[NoisyCount, ...]) -> list[str]:
-    found = []
-    if delta * 10 * n > 1:
-        found.append(
-            f"δ = {short(float(delta))} is above 1/(10 n) = {short(1 / (10 * n))}: publishing a few "
-            "people's rows would keep this promise. Take δ far below 1/n."
-        )
-    if epsilon > 10:
-        found.append(f"ε = {short(float(epsilon))} promises next to nothing.")
-    worst = min(count.share for count in counts)
-    if worst > 0.1:
-        found.append(
-            f"the noise on a count is up to {percent_up(worst)} of n: the answer says little. "
-            "Take a larger ε, or ask about more people."
-        )
-    return found
-
-
-def short(number: float) -> str:
-    """Three digits, and 1e-6 rather than 1e-06."""
-    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
-
-
-def rounded_up(value: Fraction) -> str:
-    """At least three digits, rounded up."""
-    with localcontext(prec=60, rounding=ROUND_CEILING):
-        number = Decimal(value.numerator) / Decimal(value.denominator)
-        last = number.adjusted() - 2
-        if last > 6:
-            digits = number.quantize(Decimal(1).scaleb(last))
-            return f"{digits:.2e}".replace("e+", "e")
-        return f"{number.quantize(Decimal(1).scaleb(min(last, 0))):,f}"
-
-
-def percent_up(share: float) -> str:
-    """A share in per cent, rounded up, with enough digits to be told apart from 0 % and 100 %."""
-    return _percent(share, ROUND_CEILING)
-
-
-def percent_down(share: float) -> str:
-    """A share in per cent, rounded down, with enough digits to be told apart from 0 % and 100 %."""
-    return _percent(share, ROUND_FLOOR)
-
-
-def _percent(share: float, rounding: str) -> str:
-    per_cent = Decimal(repr(share)) * 100
-    gap = min(abs(per_cent), abs(100 - per_cent)) or Decimal(1)
-    digits = min(max(1 - gap.adjusted(), 1), 8)
-    text = f"{per_cent.quantize(Decimal(1).scaleb(-digits), rounding):,f}"
-    return f"{text.rstrip('0').rstrip('.')} %"
+    heading(out, "Is this a sensible ε?")
+    indented(out, it.advice)

@@ -6,17 +6,42 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from rich.text import Text
 
-from lapwing.cli.opened import AnchorAt, AsJson, Keys, Where, opened, plainly, print_json, require_file
+from lapwing.cli.budget import show_account
+from lapwing.cli.console import (
+    AnchorAt,
+    AsJson,
+    Keys,
+    Where,
+    console,
+    heading,
+    indented,
+    opened_ledger,
+    os_errors_told,
+    pairs,
+    points,
+    print_json,
+    require_file,
+    require_ledger,
+    table,
+    warning,
+    working,
+    write_new,
+)
 from lapwing.errors import BadParameter, Tampered
 
 if TYPE_CHECKING:
     from lapwing.ledger import CuratorKey
-    from lapwing.ledger.places import Place
+    from lapwing.ledger.ledger import LedgerPlace
+    from lapwing.ledger.request_log import LogLine
+    from lapwing.ledger.verification import VerifiedFile
+
 
 app = typer.Typer(
     help="Open a lifetime ledger and its accounts; look at its history, prove and check it.",
@@ -30,8 +55,9 @@ CuratorFile = Annotated[Path, typer.Option("--curator", help="The curator's key 
 
 
 def _curator(path: Path) -> CuratorKey:
-    from lapwing.ledger import CuratorKey  # noqa: PLC0415
+    from lapwing.ledger import CuratorKey
 
+    require_file(path, "curator")
     return CuratorKey.load(path)
 
 
@@ -45,12 +71,11 @@ def init(
     ] = None,
 ) -> None:
     """Make a new ledger with new keys."""
-    from lapwing.cli.show_ledger import show_new_ledger  # noqa: PLC0415
-    from lapwing.ledger import Ledger  # noqa: PLC0415
-    from lapwing.ledger.places import Place  # noqa: PLC0415
+    from lapwing.ledger import Ledger
+    from lapwing.ledger.ledger import LedgerPlace
 
-    with plainly():
-        place = Place.of(where, keys=keys, anchor=anchor)
+    with os_errors_told():
+        place = LedgerPlace.of(where, keys=keys, anchor=anchor)
         _require_room(place, curator or place.curator)
         with Ledger.create(where, curator=curator, keys=keys, anchor=anchor) as ledger:
             show_new_ledger(
@@ -62,9 +87,9 @@ def init(
             )
 
 
-def _require_room(place: Place, curator: Path) -> None:
-    """Half a ledger would only be in the way of a whole one."""
-    from lapwing.ledger.anchors import FileAnchor  # noqa: PLC0415
+def _require_room(place: LedgerPlace, curator: Path) -> None:
+    """Raise BadParameter if a file of the new ledger cannot be made: half a ledger would be in the way."""
+    from lapwing.ledger.anchors import FileAnchor
 
     files = {"keys": place.keys, "curator": curator}
     if isinstance(place.anchor, FileAnchor):
@@ -104,11 +129,10 @@ def account(
     anchor: AnchorAt = None,
 ) -> None:
     """Open an account with a budget for life. Nothing of it can ever be changed."""
-    from lapwing.cli.show_ledger import show_account  # noqa: PLC0415
-    from lapwing.ledger import Slices, Unit  # noqa: PLC0415
-    from lapwing.privacy import Relation  # noqa: PLC0415
+    from lapwing.core.losses import Relation
+    from lapwing.ledger import Slices, Unit
 
-    with opened(where, keys, anchor) as ledger:
+    with opened_ledger(where, keys, anchor) as ledger:
         ledger.open_account(
             name,
             epsilon=epsilon,
@@ -130,7 +154,7 @@ def blocks(
     anchor: AnchorAt = None,
 ) -> None:
     """Open blocks of a sliced account, each with the whole budget."""
-    with opened(where, keys, anchor) as ledger:
+    with opened_ledger(where, keys, anchor) as ledger:
         ledger.open_blocks(name, block)
         print(f"{len(block):,} block{'s' * (len(block) > 1)} of {name} opened.")
 
@@ -147,9 +171,7 @@ def raise_(
     anchor: AnchorAt = None,
 ) -> None:
     """Give an account a further budget. Everybody sees the sum from then on."""
-    from lapwing.cli.show_ledger import show_account  # noqa: PLC0415
-
-    with opened(where, keys, anchor) as ledger:
+    with opened_ledger(where, keys, anchor) as ledger:
         ledger.raise_budget(name, epsilon=epsilon, delta=delta, curator=_curator(curator))
         show_account(ledger, name)
 
@@ -163,13 +185,12 @@ def log(
     anchor: AnchorAt = None,
 ) -> None:
     """Show the newest entries: who was charged for what."""
-    from dataclasses import asdict  # noqa: PLC0415
+    from dataclasses import asdict
 
-    from lapwing.cli.show_ledger import show_log  # noqa: PLC0415
-    from lapwing.ledger.views.log import history  # noqa: PLC0415
+    from lapwing.ledger.request_log import log_lines
 
-    with opened(where, keys, anchor) as ledger:
-        lines = history(ledger, last=last)
+    with opened_ledger(where, keys, anchor) as ledger:
+        lines = log_lines(ledger, last=last)
     if as_json:
         print_json([asdict(line) for line in lines])
     else:
@@ -188,11 +209,10 @@ def verify(
     anchor: AnchorAt = None,
 ) -> None:
     """Check a ledger, a statement or a proof. Exit code 1 if it is not what it was."""
-    from lapwing.cli.show_ledger import show_verified  # noqa: PLC0415
-    from lapwing.cli.verify import Verified, verified  # noqa: PLC0415
+    from lapwing.ledger.verification import verify
 
-    with plainly():
-        found: Verified = verified(file, key=key, keys=keys, anchor=anchor)
+    with os_errors_told():
+        found: VerifiedFile = verify(file, key=key, keys=keys, anchor=anchor, working=working)
     if as_json:
         print_json(found.to_json())
         if found.findings:
@@ -200,7 +220,7 @@ def verify(
     elif found.findings:
         raise Tampered(found.findings)
     else:
-        show_verified(found)
+        show_verified_file(found)
 
 
 @app.command()
@@ -214,10 +234,9 @@ def export(
     anchor: AnchorAt = None,
 ) -> None:
     """Write the whole history into a file that anybody can check with `verify`."""
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger.proofs.source import export as write  # noqa: PLC0415
+    from lapwing.ledger.publishing import export_statement as write
 
-    with opened(where, keys, anchor) as ledger:
+    with opened_ledger(where, keys, anchor) as ledger:
         with working("writing the statement") as told:
             entries = write(ledger, statement, names=names, watch=told)
         print(f"{statement}: {entries:,} entries, {'with' if names else 'without'} names.")
@@ -233,25 +252,14 @@ def prove(
     anchor: AnchorAt = None,
 ) -> None:
     """Write a proof that one receipt is in the ledger."""
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger.proofs.source import prove as proof_of  # noqa: PLC0415
+    from lapwing.ledger.publishing import prove_entry as proof_of
 
-    with opened(where, keys, anchor) as ledger:
+    with opened_ledger(where, keys, anchor) as ledger:
         with working("proving"):
             made = proof_of(ledger, position)
-        _write_new(proof, json.dumps(made) + "\n")
+        write_new(proof, json.dumps(made) + "\n", option="proof")
         print(f"{proof}: entry {position} is in the ledger, up to its seal number {made['seal'][0]}.")
         print(f"To check it: lapwing ledger verify {proof} --key {made['key']}")
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        with open(path, "x", encoding="ascii") as file:
-            file.write(text)
-    except FileExistsError:
-        raise BadParameter("proof", f"{path} exists: nothing is written over") from None
-    except OSError as error:
-        raise BadParameter("proof", f"{path} cannot be written ({error.strerror})") from None
 
 
 @app.command()
@@ -262,11 +270,10 @@ def recover(
     anchor: AnchorAt = None,
 ) -> None:
     """Use a ledger again that lost entries or its anchor: what is not known counts as spent."""
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.ledger import recovery  # noqa: PLC0415
+    from lapwing.ledger import ledger as recovery
 
-    with plainly():
-        require_file(where)
+    with os_errors_told():
+        require_ledger(where, keys)
         with working("checking the ledger"):
             closed = recovery.recover(where, curator=_curator(curator), keys=keys, anchor=anchor)
     if closed:
@@ -275,3 +282,97 @@ def recover(
         print("To go on, the curator raises accounts: lapwing ledger raise. Every statement shows it.")
     else:
         print("Recovered. Nothing was lost: another anchor knew all, and the missing one was made anew.")
+
+
+def show_new_ledger(where: str, *, keys: Path, anchors: Sequence[str], curator: Path, public: str) -> None:
+    """Show the files of a new ledger, and what to do with them."""
+    with console() as out:
+        out.print(Text("A new ledger", style="bold"))
+        rows = [
+            ("history", _without_password(where)),
+            ("keys", f"{keys} (secret: it signs for the ledger)"),
+        ]
+        rows += [("anchor" if k == 0 else "second anchor", anchor) for k, anchor in enumerate(anchors)]
+        rows += [("curator's key", str(curator)), ("public key", public)]
+        pairs(out, rows)
+        heading(out, "Now")
+        points(
+            out,
+            (
+                f"Move {curator} away, to where only the curator can read it. Whoever has it can raise "
+                "budgets; without it nobody can.",
+                "Never restore the anchor from a backup, not even together with the history: it is what "
+                "tells an older copy.",
+                "Give the public key to those who will check statements.",
+            ),
+        )
+
+
+def _without_password(where: str) -> str:
+    """Return a URL that may be shown: a password may be before the host, and among the options."""
+    from lapwing.config.values import is_postgres
+
+    if not is_postgres(where):
+        return where
+    from lapwing.storage.postgres import PostgresAddress
+
+    return PostgresAddress.of(where).where
+
+
+def show_log(lines: Sequence[LogLine]) -> None:
+    """Show the newest entries."""
+    with console() as out:
+        # Two lines a cell, so that the table fits a terminal.
+        columns = ("entry", "time (UTC)", "kind", "account\nblocks", "what for\nprice, by whom")
+        shown = table(*columns, right=(0,))
+        for column, width in ((1, 10), (2, 9), (3, 28)):
+            shown.columns[column].max_width = width
+        for line in lines:
+            blocks = ", ".join(line.blocks)
+            more = line.block_count - len(line.blocks)
+            if more > 0:
+                blocks += f" and {more:,} more"
+            price = ", by ".join(text for text in (line.price, line.principal) if text)
+            shown.add_row(
+                str(line.number),
+                line.time[:19].replace("T", "\n"),
+                line.kind,
+                _lines(", ".join(line.accounts), blocks),
+                _lines(line.what, price),
+            )
+        out.print(shown)
+
+
+def _lines(*texts: str) -> str:
+    return "\n".join(text for text in texts if text)
+
+
+def show_verified_file(found: VerifiedFile) -> None:
+    """Show the result of a check that found nothing wrong."""
+    with console() as out:
+        out.print(Text(f"{_without_password(found.where)}: nothing differs", style="bold"))
+        rows = [("ledger", found.ledger), ("public key", found.key)]
+        if found.kind == "proof":
+            rows += [("entry", ""), *((f"  {name}", value) for name, value in (found.entry or {}).items())]
+        else:
+            rows.append(("entries", f"{found.entries:,}, replayed by a second accountant"))
+            rows.append(("prices", f"{found.prices_checked:,} compared with a second opinion"))
+            if found.prices_unchecked:
+                rows.append(
+                    ("", f"{found.prices_unchecked:,} have none here: the ledger's own price was believed")
+                )
+        rows += [("anchor", where) for where in found.anchors]
+        if found.head is not None:
+            rows.append(("seal", f"number {found.head.number}, over {found.head.size:,} entries"))
+            rows.append(("root", found.head.root.hex()))
+        pairs(out, rows)
+        if not found.key_was_given and found.kind != "ledger":
+            warning(
+                out,
+                "Warning: no --key was given. Anybody could have made this with a key of their own: "
+                "compare the public key above with the one that you know from elsewhere.",
+            )
+        if found.promises:
+            heading(out, "What it promises")
+            for line in found.promises:
+                indented(out, line)

@@ -1,32 +1,26 @@
-"""The command line. Exit codes: 0 done, 2 bad input, 3 over budget, 1 anything else.
+"""The command line. Exit codes: 0 done, 2 bad input (a missing file, too), 3 over budget, 1 anything else.
 
-What a command needs is imported when it is called: nobody waits for what they did not ask for.
+The library is imported when a command runs: `lapwing --help` must not wait for it.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
+from collections.abc import Callable
+from functools import wraps
 from importlib.metadata import version
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lapwing.cli import ledger as ledger_commands
-from lapwing.cli import party as party_commands
-from lapwing.cli import party_run, party_simulate, survey_answer, survey_serving
-from lapwing.cli import query as query_commands
-from lapwing.cli import stream as stream_commands
-from lapwing.cli import survey as survey_commands
-from lapwing.cli.budget import budget
-from lapwing.cli.check import check
-from lapwing.cli.example import example
-from lapwing.cli.history import history
-from lapwing.cli.init import init
-from lapwing.cli.train import train
-from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, MissingExtra, OverBudget, Tampered
+from lapwing.cli import learning, ledger, party, query, survey
+from lapwing.cli.budget import budget, history
+from lapwing.cli.console import tell
+from lapwing.cli.explain import explain
+from lapwing.cli.learning import train
+from lapwing.cli.starting import example, init
+from lapwing.cli.survey_answer import answer
+from lapwing.errors import BadFile, BadParameter, BadValue, LapwingError, OverBudget, Tampered
 
 DONE, FAILED, BAD_INPUT, OVER_BUDGET = 0, 1, 2, 3
 NOT_WHAT_IT_WAS = "this is not what it was:"
@@ -56,109 +50,46 @@ def lapwing(
     """Differential privacy for every trust model, on one lifetime ledger."""
 
 
-@app.command()
-def explain(
-    epsilon: Annotated[str, typer.Option(help="The ε of one answer, such as 0.5.")],
-    n: Annotated[str, typer.Option("--n", help="How many people the data is about.")],
-    delta: Annotated[str, typer.Option(help="The δ of one answer, such as 1e-6; 0 for none.")] = "0",
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the privacy loss into this .svg, .png or .pdf file.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> None:
-    """Say in plain words what ε and δ promise, and what they cost in accuracy."""
-    from lapwing.cli.explain import explain as explained  # noqa: PLC0415
-    from lapwing.cli.show import show_explanation  # noqa: PLC0415
-
-    explanation = explained(epsilon, delta, _whole(n))
-    if plot is not None:
-        _draw(plot, epsilon, delta)
-    if as_json:
-        print(json.dumps(asdict(explanation), indent=2, ensure_ascii=False, allow_nan=False))
-    else:
-        show_explanation(explanation)
-        if plot is not None:
-            print(f"\nThe picture is in {plot}")
-
-
-@app.command()
 def demo() -> None:
     """Show private SQL, a survey, a joint count, models and mechanisms, with lifetime budgets."""
-    from lapwing.cli import demo as demo_story  # noqa: PLC0415
-    from lapwing.cli.demo_party import tell_party  # noqa: PLC0415
-    from lapwing.cli.demo_query import tell_query  # noqa: PLC0415
-    from lapwing.cli.demo_survey import tell_survey  # noqa: PLC0415
-    from lapwing.cli.show import show_demo  # noqa: PLC0415
+    from lapwing.cli.demo import show_demo
 
-    tell_query()
-    print()
-    tell_survey()
-    tell_party()
-    try:
-        from lapwing.cli.demo_train import tell_train  # noqa: PLC0415
+    show_demo()
 
-        tell_train()
-    except MissingExtra as missing:
-        print(f"\n{missing}")
-    print()
-    show_demo(demo_story.tell())
+
+def _old_name(command: Callable[..., None], *, now: str) -> Callable[..., None]:
+    """Return a command under its old name, which tells the new one."""
+
+    @wraps(command)
+    def renamed(*arguments: Any, **options: Any) -> None:
+        tell(f"this command is called {now} now")
+        command(*arguments, **options)
+
+    return renamed
 
 
 for command in (
+    explain,
+    demo,
     example,
     init,
-    query_commands.prepare,
-    query_commands.plan,
-    query_commands.ask,
-    query_commands.bounds,
-    query_commands.dropped,
-    check,
-    query_commands.looked,
+    query.prepare,
+    query.plan,
+    query.ask,
+    query.bounds,
+    query.truncated,
+    query.check,
+    query.clear_hold,
     budget,
     history,
     train,
 ):
     app.command()(command)
-app.add_typer(ledger_commands.app, name="ledger")
-app.add_typer(stream_commands.app, name="stream")
-for of_survey in (
-    survey_serving.invite,
-    survey_serving.serve,
-    survey_answer.answer,
-    survey_serving.collect,
-    survey_serving.close,
-):
-    survey_commands.app.command()(of_survey)
-app.add_typer(survey_commands.app, name="survey")
-for of_parties in (
-    party_run.run,
-    party_run.relay,
-    party_simulate.simulate,
-    party_simulate.compare,
-    party_simulate.example,
-):
-    party_commands.app.command()(of_parties)
-app.add_typer(party_commands.app, name="party")
-
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise BadParameter("n", "must be a whole number, such as 10000") from None
-
-
-def _draw(path: Path, epsilon: str, delta: str) -> None:
-    # matplotlib takes a second to load: only who wants a picture waits for it.
-    from lapwing.plots.loss import privacy_loss  # noqa: PLC0415
-    from lapwing.plots.style import checked_path, save  # noqa: PLC0415
-
-    target = checked_path(path)
-    figure = privacy_loss(epsilon, delta)
-    try:
-        save(figure, target)
-    except OSError as error:
-        raise BadParameter("plot", f"{path} cannot be written ({error.strerror})") from None
+app.command("dropped", hidden=True)(_old_name(query.truncated, now="truncated"))
+app.command("looked", hidden=True)(_old_name(query.clear_hold, now="clear-hold"))
+survey.app.command()(answer)
+for name, commands in (("ledger", ledger), ("stream", learning), ("survey", survey), ("party", party)):
+    app.add_typer(commands.app, name=name)
 
 
 def _exit_code(error: LapwingError) -> int:
@@ -172,9 +103,9 @@ def _exit_code(error: LapwingError) -> int:
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """Run one command and exit. What was asked wrongly is answered in one line, without a traceback."""
+    """Run one command and exit. Errors are told in one line, without a traceback."""
     for stream in (sys.stdout, sys.stderr):
-        _never_fail_on_letters(stream)
+        _replace_unknown_letters(stream)
     try:
         code = app(arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else DONE)
@@ -205,8 +136,8 @@ def _complain(text: str) -> None:
         print(f"lapwing: {' '.join(text.split())}", file=sys.stderr)
 
 
-def _never_fail_on_letters(stream: Any) -> None:
-    """A terminal without Greek letters shows ? for them, rather than an error."""
+def _replace_unknown_letters(stream: Any) -> None:
+    """Let a terminal without Greek letters show ? for them, instead of failing."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
 

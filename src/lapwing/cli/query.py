@@ -1,28 +1,59 @@
-"""`lapwing plan`, `ask`, `prepare` and what belongs to them: private SQL on a policy's tables.
+"""Private SQL on a policy's tables: `lapwing plan`, `ask`, `prepare`, `bounds` and others.
 
 The library is imported where it is used: `lapwing --help` must not wait for it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from rich.text import Text
 
-from lapwing.cli.opened import AsJson, plainly, print_json, tell
+from lapwing.cli.console import (
+    AsJson,
+    PlotPath,
+    check_plot,
+    console,
+    heading,
+    indented,
+    os_errors_told,
+    points,
+    print_json,
+    require_file,
+    table,
+    tell,
+    warning,
+    working,
+    write_plot,
+)
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
-    from lapwing.query.answering.answer import Answer
-    from lapwing.query.dataset import Dataset
-    from lapwing.query.policies.policy import Policy
+    from rich.console import Console
 
+    from lapwing.parties.statistics import JointAnswer
+    from lapwing.sql.answers import Answer
+    from lapwing.sql.cell_check import NoisyCheck, TableCheck
+    from lapwing.sql.dataset import Dataset
+    from lapwing.sql.plan import Plan
+    from lapwing.sql.policy import Policy
+
+
+ROWS_SHOWN = 60
+_LONGEST_SQL = 2000
+PRIVATE = (
+    "These counts are exact, and private: show them to nobody. Nothing was charged for them. Bounds, "
+    "values or rows_per_unit that you choose by them are not covered by the privacy promise: the "
+    "ledger's statements show this check, and every changed policy that is used after it."
+)
 PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY", help="The policy file, such as visits.toml.")]
 Sql = Annotated[str, typer.Argument(metavar="SQL", help='Such as "SELECT COUNT(*) FROM visits".')]
-Epsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
+OptionalEpsilon = Annotated[str | None, typer.Option(help="The ε to spend, such as 0.5.")]
 Within = Annotated[
     str | None, typer.Option(help="Instead of ε: every number within ± this, at the confidence.")
 ]
@@ -52,10 +83,10 @@ Threads = Annotated[int | None, typer.Option(help="How many cores an embedded en
 
 @contextmanager
 def opened_dataset(policy: Path, analyst: str | None, threads: int | None = None) -> Iterator[Dataset]:
-    """The data set of a policy, for one who asks."""
-    from lapwing.query.dataset import open as open_dataset  # noqa: PLC0415
+    """Open the data set of a policy for an analyst."""
+    from lapwing.sql.dataset import open as open_dataset
 
-    with plainly(), open_dataset(policy, analyst=analyst, threads=threads) as found:
+    with os_errors_told(), open_dataset(policy, analyst=analyst, threads=threads) as found:
         found.tell = tell
         yield found
 
@@ -64,7 +95,7 @@ def plan(
     policy: PolicyFile,
     sql: Sql,
     *,
-    epsilon: Epsilon = None,
+    epsilon: OptionalEpsilon = None,
     within: Within = None,
     confidence: Confidence = "0.95",
     delta: Delta = None,
@@ -76,8 +107,6 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a question would compute, cost and be off by. It is free and reads no private row."""
-    from lapwing.cli.show_query import show_plan  # noqa: PLC0415
-
     with opened_dataset(policy, analyst) as found:
         made = found.plan(
             sql, epsilon=epsilon, within=within, confidence=confidence, delta=delta, noise=noise,
@@ -93,7 +122,7 @@ def ask(
     policy: PolicyFile,
     sql: Sql,
     *,
-    epsilon: Epsilon = None,
+    epsilon: OptionalEpsilon = None,
     within: Within = None,
     confidence: Confidence = "0.95",
     delta: Delta = None,
@@ -114,18 +143,13 @@ def ask(
     sampling: Annotated[
         bool, typer.Option("--sampling", help="Widen intervals by the error of a random sample of rows.")
     ] = False,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw the answer into this .svg, .png or .pdf file.")
-    ] = None,
+    plot: PlotPath = None,
     analyst: Analyst = None,
     threads: Threads = None,
     as_json: AsJson = False,
 ) -> None:
     """Ask a question: charge, compute, add noise, answer with intervals and a receipt."""
-    if plot is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
-
-        checked_path(plot)
+    check_plot(plot)
     with opened_dataset(policy, analyst, threads) as found:
         if two_stage:
             if within is None or epsilon is not None:
@@ -143,13 +167,11 @@ def ask(
                 rows=rows, n=n, sampling=sampling, where_first=where_first,
             )  # fmt: skip
         answer = made.dry_run() if dry_run else made.release(fresh=fresh)
-        _show(answer, first, plot=plot, as_json=as_json)
+        _show_answers(answer, first, plot=plot, as_json=as_json)
 
 
-def _show(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
-    """The answer first: it was paid for, also if it cannot be drawn."""
-    from lapwing.cli.show_query import show_answer  # noqa: PLC0415
-
+def _show_answers(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: bool) -> None:
+    """Show answers, then draw. An answer that was paid for is shown even if it cannot be drawn."""
     if as_json:
         both = {"first": first.to_json()} if first is not None else {}
         print_json({**answer.to_json(), **both})
@@ -157,23 +179,17 @@ def _show(answer: Answer, first: Answer | None, *, plot: Path | None, as_json: b
         if first is not None:
             show_answer(first)
         show_answer(answer)
-    if plot is None:
-        return
-    try:
-        answer.plot(plot)
-    except OSError as error:
-        raise BadParameter("plot", f"{plot} cannot be written ({error.strerror})") from None
-    if not as_json:
-        print(f"\nThe picture is in {plot}")
+    if plot is not None:
+        write_plot(plot, answer.plot(), quiet=as_json)
 
 
 def tell_not_utf8(policy: Policy) -> None:
-    """Tell the curator of CSV files whose encoding is not the one that is said."""
-    from lapwing.engines.csv_form import NOT_UTF8  # noqa: PLC0415
-    from lapwing.query.bounded.readable import not_utf8  # noqa: PLC0415
+    """Tell the curator of CSV files whose encoding is not the declared one."""
+    from lapwing.engines.csv_files import NOT_UTF8
+    from lapwing.sql.truncated.open_sources import tables_not_utf8
 
-    for table in not_utf8(policy):
-        tell(f"tables.{table}: some lines count as no rows, since they are {NOT_UTF8}")
+    for name in tables_not_utf8(policy):
+        tell(f"tables.{name}: some lines count as no rows, since they are {NOT_UTF8}")
 
 
 def prepare(
@@ -185,8 +201,6 @@ def prepare(
     threads: Threads = None,
 ) -> None:
     """Register the source as it is now and store every row's rank once: then answers are fast."""
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-
     with opened_dataset(policy, "curator", threads) as found, working("preparing") as report:
         is_new = found.prepare(lambda share: report(round(1000 * share), 1000), again=again)
         name, version = found.policy.name, found.version()
@@ -210,7 +224,7 @@ def bounds(
     as_json: AsJson = False,
 ) -> None:
     """Search bounds for a column privately. It is charged like any other answer."""
-    from lapwing.toml.text import quoted  # noqa: PLC0415
+    from lapwing.config.toml_text import quoted
 
     table, _, name = column.partition(".")
     if not table or not name:
@@ -229,7 +243,7 @@ def bounds(
         print(*answer.truncation, sep="\n")
 
 
-def dropped(
+def truncated(
     policy: PolicyFile,
     table: Annotated[str, typer.Argument(help="A private table.")],
     *,
@@ -244,27 +258,185 @@ def dropped(
     analyst: Analyst = None,
     as_json: AsJson = False,
 ) -> None:
-    """Estimate privately how many people (with --beyond: and rows) the bound on rows concerns."""
+    """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
     with opened_dataset(policy, analyst) as found:
         answer = found.dropped(table, epsilon=epsilon, rows=rows, beyond=beyond)
-        _show_dropped(answer, as_json=as_json)
+        _show_answers(answer, None, plot=None, as_json=as_json)
 
 
-def _show_dropped(answer: Answer, *, as_json: bool) -> None:
-    from lapwing.cli.show_query import show_answer  # noqa: PLC0415
-
-    if as_json:
-        print_json(answer.to_json())
-    else:
-        show_answer(answer)
-
-
-def looked(
+def clear_hold(
     policy: PolicyFile,
     receipts: Annotated[list[int], typer.Argument(help="Receipts of questions that failed.")],
 ) -> None:
-    """Let questions that failed be asked again. The curator's decision: why they failed may be private."""
+    """Let questions that failed be asked again. The curator decides: why they failed may be private."""
     with opened_dataset(policy, "curator") as found:
         found.looked(*receipts)
     for receipt in receipts:
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
+
+
+def show_plan(plan: Plan) -> None:
+    """Show the cost and expected error of a plan, every mechanism, and the SQL."""
+    from lapwing.sql.plan import describe_spread, list_names
+
+    with console() as out:
+        out.print(Text(f"Would cost {plan.cost}", style="bold"))
+        if plan.why:
+            indented(out, plan.why)
+        expected = {name: describe_spread(one) for name, one in plan.spread.items()}
+        shown = [(name, text) for name, text in expected.items() if text]
+        if shown:
+            heading(out, f"Expected error, with {float(plan.confidence):g} confidence each")
+            out.print(table("column", "error", right=(1,), rows=shown))
+        heading(out, "Mechanisms")
+        rows = [(step.what, step.mechanism, step.share, step.error) for step in plan.steps]
+        out.print(table("what", "how", "share", "", rows=rows))
+        if plan.shares.reason:
+            indented(out, plan.shares.reason)
+        heading(out, "Bounds")
+        points(out, plan.bounds)
+        if plan.blocks is not None:
+            points(out, [f"charged blocks: {list_names(plan.blocks)}"])
+        heading(out, "SQL that will run")
+        for statement in plan.statements:
+            indented(out, statement if len(statement) <= _LONGEST_SQL else f"{statement[:_LONGEST_SQL]} …")
+
+
+def show_answer(answer: Answer) -> None:
+    """Show an answer: a table with intervals, the charge, the budget left, the receipt."""
+    with console() as out:
+        show_rows(out, answer)
+
+
+def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
+    """Print the first rows of an answer, and its notes."""
+    from lapwing.sql.answers import column_notes
+
+    headings, cells = answer.table(ROWS_SHOWN)
+    out.print(table(*headings, right=range(len(headings)), rows=cells))
+    if len(answer) > len(cells):
+        indented(out, f"… {len(answer) - len(cells):,} more rows: use --json for all")
+    for line in [*column_notes(answer.columns), *answer.footer()]:
+        indented(out, line)
+
+
+def check(
+    policy: PolicyFile,
+    *,
+    curator: Annotated[
+        Path | None, typer.Option("--curator", help="The curator's key file, for exact counts.")
+    ] = None,
+    epsilon: Annotated[
+        str | None, typer.Option(help="Instead: buy noisy counts for this ε in all, such as 0.5.")
+    ] = None,
+    into_a_file: Annotated[
+        bool, typer.Option("--into-a-file", help="Print exact counts also where no terminal shows them.")
+    ] = False,
+    analyst: Analyst = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the cells that the policy reads, and those that are unreadable, undeclared or clamped."""
+    if (curator is None) == (epsilon is None):
+        raise BadParameter(
+            "check", "needs --curator KEY for exact counts (the curator's), or --epsilon for noisy ones"
+        )
+    if epsilon is not None:
+        _check_noisily(policy, epsilon, analyst, as_json=as_json)
+        return
+    assert curator is not None
+    if as_json:
+        raise BadParameter("json", "is for noisy counts: exact ones are shown at a terminal only")
+    if not sys.stdout.isatty() and not into_a_file:
+        raise BadParameter(
+            "output",
+            "is no terminal, and exact counts are private: a file or a log would keep them. Nothing was "
+            "read. If you keep it as safe as the data itself, add --into-a-file",
+        )
+    from lapwing.ledger import CuratorKey
+    from lapwing.sql.cell_check import check_exactly
+
+    require_file(curator, "curator")
+    key = CuratorKey.load(curator)
+    with opened_dataset(policy, "curator") as found:
+        _show_exact(found.policy, check_exactly(found, key))
+        tell_not_utf8(found.policy)
+
+
+def _show_exact(policy: Policy, found: list[TableCheck]) -> None:
+    from lapwing.sql.cell_check import possible_states
+
+    with console() as out:
+        warning(out, PRIVATE)
+        for one in found:
+            own = policy.tables[one.table]
+            heading(out, f"{one.table}: {one.rows:,} rows about {one.units:,} units")
+            points(
+                out,
+                [
+                    f"{one.rows_without_id:,} rows have no id, and are dropped",
+                    f"{one.units_beyond:,} units have more than {own.rows_per_unit} rows: "
+                    f"{one.rows_beyond:,} rows do not count (truncation)",
+                ],
+            )
+            shown = table("column", "cells", "count", right=(2,))
+            for name, column in own.columns.items():
+                for n, state in enumerate(possible_states(column)):
+                    shown.add_row("" if n else name, state, f"{one.cells[name][state]:,}")
+            out.print(shown)
+        indented(
+            out, "Unreadable and undeclared cells count as missing, clamped ones as the nearest bound."
+        )
+
+
+def _check_noisily(policy: Path, epsilon: str, analyst: str | None, *, as_json: bool) -> None:
+    from lapwing.sql.cell_check import check_noisily
+
+    with opened_dataset(policy, analyst) as found:
+        made = check_noisily(found, epsilon)
+        if as_json:
+            print_json({"tables": [_to_json(found.policy, one) for one in made], "left": found.left()})
+        else:
+            _show_noisy(found.policy, made)
+
+
+def _show_noisy(policy: Policy, made: list[NoisyCheck]) -> None:
+    from lapwing.sql.answers import cell_text
+
+    with console() as out:
+        for one in made:
+            heading(out, f"{one.table}: of each unit at most {policy.tables[one.table].rows_per_unit} rows")
+            for some in one.cells:
+                shown, before = table("column", "cells", "about", right=(2,)), ""
+                for name, state, row in some.listed(policy.tables[one.table]):
+                    about = cell_text(some.answer.columns[-1], row)
+                    shown.add_row("" if name == before else name, state, about)
+                    before = name
+                out.print(shown)
+                for line in some.answer.footer():
+                    indented(out, line)
+            if one.beyond is not None:
+                show_rows(out, one.beyond)
+            if one.refused:
+                indented(out, f"The rest was not released: {one.refused}")
+
+
+def _to_json(policy: Policy, one: NoisyCheck) -> dict[str, Any]:
+    answers = [some.answer.to_json() for some in one.cells]
+    counts = [answer.pop("columns")[-1] for answer in answers]
+    return {
+        "table": one.table,
+        "cells": [
+            {
+                "column": name,
+                "state": state,
+                "count": numbers["values"][row],
+                "low": numbers["low"][row],
+                "high": numbers["high"][row],
+            }
+            for some, numbers in zip(one.cells, counts, strict=True)
+            for name, state, row in some.listed(policy.tables[one.table])
+        ],
+        "answers": answers,
+        "units_with_more_rows": None if one.beyond is None else one.beyond.to_json(),
+        "refused": one.refused or None,
+    }

@@ -1,54 +1,56 @@
-"""How joint computations look: plans, invitations, answers, transcripts, simulations."""
+"""How joint computations look: plans, invitations, progress, answers, transcripts, simulations."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as Grid
 from rich.text import Text
 
-from lapwing.cli.show import console, heading, indented, points, table
-from lapwing.cli.show_query import show_rows
-from lapwing.ledger.views.price_words import in_words, pair_text
-from lapwing.privacy.describe import describe
+from lapwing.cli.console import console, heading, indented, points, table
+from lapwing.cli.joining import JoinedRun, charge_text
+from lapwing.cli.query import show_rows
+from lapwing.ledger.request_log import pair_text
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from lapwing.parties.consortium import Consortium
-    from lapwing.parties.planning import Alternative, JointPlan
+    from lapwing.parties.joint_plan import JointPlan, ProtocolAlternative
+    from lapwing.parties.messages import Progress, ProgressCallback
     from lapwing.parties.simulation import Simulation
-    from lapwing.parties.statistics import JointAnswer
-    from lapwing.parties.verifying import Verified
-    from lapwing.plots.parties import Measured
+    from lapwing.parties.transcript import VerifiedTranscript
+    from lapwing.plots.parties import MeasuredErrors
+
 
 MOST_BLOCKS = 20
 MOST_SUMS = 12
 SURE = Fraction(95, 100)
 
 
-def clean(text: str) -> str:
-    """What others wrote, without anything that a terminal would obey: files are checked when they are
-    read, and this is in case that something was overlooked."""
+def replace_unprintable(text: str) -> str:
+    """Replace characters that a terminal would obey in texts of others.
+
+    Files are checked when they are read; this is a second safeguard.
+    """
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def price(plan: JointPlan) -> str:
-    """What one member's ledger is charged."""
-    return in_words(describe(plan.loss), (), Fraction(0))
-
-
-def size(count: int) -> str:
-    """Bytes, as people read them."""
+def bytes_text(count: int) -> str:
+    """Return a number of bytes as people read it."""
     if count < 10_000:
         return f"{count:,} bytes"
     return f"{count / 1e3:,.0f} kB" if count < 10_000_000 else f"{count / 1e6:,.1f} MB"
 
 
 def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> None:
-    """`lapwing party plan`."""
+    """Show the plan of a joint statistic, and every protocol."""
     with console() as out:
         _plan(out, plan, name, title)
         heading(out, "Every protocol")
@@ -59,16 +61,16 @@ def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> 
 
 
 def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
-    wish = plan.wish
-    out.print(Text(clean(f"{name}: {title}"), style="bold"))
+    wish = plan.requirements
+    out.print(Text(replace_unprintable(f"{name}: {title}"), style="bold"))
     chosen = "chosen" if wish.protocol == "auto" else "as wished"
-    indented(out, f"{wish.members} members. Protocol {plan.protocol} ({plan.footing.name}), {chosen}.")
+    indented(out, f"{wish.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
     heading(out, "What is promised")
-    indented(out, clean(plan.guarantee))
+    indented(out, replace_unprintable(plan.guarantee))
     points(out, plan.notes)
     heading(out, "What it costs")
     budget = pair_text(wish.epsilon, wish.delta if plan.noise == "gaussian" else Fraction(0))
-    lines = [f"A person: {budget}, by all members together. Each member's own ledger: {price(plan)}."]
+    lines = [f"A person: {budget}, by all members together. Each member's own ledger: {charge_text(plan)}."]
     if not plan.is_local:
         lines.append(
             f"Noise is sized for {plan.honest} honest member{'s' if plan.honest > 1 else ''}: a sum with "
@@ -87,7 +89,7 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
             errors.add_row(f"… {len(plan.blocks) - MOST_BLOCKS} more", "", "", "")
             break
         within = f"± {widths[place]:,}" if widths else ""
-        errors.add_row(clean(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
+        errors.add_row(replace_unprintable(block.label), f"{block.length:,}", f"{deviation:,.4g}", within)
     out.print(errors)
     cost = plan.cost
     rounds = f"{cost.rounds} round{'s' if cost.rounds > 1 else ''}"
@@ -95,34 +97,36 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
     heading(out, "What travels")
     indented(
         out,
-        f"{rounds}{stages}, {cost.messages:,} messages. A member sends {size(cost.sent)} and gets "
-        f"{size(cost.received)}; the relay carries {size(cost.in_all)} in all, and TLS adds a little.",
+        f"{rounds}{stages}, {cost.messages:,} messages. A member sends {bytes_text(cost.sent)} and gets "
+        f"{bytes_text(cost.received)}; the relay carries {bytes_text(cost.in_all)} in all, and TLS adds a "
+        "little.",
     )
 
 
 def _together(plan: JointPlan) -> str:
-    from lapwing.parties.planning.together import losses_together  # noqa: PLC0415
+    from lapwing.parties.joint_plan import epsilon_by_coalition
 
-    found, planned = losses_together(plan), plan.wish.coalition
-    if max(found.values()) <= plan.wish.epsilon:
+    found, planned = epsilon_by_coalition(plan), plan.requirements.coalition
+    if max(found.values()) <= plan.requirements.epsilon:
         return "No more: every member hides alone."
     texts = [
-        f"{size} of {plan.wish.members}{' (planned)' if size == planned else ''}: ε {float(epsilon):.3g}"
+        f"{size} of {plan.requirements.members}{' (planned)' if size == planned else ''}"
+        f": ε {float(epsilon):.3g}"
         for size, epsilon in found.items()
     ]
     return "; ".join(texts) + ". Whoever owns or runs several members holds them together."
 
 
-def _alternative(one: Alternative, chosen: str) -> list[str]:
+def _alternative(one: ProtocolAlternative, chosen: str) -> list[str]:
     mark = "→" if one.letter == chosen else ""
     name = f"{one.letter}  {one.name}"
     if one.why_not or one.error is None or one.cost is None:
         return [mark, name, "", "", "", one.why_not]
-    return [mark, name, f"× {one.error:.3g}", f"{one.survives}", size(one.cost.sent), ""]
+    return [mark, name, f"× {one.error:.3g}", f"{one.survives}", bytes_text(one.cost.sent), ""]
 
 
 def show_invitation(consortium: Consortium, me: str, title: str) -> None:
-    """`lapwing party join`: what would be signed."""
+    """Show the consortium that a member is asked to sign."""
     with console() as out:
         _plan(out, consortium.plan, consortium.name, title)
         heading(out, "Who takes part")
@@ -133,7 +137,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
             members.add_row(f"{card.name}{you}", signed, card.fingerprint)
         out.print(members)
         lines = [
-            clean(f"Relay: {consortium.host.name}, at {consortium.address}."),
+            replace_unprintable(f"Relay: {consortium.host.name}, at {consortium.address}."),
             f"Deadlines: {consortium.lobby_seconds} s to come, {consortium.round_seconds} s a round.",
             f"Fingerprint of all this, to be compared with the others: {consortium.fingerprint}",
         ]
@@ -141,36 +145,8 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
         out.print()
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What a run gave one member."""
-
-    consortium: Consortium
-    number: int
-    answer: JointAnswer
-    transcript: Path
-    left: str
-    is_replay: bool
-    truncation: tuple[str, ...]  # how many rows of a person each member's numbers are made of
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        plan = self.consortium.plan
-        return {
-            **self.answer.to_json(),
-            "truncation": list(self.truncation),
-            "consortium": self.consortium.digest.hex(),
-            "run": self.number,
-            "protocol": plan.protocol,
-            "charged": None if self.is_replay else price(plan),
-            "left": self.left,
-            "transcript": str(self.transcript),
-            "guarantee": plan.guarantee,
-        }
-
-
-def show_result(result: Result) -> None:
-    """`lapwing party run`."""
+def show_result(result: JoinedRun) -> None:
+    """Show the result of a run."""
     with console() as out:
         head = f"{result.consortium.name}, run {result.number}: {result.answer.title}"
         out.print(Text(head, style="bold"))
@@ -184,20 +160,20 @@ def show_result(result: Result) -> None:
                 f"{result.number + 1}, at every member, and is charged again.",
             )
         else:
-            indented(out, f"Charged to your own ledger: {price(result.consortium.plan)}.")
+            indented(out, f"Charged to your own ledger: {charge_text(result.consortium.plan)}.")
         indented(out, f"Left: {result.left}.")
         out.print()
         indented(out, "Transcript, which anybody can check:")
-        print_line(out, f"  lapwing party verify {result.transcript}")
+        _print_unbroken(out, f"  lapwing party verify {result.transcript}")
 
 
-def print_line(out: Console, text: str) -> None:
-    """A line to be copied: never broken."""
+def _print_unbroken(out: Console, text: str) -> None:
+    """Print a line to be copied: it is never broken."""
     out.print(Text(text), soft_wrap=True)
 
 
-def verified_json(found: Verified) -> dict[str, Any]:
-    """Plain values, for JSON."""
+def verified_json(found: VerifiedTranscript) -> dict[str, Any]:
+    """Return plain values, for JSON."""
     return {
         "members": list(found.members),
         "run": found.number,
@@ -211,8 +187,8 @@ def verified_json(found: Verified) -> dict[str, Any]:
     }
 
 
-def show_verified(found: Verified, path: Path) -> None:
-    """`lapwing party verify`."""
+def show_verified(found: VerifiedTranscript, path: Path) -> None:
+    """Show the result of checking a transcript."""
     with console() as out:
         out.print(Text(f"{path} is in order", style="bold"))
         lines = [
@@ -226,20 +202,22 @@ def show_verified(found: Verified, path: Path) -> None:
             more = f" … ({len(opened.values):,} numbers)" if len(opened.values) > MOST_SUMS else ""
             lines.append(f"{which} follows from the posts of {', '.join(names)}: {sums}{more}.")
         if found.stopped is not None:
-            lines.append(f'The writer of this file says that the run stopped: "{clean(found.stopped)}"')
-        lines += [clean(f"Left, and signed why: {one}.") for one in found.left]
+            lines.append(
+                f'The writer of this file says that the run stopped: "{replace_unprintable(found.stopped)}"'
+            )
+        lines += [replace_unprintable(f"Left, and signed why: {one}.") for one in found.left]
         points(out, lines)
         heading(out, "What is promised about the view")
-        indented(out, clean(found.guarantee))
+        indented(out, replace_unprintable(found.guarantee))
         heading(out, "What no transcript can show")
         points(out, found.not_checked)
 
 
 def show_simulation(done: Simulation) -> None:
-    """`lapwing party simulate`."""
+    """Show all rounds of a simulated run."""
     plan = done.plan
     with console() as out:
-        head = f"{plan.wish.members} members, protocol {plan.protocol} ({plan.footing.name})"
+        head = f"{plan.requirements.members} members, protocol {plan.protocol} ({plan.fit.name})"
         out.print(Text(head, style="bold"))
         indented(out, plan.guarantee)
         points(out, plan.notes)
@@ -276,7 +254,7 @@ def _bytes(count: int) -> str:
 
 
 def _lessons(done: Simulation) -> list[str]:
-    planned, epsilon = done.plan.honest, float(done.plan.wish.epsilon)
+    planned, epsilon = done.plan.honest, float(done.plan.requirements.epsilon)
     return [
         f"With {present} of {planned} honest noise shares in it, the sum would reveal ε {reached:.3g}"
         + (", as planned." if present >= planned else f" instead of {epsilon:.3g}.")
@@ -284,8 +262,8 @@ def _lessons(done: Simulation) -> list[str]:
     ]
 
 
-def show_comparison(found: Measured) -> None:
-    """`lapwing party compare`."""
+def show_comparison(found: MeasuredErrors) -> None:
+    """Show the measured errors of all ways to count."""
     with console() as out:
         head = f"Root mean square error of a share at ε = {float(found.epsilon):g}, in percentage points"
         out.print(Text(head, style="bold"))
@@ -309,3 +287,135 @@ def show_comparison(found: Measured) -> None:
 
 def _percent(error: float | None) -> str:
     return "" if error is None else f"{100 * error:.3g}"
+
+
+_MARKS = {"waiting": ("…", "dim"), "here": ("✓", "green"), "posted": ("✓", "green"), "lost": ("✗", "red")}
+
+
+class MemberBoard:
+    """The state of every member: present, posted, awaited, lost."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self.state = dict.fromkeys(names, "waiting")
+        self.said = "waiting for the members"
+
+    def add(self, event: Progress) -> str | None:
+        """Add one event. Return a line to print where there is no live table, or None."""
+        stage = f"stage {event.stage + 1} of {event.stages}, " if event.stages > 1 else ""
+        names, line = ", ".join(event.names), None
+        match event.kind:
+            case "arrived":
+                self._mark(event.names, "here")
+                line = f"here: {names}"
+            case "ready":
+                self._mark(event.names, "posted")
+                self.said = "waiting until all have read their data; nothing is charged yet"
+                line = f"ready: {names}"
+            case "refused" | "unserved":
+                line = f"{event.kind}: {names}: {event.why}"
+            case "begun":
+                self.state = {name: "waiting" if name in event.names else "lost" for name in self.names}
+                line = f"begun with {names}"
+            case "round":
+                self._waiting()
+                self.said = f"{stage}round {event.index + 1} of {event.rounds}: {event.round}"
+            case "posted":
+                self._mark(event.names, "posted")
+            case "closed":
+                self._mark(event.names, "posted")
+                line = f"{stage}round {event.index + 1} of {event.rounds}, {event.round}: {names}"
+            case "lost":
+                self._mark(event.names, "lost")
+                line = f"lost: {names}"
+            case "opened":
+                self.said = f"{stage}opened"
+                line = f"{stage}opened the sum of {names}"
+            case _:
+                self.said = line = "the relay cannot be reached yet; trying again"
+        return line
+
+    def _mark(self, names: tuple[str, ...], state: str) -> None:
+        for name in names:
+            if name in self.state:
+                self.state[name] = state
+
+    def _waiting(self) -> None:
+        self.state = {name: "lost" if was == "lost" else "waiting" for name, was in self.state.items()}
+
+    def render(self) -> Grid:
+        """Return the current table."""
+        grid = Grid.grid(padding=(0, 2))
+        grid.add_row(Text(self.said, style="bold"), *(self._cell(name) for name in self.names))
+        return grid
+
+    def _cell(self, name: str) -> Text:
+        mark, style = _MARKS[self.state[name]]
+        return Text(f"{mark} {name}", style=style)
+
+
+@contextmanager
+def watching_run(names: tuple[str, ...]) -> Iterator[ProgressCallback]:
+    """Show progress on stderr during a run: a live table on a terminal, else lines.
+
+    The yielded function never raises, even if stderr is gone.
+    """
+    board = MemberBoard(names)
+    with ExitStack() as stack:
+        watch = _watch_lines(board)
+        if _is_terminal():
+            with suppress(OSError, ValueError):
+                live = Live(board.render(), console=_Quiet(stderr=True), transient=True, auto_refresh=False)
+                stack.enter_context(_closed_quietly(live))
+                watch = _watch_live(board, live)
+        yield watch
+
+
+class _Quiet(Console):
+    """A console that goes quiet when stderr is gone. rich would end the process, and close stdout."""
+
+    def on_broken_pipe(self) -> None:
+        """Print nothing any more."""
+        self.quiet = True
+
+
+def _is_terminal() -> bool:
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # closed
+        return False
+
+
+@contextmanager
+def _closed_quietly(live: Live) -> Iterator[None]:
+    try:
+        live.start(refresh=True)
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            live.stop()
+
+
+def _watch_live(board: MemberBoard, live: Live) -> ProgressCallback:
+    def show(event: Progress) -> None:
+        board.add(event)
+        with suppress(OSError, ValueError):
+            live.update(board.render(), refresh=True)
+
+    return show
+
+
+def _watch_lines(board: MemberBoard) -> ProgressCallback:
+    last = ""
+
+    def show(event: Progress) -> None:
+        nonlocal last
+        line = board.add(event)
+        if line is None or line == last:
+            return
+        last = line
+        with suppress(OSError, ValueError):
+            if sys.stderr is not None:
+                print(f"{time.strftime('%H:%M:%S')}  {line}", file=sys.stderr, flush=True)
+
+    return show

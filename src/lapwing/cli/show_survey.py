@@ -9,26 +9,33 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from lapwing.cli.show import console, heading, indented, points, table
-from lapwing.survey.planning.design import epsilon_text
-from lapwing.survey.questionnaire.coding import NO_ANSWER
+from lapwing.cli.console import console, heading, indented, points, table
+from lapwing.core.explanation import short
+from lapwing.survey.designing import epsilon_text
+from lapwing.survey.questionnaire import NO_ANSWER
 from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lapwing.plots.estimates import Bar, Panel
-    from lapwing.survey.estimating import Answer, CrossTable, Estimate, Estimates, Interval, Table
-    from lapwing.survey.planning import Design
-    from lapwing.survey.planning.invented import Invented
-    from lapwing.survey.planning.plan import Line, Plan
+    from lapwing.plots.answers import Bar, EstimatePanel
+    from lapwing.survey.designing import Design
+    from lapwing.survey.estimating import (
+        CrossTable,
+        EstimatedValue,
+        EstimateTable,
+        Interval,
+        QuestionEstimates,
+        SurveyEstimates,
+    )
+    from lapwing.survey.planning import QuestionPlan, SimulatedAnswers, SurveyPlan
 
 DELTA = Fraction(1, 10**6)
 MOST_ROWS = 60
 
 
-def show_plan(plan: Plan) -> None:
-    """Each question's protocol, ε and error, the odds, and what else to know."""
+def show_plan(plan: SurveyPlan) -> None:
+    """Show each question's protocol, ε, error and odds, and the notes."""
     survey = plan.design.survey
     with console() as out:
         cost = epsilon_text(plan.design.epsilon)
@@ -39,10 +46,8 @@ def show_plan(plan: Plan) -> None:
         columns = ["question", "protocol", "ε", "of", "population", "these respondents"]
         if plan.margin is not None:
             columns.append(f"respondents for ± {float(plan.margin):g}")
-        shown = table(*columns, right=(2, 4, 5, 6))
-        for line in plan.lines:
-            shown.add_row(*_cells(line, with_needed=plan.margin is not None))
-        out.print(shown)
+        rows = [_cells(line, with_needed=plan.margin is not None) for line in plan.lines]
+        out.print(table(*columns, right=(2, 4, 5, 6), rows=rows))
         if plan.margin is not None:
             indented(
                 out,
@@ -56,7 +61,7 @@ def show_plan(plan: Plan) -> None:
         points(out, [*plan.notes, f"Every report has {plan.design.report_size:,} bytes, whatever it says."])
 
 
-def _cells(line: Line, *, with_needed: bool) -> list[str]:
+def _cells(line: QuestionPlan, *, with_needed: bool) -> list[str]:
     cells = [
         line.part.question.name,
         line.part.protocol,
@@ -74,8 +79,8 @@ def _error(error: float, unit: str) -> str:
     return f"± {error:.3g} {unit}".rstrip()
 
 
-def show_invented(people: Collection[Invented], n: int, where: str) -> None:
-    """Where the reports are, and the truth that estimates should come near to."""
+def show_invented(people: Collection[SimulatedAnswers], n: int, where: str) -> None:
+    """Show where the reports are, and the truth that estimates should come near to."""
     with console() as out:
         out.print(Text(f"{n:,} invented respondents. Their reports are in {where}.", style="bold"))
         indented(out, "The truth below is known only because it is invented.")
@@ -89,15 +94,15 @@ def show_invented(people: Collection[Invented], n: int, where: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Privacy:
-    """What a respondent loses: to the owner, and to whoever sees only shuffled reports."""
+class RespondentLoss:
+    """The privacy loss of a respondent: to the owner, and to others who see only shuffled reports."""
 
     local: Fraction
     shuffled: Fraction | None = None
     honest: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """For programs; the shuffled ε with what it assumes."""
+        """Return plain values; the shuffled ε with its assumptions."""
         found: dict[str, Any] = {"local_epsilon": epsilon_text(self.local), "shuffled": None}
         if self.shuffled is not None:
             found["shuffled"] = {
@@ -109,19 +114,19 @@ class Privacy:
         return found
 
 
-def privacy_of(made: Design, reports: int, *, with_credentials: bool) -> Privacy:
-    """The shuffled ε only where a shuffler is declared and every report came with a credential."""
+def respondent_loss(made: Design, reports: int, *, with_credentials: bool) -> RespondentLoss:
+    """Return the loss. The shuffled ε needs a declared shuffler and a credential for every report."""
     survey = made.survey
     if not survey.shuffled or survey.honest is None or not with_credentials:
-        return Privacy(made.epsilon)
+        return RespondentLoss(made.epsilon)
     honest = min(survey.honest, reports)
     parts = [part.randomizer for part in made.parts]
     known = None if made.asks_all and len(parts) > 1 else parts
-    return Privacy(made.epsilon, shuffled_epsilon(made.epsilon, honest, DELTA, known), honest)
+    return RespondentLoss(made.epsilon, shuffled_epsilon(made.epsilon, honest, DELTA, known), honest)
 
 
-def show_estimates(made: Design, found: Estimates, privacy: Privacy) -> None:
-    """Every number with its intervals, and what it cost a respondent."""
+def show_estimates(made: Design, found: SurveyEstimates, privacy: RespondentLoss) -> None:
+    """Show every number with its intervals, and the privacy loss of a respondent."""
     with console() as out:
         sure = f"{float(found.confidence):g}"
         head = f"{made.survey.title}: {found.reports:,} reports, intervals with {sure} confidence each"
@@ -138,16 +143,16 @@ def show_estimates(made: Design, found: Estimates, privacy: Privacy) -> None:
             points(out, [f"Lies: how far {share} of respondents may have pushed a number; {means}."])
 
 
-def _cost(privacy: Privacy) -> Iterator[str]:
+def _cost(privacy: RespondentLoss) -> Iterator[str]:
     local = epsilon_text(privacy.local)
     yield f"At most ε {local}, whoever is dishonest: the coins fell on their own device."
     if privacy.shuffled is not None:
         shuffled = epsilon_text(privacy.shuffled)
-        where = f"at δ {float(DELTA):g} with {privacy.honest:,} honest reports"
+        where = f"at δ {short(float(DELTA))} with {privacy.honest:,} honest reports"
         yield f"ε {shuffled} {where}, shuffled. {ASSUMES}"
 
 
-def _answer(out: Console, answer: Answer, *, with_lies: bool) -> None:
+def _answer(out: Console, answer: QuestionEstimates, *, with_lies: bool) -> None:
     group = f", {answer.group}" if answer.group else ""
     heading(out, f"{answer.question}{group} ({answer.reports:,} reports)")
     if not answer.group:
@@ -158,7 +163,7 @@ def _answer(out: Console, answer: Answer, *, with_lies: bool) -> None:
         _table(out, found, with_lies=with_lies)
 
 
-def _table(out: Console, found: Table, *, with_lies: bool) -> None:
+def _table(out: Console, found: EstimateTable, *, with_lies: bool) -> None:
     columns = [found.title, "estimate", "these respondents", "population", "nearest possible"]
     shown = table(*columns, *(["lies"] if with_lies else []), right=range(1, 6))
     for one in found.estimates[:MOST_ROWS]:
@@ -172,17 +177,17 @@ def _table(out: Console, found: Table, *, with_lies: bool) -> None:
         indented(out, found.note)
 
 
-def _intervals(found: Table, one: Estimate) -> list[str]:
+def _intervals(found: EstimateTable, one: EstimatedValue) -> list[str]:
     return [
         "" if bar is None else f"{found.show(bar.low)} … {found.show(bar.high)}"
         for bar in (one.respondents, one.population)
     ]
 
 
-def _lies(found: Table, one: Estimate) -> str:
-    if one.lies is None:
+def _lies(found: EstimateTable, one: EstimatedValue) -> str:
+    if one.adversarial_shift is None:
         return ""
-    down, up = one.lies
+    down, up = one.adversarial_shift
     if found.unit == "share":
         return f"-{100 * down:.1f} … +{100 * up:.1f} %"
     return f"-{down:.3g} … +{up:.3g}" + (" days" if found.unit == "date" else "")
@@ -199,9 +204,9 @@ def _cross(out: Console, cross: CrossTable) -> None:
     out.print(shown)
 
 
-def panels_of(found: Estimates) -> list[Panel]:
-    """For a picture: the first table of each question, over all reports or within groups."""
-    from lapwing.plots.estimates import Panel  # noqa: PLC0415 (an extra)
+def panels_of(found: SurveyEstimates) -> list[EstimatePanel]:
+    """Return the panels of a picture: one table of each question, over all reports or within groups."""
+    from lapwing.plots.answers import EstimatePanel
 
     def bar(interval: Interval | None) -> Bar | None:
         return None if interval is None else (interval.low, interval.high)
@@ -213,7 +218,7 @@ def panels_of(found: Estimates) -> list[Panel]:
         first = max(answer.tables, key=_drawn)
         estimates = first.estimates
         panels.append(
-            Panel(
+            EstimatePanel(
                 f"{answer.question}{f', {answer.group}' if answer.group else ''}: {first.title}",
                 [one.label for one in estimates],
                 [one.value for one in estimates],
@@ -226,7 +231,7 @@ def panels_of(found: Estimates) -> list[Panel]:
     return panels
 
 
-def _drawn(found: Table) -> tuple[bool, bool]:
-    """What is drawn rather: a whole list of shares, else anything that is not silence alone."""
+def _drawn(found: EstimateTable) -> tuple[bool, bool]:
+    """Return a key that prefers a whole list of shares, else any table that is not only "no answer"."""
     labels = [one.label for one in found.estimates]
     return labels != [NO_ANSWER] and bool(labels), found.title in ("share", "words")

@@ -5,33 +5,48 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lapwing.cli.example import is_there
-from lapwing.cli.opened import AsJson, plainly, print_json
+from lapwing.cli.console import (
+    AsJson,
+    ExampleFolder,
+    PlotPath,
+    check_plot,
+    new_file,
+    os_errors_told,
+    print_json,
+    tell,
+    working,
+    write_new,
+    write_plot,
+)
 from lapwing.errors import BadParameter
 
 if TYPE_CHECKING:
     import numpy as np
+    from matplotlib.figure import Figure
     from numpy.typing import NDArray
 
-    from lapwing.survey.estimating import Estimates
-    from lapwing.survey.planning import Design
+    from lapwing.survey.designing import Design
+    from lapwing.survey.estimating import SurveyEstimates
+    from lapwing.survey.report_store import ReportStore, StoppingRule
+
 
 app = typer.Typer(
-    name="survey",
-    help="Surveys whose answers are randomized on each respondent's own device.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
+    help="Surveys whose answers are randomized on each respondent's own device.", no_args_is_help=True
 )
 
 EXAMPLE = "wellbeing.toml"
 MOST_RESPONDENTS = 100_000_000
+PORT = 8000
 SurveyFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The survey file, such as wellbeing.toml.")
 ]
@@ -43,27 +58,26 @@ Reports = Annotated[
 
 
 def designed(file: Path) -> Design:
-    """The design of a survey file."""
-    from lapwing.survey.planning import design  # noqa: PLC0415
-    from lapwing.survey.questionnaire import load  # noqa: PLC0415
+    """Return the design of a survey file."""
+    from lapwing.survey.designing import design
+    from lapwing.survey.survey_file import load
 
     return design(load(file))
 
 
 @app.command()
-def example(
-    folder: Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")] = Path("."),
-) -> None:
+def example(folder: ExampleFolder = Path(".")) -> None:
     """Write a survey with a question of every kind, to begin from."""
+    from lapwing.examples.visits import already_written
+
     target = folder / EXAMPLE
-    text = files("lapwing.cli").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
-    with plainly():
-        if is_there({target: text}):
+    text = files("lapwing.examples").joinpath("data", EXAMPLE).read_text(encoding="utf-8")
+    with os_errors_told():
+        if already_written({target: text}):
             print(f"There already, and left as it was: {target}. Next:")
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            with target.open("x", encoding="utf-8") as file:
-                file.write(text)
+            write_new(target, text, option="folder")
             print(f"Wrote {target}. Next:")
     print(f"  lapwing survey plan {target} --n 5000")
 
@@ -71,8 +85,8 @@ def example(
 @app.command()
 def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
     """Check a survey file. Every mistake is told with its line and what to write instead."""
-    from lapwing.survey.invitations import require_answerable  # noqa: PLC0415
-    from lapwing.survey.planning.design import epsilon_text  # noqa: PLC0415
+    from lapwing.survey.designing import epsilon_text
+    from lapwing.survey.invitations import require_answerable
 
     found = designed(file)
     require_answerable(found)
@@ -93,12 +107,12 @@ def check(file: SurveyFile, *, as_json: AsJson = False) -> None:
 
 
 def fingerprint_of(made: Design) -> str | None:
-    """What respondents can compare, of the survey and its key; None before its key was made."""
-    from lapwing.survey.collecting import known_key  # noqa: PLC0415
-    from lapwing.survey.respondent.offered import fingerprint  # noqa: PLC0415
+    """Return the fingerprint of the survey and its key, for respondents; None before the key is made."""
+    from lapwing.survey.offered import fingerprint
+    from lapwing.survey.service import existing_signing_key
 
     survey = made.survey
-    key = known_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
+    key = existing_signing_key(survey.ledger, survey.ledger_keys, name=survey.name, digest=made.digest)
     return None if key is None else fingerprint(made.digest, key.public)
 
 
@@ -114,8 +128,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Show each question's protocol, ε and expected error, and how many respondents a margin needs."""
-    from lapwing.cli.show_survey import show_plan  # noqa: PLC0415
-    from lapwing.survey.planning import plan as planned  # noqa: PLC0415
+    from lapwing.cli.show_survey import show_plan
+    from lapwing.survey.planning import plan as planned
 
     made = planned(designed(file), n, margin=margin, confidence=confidence)
     if as_json:
@@ -135,13 +149,13 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Invent respondents, randomize their answers for real, and say what the invented truth is."""
-    from lapwing.cli.show_survey import show_invented  # noqa: PLC0415
-    from lapwing.survey.planning.invented import invent  # noqa: PLC0415
-    from lapwing.survey.planning.report_file import write_reports  # noqa: PLC0415
+    from lapwing.cli.show_survey import show_invented
+    from lapwing.survey.planning import simulate_answers
+    from lapwing.survey.report_file import write_reports
 
     made = designed(file)
     target = file.with_suffix(".simulated") if out is None else out
-    people = invent(made.survey, n)
+    people = simulate_answers(made.survey, n)
     write_reports(target, made, made.simulate({name: one.answers for name, one in people.items()}))
     if as_json:
         questions = {name: {"law": one.law, "truth": dict(one.truth())} for name, one in people.items()}
@@ -152,21 +166,17 @@ def simulate(
 
 
 def stored_reports(made: Design) -> tuple[NDArray[np.uint8], bool]:
-    """All reports in the survey's store, and whether each came with a credential."""
-    from lapwing.ledger.places import is_postgres  # noqa: PLC0415
-    from lapwing.survey.collecting import open_store, read  # noqa: PLC0415
+    """Return all reports in the survey's store, and whether each came with a credential."""
+    from lapwing.config.values import is_postgres
+    from lapwing.survey.report_store import read_all_reports
 
     where = made.survey.reports
     if not is_postgres(where) and not Path(where).is_file():
         raise BadParameter(
             "reports", f"there are none yet at {where}: serve the survey, or use --reports FILE"
         )
-    with plainly():
-        kept = open_store(where, digest=made.digest, report_size=made.report_size)
-        try:
-            return read(kept), not kept.state().without_credential
-        finally:
-            kept.close()
+    with os_errors_told(), _reports(made) as kept:
+        return read_all_reports(kept), not kept.state().without_credential
 
 
 @app.command()
@@ -185,22 +195,20 @@ def estimate(
         str, typer.Option(help="Say what this fraction of lying respondents could do, such as 0.01.")
     ] = "0",
     confidence: Confidence = "0.95",
-    picture: Annotated[
-        Path | None, typer.Option(help="Draw the estimates into this .svg, .png or .pdf file.")
-    ] = None,
+    plot: PlotPath = None,
+    picture: Annotated[Path | None, typer.Option(hidden=True)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate every question from the reports, with intervals."""
-    from lapwing.cli.show_ledger import working  # noqa: PLC0415
-    from lapwing.cli.show_survey import privacy_of, show_estimates  # noqa: PLC0415
-    from lapwing.survey.estimating import estimate as estimated  # noqa: PLC0415
-    from lapwing.survey.planning.report_file import read_reports  # noqa: PLC0415
+    from lapwing.cli.show_survey import respondent_loss, show_estimates
+    from lapwing.survey.estimating import estimate as estimated
+    from lapwing.survey.report_file import read_reports
 
     pairs = [_pair(text) for text in cross or ()]
     if picture is not None:
-        from lapwing.plots.style import checked_path  # noqa: PLC0415
-
-        checked_path(picture)
+        tell("the option --picture is called --plot now")
+        plot = plot or picture
+    check_plot(plot)
     made = designed(file)
     if reports is None:
         found, with_credentials = stored_reports(made)
@@ -210,15 +218,13 @@ def estimate(
         result = estimated(
             made, found, confidence=confidence, by=by, cross=pairs, liars=liars, progress=progress
         )
-    privacy = privacy_of(made, len(found), with_credentials=with_credentials)
+    privacy = respondent_loss(made, len(found), with_credentials=with_credentials)
     if as_json:
         print_json({**result.to_json(), "privacy": privacy.to_json()})
     else:
         show_estimates(made, result, privacy)
-    if picture is not None:
-        _draw(made, result, picture)
-        if not as_json:
-            print(f"\nThe picture is in {picture}")
+    if plot is not None:
+        write_plot(plot, _drawn(made, result), quiet=as_json)
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -228,14 +234,242 @@ def _pair(text: str) -> tuple[str, str]:
     return one.strip(), other.strip()
 
 
-def _draw(made: Design, result: Estimates, path: Path) -> None:
-    from lapwing.cli.show_survey import panels_of  # noqa: PLC0415
-    from lapwing.plots.estimates import estimates  # noqa: PLC0415
-    from lapwing.plots.style import save  # noqa: PLC0415
+def _drawn(made: Design, result: SurveyEstimates) -> Figure:
+    from lapwing.cli.show_survey import panels_of
+    from lapwing.plots.answers import estimates_picture
 
     title = f"{made.survey.title} ({result.reports:,} reports)"
-    figure = estimates(panels_of(result), title=title, confidence=float(result.confidence))
+    return estimates_picture(panels_of(result), title=title, confidence=float(result.confidence))
+
+
+@app.command()
+def invite(
+    file: SurveyFile,
+    *,
+    count: Annotated[int | None, typer.Option(help="How many, for people whom nobody names.")] = None,
+    to: Annotated[
+        Path | None, typer.Option(help="A file with one id or address of a person a line.")
+    ] = None,
+    base: Annotated[
+        str, typer.Option(help="The address at which respondents reach the survey.")
+    ] = f"http://127.0.0.1:{PORT}",
+    out: Annotated[
+        Path | None, typer.Option(help="Write the links into this new file; else print them.")
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also those who were invited to it before.")
+    ] = False,
+) -> None:
+    """Issue invitations: each is charged its worst case now, answered or not. Prints one link each."""
+    from lapwing.survey import invitations
+
+    _require_base(base)
+    design = designed(file)
+    invitations.require_answerable(design)  # before a ledger is made
+    people = None if to is None else _ids(to)
+    if design.warning:
+        tell(f"Warning: {design.warning}")
+    issued = 0
+    with (
+        os_errors_told(),
+        _reports(design) as reports,
+        invitations.open_ledger(design.survey, tell) as ledger,
+        working("inviting") as progress,
+    ):
+        batches = invitations.invite(
+            design, ledger, reports, people=people, count=count, again=again, progress=progress
+        )
+        with _output(out) as write:  # the file is made before anything is charged
+            for batch in batches:
+                lines = [
+                    f"{one.person}\t{one.link(base)}" if one.person else one.link(base) for one in batch
+                ]
+                write("\n".join([*lines, ""]))
+                issued += len(batch)
+    price = f"ε {float(design.epsilon):.4g}"
+    told = f"Issued {issued:,} invitations, each charged {price} in {_ledger(design)}."
+    print(told, file=sys.stderr if out is None else sys.stdout)
+
+
+def _require_base(base: str) -> None:
+    """Raise BadParameter unless links can begin with this address and nobody can read them on their way."""
+    from urllib.parse import urlsplit
+
+    from lapwing.web.serving import is_loopback
+
+    wrong = BadParameter("base", "must be an address such as https://survey.example.org")
+    if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
+        raise wrong
     try:
-        save(figure, path)
-    except OSError as error:
-        raise BadParameter("picture", f"{path} cannot be written ({error.strerror})") from None
+        found = urlsplit(base)
+        host, _ = found.hostname, found.port
+    except ValueError:
+        raise wrong from None
+    if found.scheme not in ("https", "http") or not host:
+        raise wrong
+    if found.scheme == "http" and not is_loopback(host):
+        raise BadParameter("base", "must begin with https:// unless it is this machine (127.0.0.1)")
+
+
+def _ledger(design: Design) -> str:
+    """Return the ledger's name for people, never with a password."""
+    from lapwing.config.values import is_postgres
+
+    return "PostgreSQL" if is_postgres(design.survey.ledger) else design.survey.ledger
+
+
+@app.command()
+def serve(
+    file: SurveyFile,
+    *,
+    host: Annotated[str, typer.Option(help="The address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port to listen at; 0 for any.", min=0, max=65535)] = PORT,
+    tls_cert: Annotated[Path | None, typer.Option(help="A certificate (PEM), for https.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    behind_tls_proxy: Annotated[
+        bool,
+        typer.Option("--behind-tls-proxy", help="A proxy with TLS stands in front, and logs no addresses."),
+    ] = False,
+) -> None:
+    """Serve the page and take reports, until you stop it. No address and no time is logged or stored."""
+    from lapwing.survey.hosting import open_survey
+    from lapwing.survey.offered import fingerprint
+    from lapwing.web.serving import require_encrypted
+    from lapwing.web.serving import serve as run
+
+    has_tls = tls_cert is not None
+    require_encrypted(host, has_tls=has_tls, behind_tls_proxy=behind_tls_proxy)
+    with os_errors_told():
+        opened = open_survey(file)
+
+    def ready(address: str) -> None:
+        state = opened.desk.reports.state()
+        print(f"{opened.design.survey.title}: {address}")
+        shown = fingerprint(opened.desk.digest, opened.desk.key.public)
+        print(f"The fingerprint of this survey and its key: {shown}")
+        print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
+
+    try:
+        run(
+            opened.app(has_tls=has_tls),
+            host=host,
+            port=port,
+            certificate=tls_cert,
+            key=tls_key,
+            behind_tls_proxy=behind_tls_proxy,
+            ready=ready,
+        )
+    except KeyboardInterrupt:
+        pass
+    finally:
+        opened.desk.close()
+
+
+@app.command()
+def collect(
+    file: SurveyFile,
+    reports: Annotated[Path, typer.Argument(metavar="REPORTS", help="A file of reports made offline.")],
+    *,
+    again: Annotated[
+        bool, typer.Option("--again", help="Count a file whose content was collected before once more.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take reports from a file. Each is charged as an invitation; they have no credential, on your word."""
+    from lapwing.survey import invitations, report_store
+    from lapwing.survey.report_file import read_reports
+    from lapwing.survey.report_store import IntakeResult
+
+    design = designed(file)
+    found = read_reports(reports, design)
+    design.unpack(found)  # raises if a report is impossible: then nothing of the file is taken
+    with (
+        os_errors_told(),
+        _reports(design) as kept,
+        invitations.open_ledger(design.survey, tell) as ledger,
+        working("collecting") as progress,
+    ):
+        new = report_store.not_yet_stored(
+            kept, report_store.offline_entries(found, report_store.pile_digest(reports), again=again)
+        )
+        new = new[: _room(design, kept)]
+        if new:
+            invitations.charge_uninvited(design, ledger, len(new), progress)
+        today = datetime.now(UTC).date()
+        verdicts = report_store.store_offline(kept, new, _rule(design), today)
+        taken = sum(verdict is IntakeResult.NEW for verdict in verdicts)
+        total = kept.state().reports
+    if as_json:
+        print_json({"file": len(found), "taken": taken, "reports": total})
+        return
+    print(f"Took {taken:,} of {len(found):,} reports. There are {total:,} now.")
+    if taken < len(found):
+        print("The others were collected before (the same content: see --again), or the survey is closed.")
+
+
+@app.command()
+def close(file: SurveyFile, *, as_json: AsJson = False) -> None:
+    """Close the survey for ever, and remove every trace of the order in which reports came."""
+    design = designed(file)
+    with os_errors_told(), _reports(design) as kept:
+        kept.close_survey()
+        state, (admitted, used) = kept.state(), kept.invitations()
+    if as_json:
+        print_json({"reports": state.reports, "invitations": admitted, "signed": used, "closed": True})
+        return
+    print(f"Closed, with {state.reports:,} reports. Of {admitted:,} invitations {used:,} were used.")
+
+
+@contextmanager
+def _reports(design: Design) -> Iterator[ReportStore]:
+    from lapwing.survey.service import open_report_store
+
+    kept = open_report_store(design.survey.reports, digest=design.digest, report_size=design.report_size)
+    try:
+        yield kept
+    finally:
+        kept.close()
+
+
+def _rule(design: Design) -> StoppingRule:
+    from lapwing.survey.report_store import StoppingRule
+
+    return StoppingRule(design.survey.stop_after, design.survey.until)
+
+
+def _room(design: Design, kept: ReportStore) -> int | None:
+    """Return how many reports the stopping rule still admits; None for any number."""
+    state, rule = kept.state(), _rule(design)
+    if state.is_closed or rule.is_over(state.reports, datetime.now(UTC).date()):
+        return 0
+    return None if rule.stop_after is None else rule.stop_after - state.reports
+
+
+def _ids(path: Path) -> list[str]:
+    """Read one person a line; empty lines do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise BadParameter("to", f"{path} is not a text file") from None
+    except (OSError, ValueError) as error:  # a name with NUL in it raises ValueError
+        why = getattr(error, "strerror", None) or "it is no name of a file"
+        raise BadParameter("to", f"{path} cannot be read ({why})") from None
+    return [line.strip() for line in lines if line.strip()]
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """Yield a function that writes at once: to standard output, or to a new file for its owner only.
+
+    A link lets anybody take part, and its charge is paid: none may be lost or shown to others.
+    """
+    if path is None:
+        yield lambda text: print(text, end="", flush=True)
+        return
+    with new_file(path, option="out", mode=0o600) as file:
+
+        def write(text: str) -> None:
+            file.write(text.encode())
+            file.flush()
+
+        yield write

@@ -5,7 +5,6 @@ The library is imported where it is used: `lapwing --help` must not wait for it.
 
 from __future__ import annotations
 
-import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
@@ -16,13 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lapwing.cli.opened import plainly
+from lapwing.cli.console import new_file, os_errors_told, require_file
 from lapwing.errors import BadParameter, BadValue
 
 if TYPE_CHECKING:
     from lapwing.survey.credentials import PublicKey
+    from lapwing.survey.offered import OfferedQuestion, OfferedSurvey
     from lapwing.survey.respondent import Respondent
-    from lapwing.survey.respondent.offered import Asked, Offered
 
 LISTS = ("several", "ranking")
 UNSEEN = ("Cc", "Cf", "Cs", "Co", "Cn")
@@ -63,8 +62,8 @@ def answer(
     The device remembers what it sent and what that cost. It never sends more than its lifetime allows, and
     to one survey always the same report.
     """
-    from lapwing.survey.respondent import Respondent  # noqa: PLC0415
-    from lapwing.survey.respondent.offered import fingerprint, read  # noqa: PLC0415
+    from lapwing.survey.offered import fingerprint, read_offered
+    from lapwing.survey.respondent import Respondent
 
     link = survey if _is_link(survey) else send
     if (link is None) == (out is None):
@@ -74,7 +73,7 @@ def answer(
     url, invitation = _address(link) if link is not None else ("", "")
     with _seen():
         public, key = _public(survey, url)
-        offered = read(public)
+        offered = read_offered(public)
         device = Respondent(folder or Path(typer.get_app_dir("lapwing")) / "device")
         shown = None if key is None else fingerprint(offered.digest, key)
         if device.answered(public) is None:
@@ -103,7 +102,7 @@ def answer(
 
 
 def _clean(text: str) -> str:
-    """A text of a survey for the terminal: what would steer it, or hide something, is replaced."""
+    """Replace characters of a survey's text that would steer a terminal or hide something."""
     return "".join(
         letter
         if letter == "\n" or unicodedata.category(letter) not in UNSEEN
@@ -114,7 +113,7 @@ def _clean(text: str) -> str:
 
 @contextmanager
 def _seen() -> Iterator[None]:
-    """Complaints may quote a survey's options: they are cleaned, too."""
+    """Clean error messages, too: they may quote a survey's options."""
     try:
         yield
     except BadValue as error:
@@ -133,13 +132,13 @@ def _address(link: str) -> tuple[str, str]:
 
 
 def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
-    """What the survey tells respondents, from wherever it comes, and the key if a server is asked."""
+    """Return the survey's public description, from a file or a server, and the server's key, if any."""
     key: PublicKey | None = None
     served: dict[str, Any] | None = None
     if url:
-        from lapwing.survey.respondent.sending import Server  # noqa: PLC0415
+        from lapwing.survey.survey_client import SurveyClient
 
-        served, key = Server(url).survey()
+        served, key = SurveyClient(url).survey()
     if _is_link(survey):
         assert served is not None
         return served, key
@@ -151,20 +150,19 @@ def _public(survey: str, url: str) -> tuple[dict[str, Any], PublicKey | None]:
 
 def _from_file(path: Path) -> dict[str, Any]:
     if path.suffix == ".toml":
-        from lapwing.survey.planning import design  # noqa: PLC0415
-        from lapwing.survey.questionnaire import load  # noqa: PLC0415
+        from lapwing.survey.designing import design
+        from lapwing.survey.survey_file import load
 
         return design(load(path)).public()
-    from lapwing.survey.planning.design import LARGEST_SURVEY  # noqa: PLC0415
-    from lapwing.survey.respondent.exactly import parsed  # noqa: PLC0415
+    from lapwing.survey.designing import LARGEST_SURVEY
+    from lapwing.survey.offered import parse_exact_json
 
-    with plainly():
-        if not path.is_file():
-            raise BadParameter("survey", f"there is no file {path}")
+    with os_errors_told():
+        require_file(path, "survey")
         with path.open("rb") as file:
             raw = file.read(LARGEST_SURVEY + 1)
     try:
-        found = parsed(raw)
+        found = parse_exact_json(raw)
     except BadValue as error:
         raise BadParameter("survey", f"{path}: {error}") from None
     if not isinstance(found, dict):
@@ -177,14 +175,17 @@ def _rounded(epsilon: Fraction) -> str:
     return f"{float(epsilon):.4g}"
 
 
-def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, shown: str | None) -> None:
-    """Everything that there is to know before a coin is thrown. `shown` is the fingerprint, if known."""
-    from lapwing.survey.respondent.offered import grouped  # noqa: PLC0415
-    from lapwing.survey.respondent.words import odds_in_words, promise  # noqa: PLC0415
+def _show(device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, shown: str | None) -> None:
+    """Show everything that a respondent should know before a coin is thrown.
+
+    `shown` is the fingerprint, or None if it is not known.
+    """
+    from lapwing.survey.odds import odds_in_words, promise_in_words
+    from lapwing.survey.offered import grouped_digits
 
     print(_clean(f"{offered.title}\n\n{offered.text}"))
     print("\nThis device throws coins, and what it sends may differ from your answer.")
-    print(promise(offered))
+    print(promise_in_words(offered))
     places = device.asked(public)
     if not offered.asks_all:
         print(f"\nBy coin, you are asked one of the {len(offered.questions)} questions of this survey.")
@@ -197,30 +198,29 @@ def _show(device: Respondent, public: Mapping[str, Any], offered: Offered, shown
             print(_clean(f"  - {sentence}"))
     price = Fraction(offered.price, 10**9)
     if shown is None:
-        print(f"\nThe digest of this survey: {grouped(offered.digest[:32])}")
+        print(f"\nThe digest of this survey: {grouped_digits(offered.digest[:32])}")
     else:
         print(f"\nThe fingerprint of this survey and its key: {shown}")
     print("Compare this with others who were invited: it must be the same.")
     print(f"\nIt costs ε {_rounded(price)}. This device has ε {_rounded(device.left)} left, for life.")
 
 
-def _separator(question: Asked) -> str:
+def _separator(question: OfferedQuestion) -> str:
     return ";" if any("," in label for label in question.coding.labels) else ","
 
 
-def _how(question: Asked) -> str:
-    """What may be written."""
-    from lapwing.survey.questionnaire.scales import Days, Grid  # noqa: PLC0415
-    from lapwing.survey.questionnaire.words import Word  # noqa: PLC0415
+def _how(question: OfferedQuestion) -> str:
+    """Return how an answer may be written."""
+    from lapwing.survey.questionnaire import DateScale, NumberScale, WordCoding
 
     coding = question.coding
     none = ', or "no answer"' if coding.no_answer else ""
     match coding:
-        case Grid():
-            return f"a number from {coding.said(0)} to {coding.said(coding.steps)}{none}"
-        case Days():
+        case NumberScale():
+            return f"a number from {coding.text_of(0)} to {coding.text_of(coding.steps)}{none}"
+        case DateScale():
             return f"a day such as {coding.low}, at most {coding.high}{none}"
-        case Word():
+        case WordCoding():
             return f"a word of at most {coding.letters} letters{none}"
     labels = coding.labels
     listed = " | ".join(labels) if len(labels) <= _LISTED else f"one of {len(labels):,} options"
@@ -231,8 +231,8 @@ def _how(question: Asked) -> str:
     return listed
 
 
-def _given(question: Asked, text: str) -> object:
-    """What a person wrote, as the question takes it."""
+def _given(question: OfferedQuestion, text: str) -> object:
+    """Return an answer as the question takes it, from the text that a person wrote."""
     if text.strip() == "no answer":
         return None
     if question.kind not in LISTS:
@@ -241,9 +241,9 @@ def _given(question: Asked, text: str) -> object:
 
 
 def _written(
-    device: Respondent, public: Mapping[str, Any], offered: Offered, written: list[str]
+    device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, written: list[str]
 ) -> dict[str, object]:
-    """The answers that are written in the command, checked; all of them, if nobody can be asked."""
+    """Check the answers that are written in the command; all of them, if nobody can be asked."""
     named: dict[str, str] = {}
     for each in written:
         name, equals, value = each.partition("=")
@@ -267,7 +267,7 @@ def _written(
 
 
 def _ask(
-    device: Respondent, public: Mapping[str, Any], offered: Offered, values: dict[str, object]
+    device: Respondent, public: Mapping[str, Any], offered: OfferedSurvey, values: dict[str, object]
 ) -> None:
     """Ask for the answers that are not there yet."""
     for place in device.asked(public):
@@ -276,7 +276,7 @@ def _ask(
             values[question.name] = _asked_for(question, input)
 
 
-def _asked_for(question: Asked, ask: Callable[[str], str]) -> object:
+def _asked_for(question: OfferedQuestion, ask: Callable[[str], str]) -> object:
     """Ask until there is a possible answer."""
     while True:
         value = _given(question, ask(f"\n{question.name}: "))
@@ -288,19 +288,17 @@ def _asked_for(question: Asked, ask: Callable[[str], str]) -> object:
             return value
 
 
-def _write(path: Path, offered: Offered, report: bytes, mark: bytes) -> None:
-    """A file of one report, as `lapwing survey collect` takes it."""
-    from lapwing.survey.planning.report_file import head  # noqa: PLC0415
+def _write(path: Path, offered: OfferedSurvey, report: bytes, mark: bytes) -> None:
+    """Write a file of one report, as `lapwing survey collect` takes it."""
+    from lapwing.survey.report_file import report_file_header
 
-    with plainly():
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(file, "wb") as writing:
-            writing.write(head(offered.digest, mark) + report)
+    with new_file(path, option="out", mode=0o600) as file:
+        file.write(report_file_header(offered.digest, mark) + report)
 
 
-def _tell(offered: Offered, report: bytes, *, mine: bool) -> None:
-    """What was sent, in words. Only after it was sent: the coin must not decide who takes part."""
-    from lapwing.survey.respondent.words import sent_in_words  # noqa: PLC0415
+def _tell(offered: OfferedSurvey, report: bytes, *, mine: bool) -> None:
+    """Say in words what was sent. Only after it was sent: the coin must not decide who takes part."""
+    from lapwing.survey.odds import sent_in_words
 
     if not mine:
         print("It was sent for another invitation, so what it says is not shown: one device, one person.")

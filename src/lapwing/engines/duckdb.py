@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import glob
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,23 +12,25 @@ from typing import Any, Self
 import duckdb
 import pyarrow as pa
 
-from lapwing.engines.csv_form import PLAIN, CsvForm, read_header, recode
-from lapwing.engines.duckdb_spelling import DuckDbSpelling
+from lapwing.engines.csv_files import DEFAULT_CSV, CsvForm, read_header, recode
+from lapwing.engines.dialects import DuckDbDialect
 from lapwing.engines.engine import (
-    LOOK_EVERY,
+    DEFAULT_LIMITS,
+    REPEAT_SECONDS,
     Engine,
     EngineFailed,
-    Progress,
-    beside,
-    failing_alike,
+    EngineLimits,
+    ReportProgress,
     private_folder,
+    repeated_meanwhile,
+    time_limit,
+    uniform_failure,
 )
-from lapwing.engines.limits import DEFAULTS, Limits
 from lapwing.errors import BadParameter
 
-WRITABLE = "prepared"  # the name under which the database that may be written is known
+WRITABLE = "prepared"  # the name of the database that may be written
 ROWS_AT_ONCE = 1 << 16
-# What could reach out of this process, or bring something else into it, is off before anything is opened.
+# Features that reach out of this process, or load code into it, are off before anything is opened.
 _CLOSED = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -38,9 +39,9 @@ _CLOSED = {
     "allow_persistent_secrets": "false",
     "python_enable_replacements": "false",
 }
-# Files tell the least and the greatest number of a column without its NaN. What an optimizer concludes from
-# that is not true of all rows: one person's number could change what another's NaN counts as. DuckDB's own
-# tables know of their NaN, and are added up faster with it.
+# Statistics of files leave NaN out of the least and greatest number of a column. An optimizer that trusts
+# them is wrong about rows with NaN: one person's number could change how another's NaN is counted. DuckDB's
+# own tables count their NaN, and their sums are faster with statistics.
 _BY_ROWS_ALONE = "disabled_optimizers = 'statistics_propagation'"
 _WRITES = {
     duckdb.StatementType.CREATE, duckdb.StatementType.INSERT, duckdb.StatementType.UPDATE,
@@ -52,18 +53,18 @@ _WRITES = {
 class DuckDbEngine(Engine):
     """A database in memory, with files to read and databases attached.
 
-    Statements are told by their kind: what is asked can only be a SELECT, and one. (`query('...')` within
-    a SELECT is one too: hidden SQL reads what any other reads here, and is refused before it comes here.)
+    Only one SELECT statement is accepted as a query. (`query('...')` within a SELECT counts as one:
+    hidden SQL can read no more than any other SQL here, and it is refused before it comes here.)
     """
 
     name = "duckdb"
-    spelling: DuckDbSpelling
+    dialect: DuckDbDialect
 
     def __init__(
         self, connection: duckdb.DuckDBPyConnection, files: Mapping[str, list[str]],
         remove: Callable[[], None], *, writes: bool,
     ) -> None:  # fmt: skip
-        self.spelling = DuckDbSpelling()
+        self.dialect = DuckDbDialect()
         self._connection = connection
         self._files = files
         self._remove = remove
@@ -72,23 +73,23 @@ class DuckDbEngine(Engine):
     @classmethod
     def open(
         cls, files: Iterable[str | Path] = (), databases: Mapping[str, str | Path] | None = None, *,
-        writable: str | Path | None = None, limits: Limits = DEFAULTS,
+        writable: str | Path | None = None, limits: EngineLimits = DEFAULT_LIMITS,
         encodings: Mapping[str, str] | None = None,
     ) -> Self:  # fmt: skip
-        """Open for files, folders and patterns of files, and for databases, each known by a name.
+        """Open for files, folders and patterns of files, and for databases, each under a name.
 
-        `writable` is a database that is made if need be, known as `prepared`. Files are those that are
-        there now. `encodings` are of CSV files that are not in UTF-8: they are read from a private copy,
-        since DuckDB fails over a file in which one byte is no letter.
+        Only the files that exist now can be read. `writable` is a database, made if need be, under the
+        name `prepared`. `encodings` are those of CSV files that are not in UTF-8: they are read from a
+        private copy, since DuckDB fails on a file in which one byte is no letter.
         """
         if limits.threads is not None and limits.threads < 1:
             raise BadParameter("threads", "must be at least 1")
-        found = {str(one): _files_of(str(one)) for one in files}
-        text, name = DuckDbSpelling().text, DuckDbSpelling().name
-        spills, remove = private_folder("duckdb")  # for what does not fit into memory
+        found = {str(one): _list_files(str(one)) for one in files}
+        text, name = DuckDbDialect().text, DuckDbDialect().name
+        spills, remove = private_folder("duckdb")  # temporary files, and recoded copies
         connection: duckdb.DuckDBPyConnection | None = None
         try:
-            with failing_alike():
+            with uniform_failure():
                 for location, encoding in (encodings or {}).items():
                     found[location] = _recoded(found[location], encoding, Path(spills))
                 config: dict[str, Any] = {
@@ -104,19 +105,19 @@ class DuckDbEngine(Engine):
                     connection.execute(f"ATTACH {text(str(path))} AS {name(alias)} (READ_ONLY)")
                 if writable is not None:
                     connection.execute(f"ATTACH {text(str(writable))} AS {name(WRITABLE)}")
-                # A path is checked as it is written in SQL, and again as the file that is found.
+                # DuckDB checks a path as it is written in SQL, and again as the file that it finds.
                 paths = {path for listed in found.values() for path in listed}
                 allowed = ", ".join(map(text, sorted(paths | set(map(glob.escape, paths)))))
                 for setting in (
                     *([_BY_ROWS_ALONE] if found else []),
                     "TimeZone = 'UTC'",
                     "arrow_large_buffer_size = true",  # else texts of 2 GB in a batch are an error
-                    "enable_progress_bar = true",  # counts, and does not print
+                    "enable_progress_bar = true",  # it is read, not printed
                     "enable_progress_bar_print = false",
                     "progress_bar_time = 0",
                     f"allowed_paths = [{allowed}]",
                     "enable_external_access = false",
-                    "lock_configuration = true",  # the last: no setting changes any more
+                    "lock_configuration = true",  # last: after this no setting can change
                 ):
                     connection.execute(f"SET {setting}")
                 return cls(connection, found, remove, writes=writable is not None)
@@ -126,32 +127,38 @@ class DuckDbEngine(Engine):
             remove()
             raise
 
-    def relation_of(self, form: str, location: str | Path, table: str = "", csv: CsvForm = PLAIN) -> str:
-        """A FROM item: of files (form `parquet` or `csv`) at a location that this was opened for, or of a
-        table, maybe with its schema, in a database by its name (form `duckdb`)."""
+    def relation_of(
+        self, form: str, location: str | Path, table: str = "", csv: CsvForm = DEFAULT_CSV
+    ) -> str:
+        """Return a FROM item for files or for a table.
+
+        Files (form `parquet` or `csv`) must be at a location that this engine was opened for. A table
+        (form `duckdb`), perhaps with its schema, is in the database under the name `location`.
+        """
         if form == "duckdb":
-            return ".".join(self.spelling.name(part) for part in (str(location), *table.split(".")))
+            return ".".join(self.dialect.name(part) for part in (str(location), *table.split(".")))
         paths = self._files.get(str(location))
         if paths is None:
             raise BadParameter("location", "is none that this engine was opened for")
-        listed = f"[{', '.join(self.spelling.text(glob.escape(path)) for path in paths)}]"
+        listed = f"[{', '.join(self.dialect.text(glob.escape(path)) for path in paths)}]"
         if form == "parquet":
-            # By name, with types that hold those of all files: no row must be cast and fail.
+            # Columns match by name, with types wide enough for all files: no cast of a row can fail.
             return f"read_parquet({listed}, union_by_name = true, hive_partitioning = false)"
         if form == "csv":
             return self._csv(listed, paths, csv)
         raise BadParameter("form", "must be parquet, csv or duckdb")
 
     def _csv(self, listed: str, paths: list[str], form: CsvForm) -> str:
-        """All columns as text, by the header alone: how rows are read depends on no row.
+        """Return a FROM item with all columns as text, named by the header alone.
 
-        Rows that are too short are filled with NULL, what is too much is left out, and what is not UTF-8
-        is no row. Only reading in one thread knows for sure where rows with line breaks begin.
+        How rows are read depends on no row. Rows that are too short are filled with NULL, surplus cells
+        are left out, and a line that is not UTF-8 is no row. Only reading in one thread knows for sure
+        where rows with line breaks begin.
         """
         separator, names = read_header(paths, form)
-        text = self.spelling.text
+        text = self.dialect.text
         quote, null = text(form.quote), f"[{', '.join(map(text, form.null))}]"
-        columns = ", ".join(f"{self.spelling.text(name)}: 'VARCHAR'" for name in names)
+        columns = ", ".join(f"{self.dialect.text(name)}: 'VARCHAR'" for name in names)
         return (
             f"read_csv({listed}, auto_detect = false, columns = {{{columns}}}, header = true, "
             f"delim = {text(separator)}, quote = {quote}, escape = {quote}, nullstr = {null}, "
@@ -159,90 +166,80 @@ class DuckDbEngine(Engine):
         )
 
     def columns(self, relation: str) -> Mapping[str, str]:
-        with failing_alike():
-            found = self._asked(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
+        """Return names and types of the columns. Reads no row."""
+        with uniform_failure():
+            found = self._select(f"SELECT * FROM {relation} LIMIT 0")  # noqa: S608
             return {
                 name: str(type_).lower() for name, type_ in zip(found.columns, found.types, strict=True)
             }
 
     def bind(self, sql: str) -> None:
-        with failing_alike():
-            self._asked(sql)  # a relation: it is bound now, optimized and run when its rows are asked for
+        """Resolve names and types without running the query."""
+        with uniform_failure():
+            self._select(sql)  # it is bound now, and optimized and run only when rows are read
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
-        with self._limited(timeout):
-            return self._asked(sql).to_arrow_table(batch_size=ROWS_AT_ONCE)
+        """Return all rows."""
+        with time_limit(timeout, self._connection.interrupt):
+            return self._select(sql).to_arrow_table(batch_size=ROWS_AT_ONCE)
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        with failing_alike():
-            yield from self._asked(sql).to_arrow_reader(batch_size=ROWS_AT_ONCE)
+        """Yield record batches."""
+        with uniform_failure():
+            yield from self._select(sql).to_arrow_reader(batch_size=ROWS_AT_ONCE)
 
     def ship(self, name: str, table: pa.Table) -> None:
-        with failing_alike():
+        """Store a public table for this connection."""
+        with uniform_failure():
             self._connection.register("lapwing shipped", table)
             try:
-                named = self.spelling.name(name)
+                named = self.dialect.name(name)
                 self._connection.execute(
                     f'CREATE OR REPLACE TEMP TABLE {named} AS SELECT * FROM "lapwing shipped"'  # noqa: S608
                 )
             finally:
                 self._connection.unregister("lapwing shipped")
 
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
-        with failing_alike(), self._watched(progress):
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
+        """Run a statement that writes."""
+        with uniform_failure(), self._reporting(progress):
             statements = self._connection.extract_statements(sql)
             if not self._writes or len(statements) != 1 or statements[0].type not in _WRITES:
                 raise EngineFailed
             self._connection.execute(statements[0])
 
     def close(self) -> None:
+        """Close the connection."""
         with suppress(duckdb.Error):
             self._connection.close()
         self._remove()
 
-    def _asked(self, sql: str) -> duckdb.DuckDBPyRelation:
+    def _select(self, sql: str) -> duckdb.DuckDBPyRelation:
         statements = self._connection.extract_statements(sql)
         if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
             raise EngineFailed
         return self._connection.sql(statements[0])  # a text would be parsed again
 
     @contextmanager
-    def _limited(self, timeout: float | None) -> Iterator[None]:
-        """Interrupt what runs within after so many seconds, and again until it has stopped: an interrupt
-        before the engine has begun is forgotten."""
-        if timeout is None:
-            with failing_alike():
-                yield
-            return
-        late = threading.Event()
-
-        def interrupt() -> None:
-            late.set()
-            self._connection.interrupt()
-
-        with failing_alike(late.is_set), beside(interrupt, first=timeout):
-            yield
-
-    @contextmanager
-    def _watched(self, progress: Progress | None) -> Iterator[None]:
+    def _reporting(self, progress: ReportProgress | None) -> Iterator[None]:
         if progress is None:
             yield
             return
         most = 0.0
 
-        def look() -> None:
+        def report() -> None:
             nonlocal most
             most = min(max(most, self._connection.query_progress() / 100), 1.0)
             progress(most)
 
         progress(0.0)
-        with beside(look, first=LOOK_EVERY):
+        with repeated_meanwhile(report, first=REPEAT_SECONDS):
             yield
         progress(1.0)
 
 
 def _recoded(paths: list[str], encoding: str, folder: Path) -> list[str]:
-    """Copies in UTF-8, in a folder that goes with the engine."""
+    """Write copies in UTF-8 into the engine's own folder. Return their paths."""
     made = []
     for path in paths:
         copy = folder / f"recoded-{len(list(folder.iterdir()))}.csv"
@@ -251,8 +248,8 @@ def _recoded(paths: list[str], encoding: str, folder: Path) -> list[str]:
     return made
 
 
-def _files_of(location: str) -> list[str]:
-    """The files of a path, a pattern, or a folder (its Parquet files, else its CSV files)."""
+def _list_files(location: str) -> list[str]:
+    """Return the files of a path, a pattern, or a folder (its Parquet files, else its CSV files)."""
     if os.path.isfile(location):
         return [os.path.abspath(location)]
     patterns = [location]

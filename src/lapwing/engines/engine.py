@@ -1,4 +1,7 @@
-"""What an engine is to us: a place with tables that runs SQL of ours and gives Arrow."""
+"""What an engine is to us: a place with tables that runs SQL of ours and gives Arrow.
+
+How much of its machine an engine may use for one question: what is public, whatever the rows are.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,31 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lapwing.engines.spelling import Spelling
+from lapwing.engines.dialect import SqlDialect
 from lapwing.errors import LapwingError, Unavailable
 
-Progress = Callable[[float], None]  # a share of the work, from 0 to 1
-LOOK_EVERY = 0.05  # seconds
+ReportProgress = Callable[[float], None]  # a share of the work, from 0 to 1
+REPEAT_SECONDS = 0.05
 
 
 class EngineFailed(Unavailable):
-    """The engine gave no answer. One text for every cause: why it failed may depend on one row."""
+    """The engine gave no answer. The text is the same for every cause: the cause may depend on one row."""
 
     def __init__(self) -> None:
         super().__init__("the engine could not answer")
 
 
 class TimedOut(EngineFailed):
-    """The engine was stopped after the time that it was given. It reads like any other failure."""
+    """The engine was stopped at its time limit. The text is the same as that of any other failure."""
 
 
 @contextmanager
-def failing_alike(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Whatever goes wrong within is `EngineFailed`, or `TimedOut` if it is late."""
+def uniform_failure(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Raise `EngineFailed` for every error inside, or `TimedOut` if `is_late` says so."""
     try:
         yield
     except LapwingError:
@@ -43,15 +47,15 @@ def failing_alike(is_late: Callable[[], bool] = lambda: False) -> Iterator[None]
 
 
 @contextmanager
-def beside(work: Callable[[], None], *, first: float) -> Iterator[None]:
-    """Do something after a while, and then again and again, for as long as what is within takes."""
+def repeated_meanwhile(work: Callable[[], None], *, first: float) -> Iterator[None]:
+    """Call `work` after `first` seconds and then repeatedly, until the block ends."""
     done = threading.Event()
 
     def loop() -> None:
         wait = first
         while not done.wait(wait):
             work()
-            wait = LOOK_EVERY
+            wait = REPEAT_SECONDS
 
     thread = threading.Thread(target=loop, daemon=True)
     thread.start()
@@ -62,13 +66,36 @@ def beside(work: Callable[[], None], *, first: float) -> Iterator[None]:
         thread.join()
 
 
+@contextmanager
+def time_limit(timeout: float | None, stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` after `timeout` seconds, and again until the block ends: an early call may be ignored.
+
+    Every error inside is `EngineFailed`, or `TimedOut` after the timeout. None sets no limit.
+    """
+    late = threading.Event()
+
+    def stop_late() -> None:
+        late.set()
+        stop()
+
+    with uniform_failure(late.is_set):
+        if timeout is None:
+            yield
+            return
+        with repeated_meanwhile(stop_late, first=timeout):
+            yield
+
+
 def private_folder(name: str) -> tuple[str, Callable[[], None]]:
-    """A new folder that nobody else can read, and what removes it; at the latest when the process ends."""
+    """Create a folder that nobody else can read. Return its path and a function that removes it.
+
+    It is removed at the latest when the process ends.
+    """
     folder, owner = tempfile.mkdtemp(prefix=f"lapwing_{name}_"), os.getpid()
 
     def remove() -> None:
         atexit.unregister(remove)
-        if os.getpid() == owner:  # and not a child of it
+        if os.getpid() == owner:  # not in a child process
             shutil.rmtree(folder, ignore_errors=True)
 
     atexit.register(remove)
@@ -76,43 +103,74 @@ def private_folder(name: str) -> tuple[str, Callable[[], None]]:
 
 
 class Engine(ABC):
-    """One connection. It is locked down: nothing but the tables that it was opened for can be read.
+    """One connection to a database that runs our SQL and returns Arrow.
 
-    Whatever fails raises `EngineFailed`, whose text never shows data, SQL or the engine's own words
-    (those are in `__context__`, for whoever holds the data).
+    It is locked down: only the tables that it was opened for can be read. Every failure raises
+    `EngineFailed`, whose text never shows data, SQL or the engine's own message (that is in
+    `__context__`, for the data's owner).
     """
 
     name: str  # "duckdb", "postgres" or "spark"
-    spelling: Spelling
+    dialect: SqlDialect
 
     @abstractmethod
     def columns(self, relation: str) -> Mapping[str, str]:
-        """Names and types (the engine's words, lower case) of a FROM item's columns. Reads no row."""
+        """Return names and types (in the engine's words, lower case) of a FROM item. Reads no row."""
 
     @abstractmethod
     def bind(self, sql: str) -> None:
-        """Look up the names and types of a query, and run nothing: `EngineFailed` if it makes no sense.
+        """Resolve the names and types of a query without running it. Raise `EngineFailed` if it is invalid.
 
-        This is where every engine's own planning begins, and it ends before statistics are used: those come
-        from rows, and what an optimizer makes of them may be an error."""
+        This is the first part of every engine's planning. It ends before statistics are used: those come
+        from rows, and an optimizer that uses them may raise an error that depends on rows.
+        """
 
     @abstractmethod
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
-        """All rows of a query."""
+        """Return all rows of a query. `timeout` is in seconds; None waits without limit."""
 
     @abstractmethod
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        """Record batches of a query, for results too large to hold. One at a time: the next question
-        waits until it is read to its end or let go of."""
+        """Yield record batches of a query, for results too large to hold.
+
+        One stream at a time: the next query waits until this one is read to its end or closed.
+        """
 
     @abstractmethod
     def ship(self, name: str, table: pa.Table) -> None:
-        """Make a (public) table of ours known under a name, for this connection only."""
+        """Store a public table under a name, for this connection only."""
 
     @abstractmethod
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
-        """Run a statement that writes. Only an engine that was opened to write does."""
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
+        """Run a statement that writes. Only an engine that was opened for writing accepts it."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of everything."""
+        """Close the connection and remove temporary files."""
+
+
+MEGABYTE = 10**6
+
+
+@dataclass(frozen=True, slots=True)
+class EngineLimits:
+    """Limits of one engine: bytes of memory, bytes of temporary files, threads. All are public.
+
+    None means: for an engine in this process a fifth of the memory (several queries may run at once),
+    half of the free disk, and every core; for a server, its own settings.
+    """
+
+    memory: int | None = None
+    temporary: int | None = None
+    threads: int | None = None
+
+    def memory_here(self) -> int:
+        """Return the bytes of memory that an engine in this process may use."""
+        return self.memory or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 5
+
+    def temporary_in(self, folder: str) -> int:
+        """Return the bytes that the engine may write into a folder."""
+        return self.temporary or shutil.disk_usage(folder).free // 2
+
+
+DEFAULT_LIMITS = EngineLimits()

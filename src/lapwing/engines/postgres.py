@@ -1,6 +1,6 @@
-"""A PostgreSQL server. Questions are asked in read-only transactions; only aggregates come back.
+"""A PostgreSQL server. Queries run in read-only transactions; only aggregates come back.
 
-What the role of the URL may not read, nobody reads here: give it SELECT on the declared tables and no more.
+Lapwing reads whatever the role of the URL may read: give it SELECT on the declared tables and no more.
 """
 
 from __future__ import annotations
@@ -12,14 +12,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
 
-from lapwing.engines.engine import Engine, EngineFailed, Progress, failing_alike
-from lapwing.engines.limits import DEFAULTS, Limits
-from lapwing.engines.postgres_spelling import PostgresSpelling
+from lapwing.engines.dialects import PostgresDialect
+from lapwing.engines.engine import (
+    DEFAULT_LIMITS,
+    Engine,
+    EngineFailed,
+    EngineLimits,
+    ReportProgress,
+    uniform_failure,
+)
 from lapwing.errors import BadParameter, MissingExtra
 
 try:
@@ -38,7 +44,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 _SETTINGS = {
     "default_transaction_read_only": "on",
-    "search_path": "pg_catalog",  # all names are qualified; tables that were shipped are found before it
+    "search_path": "pg_catalog",  # all names are qualified; temporary tables come before it
     "standard_conforming_strings": "on",
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "iso_8601",
@@ -47,7 +53,7 @@ _SETTINGS = {
     "extra_float_digits": "1",
     "lock_timeout": f"{LOCK_SECONDS}s",
     "statement_timeout": "0",
-    "jit": "off",  # compiling takes longer than most questions
+    "jit": "off",  # compiling takes longer than most queries
     "client_min_messages": "error",
 }
 _NAMES = "SELECT format_type(oid, nullif(modifier, -1)), typtype FROM unnest(%s::oid[], %s::int[]) \
@@ -77,8 +83,8 @@ class _Column:
         return _TYPES.get(self.type, pa.string())
 
 
-def _limited_by(limits: Limits) -> dict[str, str]:
-    """A sort or hash table has its own share of the memory, in each of the processes."""
+def _limit_settings(limits: EngineLimits) -> dict[str, str]:
+    """Return the settings for the limits. Each sort or hash table has its share of the memory."""
     found = {}
     if limits.memory is not None:
         work = min(max(limits.memory // _SHARES, _LEAST_WORK), _MOST_WORK)
@@ -92,29 +98,29 @@ class PostgresEngine(Engine):
     """One connection. With `writable`, `execute` may write, in transactions of its own."""
 
     name = "postgres"
-    spelling: PostgresSpelling
+    dialect: PostgresDialect
 
-    def __init__(self, url: str, *, writable: bool = False, limits: Limits = DEFAULTS) -> None:
-        self.spelling = PostgresSpelling()
+    def __init__(self, url: str, *, writable: bool = False, limits: EngineLimits = DEFAULT_LIMITS) -> None:
+        self.dialect = PostgresDialect()
         self._writable = writable
-        self._inlined: dict[str, str] = {}  # tables that were shipped to a server that keeps none
+        self._inlined: dict[str, str] = {}  # shipped tables, if the server stores none
         try:
             parameters = conninfo_to_dict(url.partition("#")[0])
         except psycopg.Error:  # its message may quote a piece of the password
             raise BadParameter("source", "is not a PostgreSQL URL") from None
-        with failing_alike():
+        with uniform_failure():
             self._connection = psycopg.connect(autocommit=True, **{**_DEFAULTS, **parameters})
         try:
-            with failing_alike():
-                for name, value in (_SETTINGS | _limited_by(limits)).items():
+            with uniform_failure():
+                for name, value in (_SETTINGS | _limit_settings(limits)).items():
                     self._connection.execute(_SET, (name, value))
                 if limits.temporary is not None:
-                    with suppress(
-                        psycopg.errors.InsufficientPrivilege
-                    ):  # then the server's own limit holds
+                    with suppress(psycopg.errors.InsufficientPrivilege):  # the server's own limit holds
                         self._connection.execute(_SET, ("temp_file_limit", f"{limits.temporary // 1024}kB"))
-                version, encoding = self._one("SELECT current_setting('server_version_num')::int / 10000,"
-                                              " current_setting('server_encoding')")  # fmt: skip
+                version, encoding = self._fetch_row(
+                    "SELECT current_setting('server_version_num')::int / 10000,"
+                    " current_setting('server_encoding')"
+                )
             if version < OLDEST_SERVER:
                 raise BadParameter("source", f"the server is older than PostgreSQL {OLDEST_SERVER}")
             if encoding != "UTF8":
@@ -124,20 +130,21 @@ class PostgresEngine(Engine):
             raise
 
     def relation_of(self, table: str) -> str:
-        """A FROM item: a table with its schema; `public` without one."""
+        """Return a FROM item for a table; its schema is `public` if none is given."""
         parts = table.split(".")
         return ".".join(
-            self.spelling.name(part) for part in (["public", *parts] if len(parts) == 1 else parts)
+            self.dialect.name(part) for part in (["public", *parts] if len(parts) == 1 else parts)
         )
 
-    def _one(self, sql: str) -> tuple[Any, ...]:
+    def _fetch_row(self, sql: str) -> tuple[Any, ...]:
         found: tuple[Any, ...] | None = self._connection.execute(sql.encode()).fetchone()
         assert found is not None
         return found
 
     def columns(self, relation: str) -> Mapping[str, str]:
-        with failing_alike(), self._transaction(_READ):
-            found = self._described(self._whole_of(f"SELECT * FROM {relation} LIMIT 0"))  # noqa: S608
+        """Return names and types of the columns. Reads no row."""
+        with uniform_failure(), self._transaction(_READ):
+            found = self._describe(self._with_inlined_tables(f"SELECT * FROM {relation} LIMIT 0"))  # noqa: S608
             asked = [one.type for one in found], [one.modifier for one in found]
             names = self._connection.execute(_NAMES, asked).fetchall()
             return {
@@ -146,32 +153,36 @@ class PostgresEngine(Engine):
             }
 
     def bind(self, sql: str) -> None:
-        with failing_alike(), self._transaction(_READ):
-            self._described(self._whole_of(sql))
+        """Resolve names and types without running the query."""
+        with uniform_failure(), self._transaction(_READ):
+            self._describe(self._with_inlined_tables(sql))
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
+        """Return all rows."""
         late = threading.Event()
-        with failing_alike(late.is_set), self._transaction(_READ, timeout, late):
-            sql = self._whole_of(sql)
-            columns = self._described(sql)
-            return _table_of(b"".join(self._copied(sql)), columns)
+        with uniform_failure(late.is_set), self._transaction(_READ, timeout, late):
+            sql = self._with_inlined_tables(sql)
+            columns = self._describe(sql)
+            return _table_of(b"".join(self._copy_out(sql)), columns)
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        with failing_alike(), self._transaction(_READ):
-            sql = self._whole_of(sql)
-            columns = self._described(sql)
-            for part in _cut(self._copied(sql)):
+        """Yield record batches."""
+        with uniform_failure(), self._transaction(_READ):
+            sql = self._with_inlined_tables(sql)
+            columns = self._describe(sql)
+            for part in _batched(self._copy_out(sql)):
                 yield from _table_of(part, columns).to_batches()
 
     def ship(self, name: str, table: pa.Table) -> None:
-        named, self._inlined = self.spelling.name(name), {**self._inlined}
+        """Store a public table for this connection."""
+        named, self._inlined = self.dialect.name(name), {**self._inlined}
         self._inlined.pop(name, None)
         types = [_shipped_type(field.type) for field in table.schema]
         columns = ", ".join(
-            f"{self.spelling.name(column)} {type_}"
+            f"{self.dialect.name(column)} {type_}"
             for column, type_ in zip(table.column_names, types, strict=True)
         )
-        with failing_alike():
+        with uniform_failure():
             try:
                 with self._transaction(_WRITE):
                     self._connection.execute(f"DROP TABLE IF EXISTS pg_temp.{named}".encode())
@@ -190,37 +201,33 @@ class PostgresEngine(Engine):
 
     def _values_of(self, table: pa.Table, types: list[str]) -> str:
         def literal(value: Any) -> str:
-            return "NULL" if value is None else self.spelling.text(str(value))
+            return "NULL" if value is None else self.dialect.text(str(value))
 
         rows = ", ".join(
             f"({', '.join(map(literal, row))})"
             for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
         ) or f"({', '.join('NULL' for _ in types)})"  # fmt: skip
-        names = [self.spelling.name(name) for name in table.column_names]
+        names = [self.dialect.name(name) for name in table.column_names]
         cast = ", ".join(
             f"CAST({name} AS {type_}) AS {name}" for name, type_ in zip(names, types, strict=True)
         )
         given = f"SELECT {cast} FROM (VALUES {rows}) AS given ({', '.join(names)})"  # noqa: S608
         return given if table.num_rows else f"{given} LIMIT 0"
 
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
+        """Run a statement that writes."""
         if not self._writable:
             raise EngineFailed
         report = progress or (lambda _: None)
         report(0.0)
-        with failing_alike(), self._transaction(_WRITE):
-            self._connection.execute(sql.encode(), prepare=True)  # so that it is one statement
+        with uniform_failure(), self._transaction(_WRITE):
+            self._connection.execute(sql.encode(), prepare=True)  # prepared: only one statement
         report(1.0)
 
     def close(self) -> None:
+        """Close the connection."""
         with suppress(psycopg.Error):
             self._connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     @contextmanager
     def _transaction(
@@ -240,17 +247,17 @@ class PostgresEngine(Engine):
                 connection.execute("ROLLBACK")
             raise
 
-    def _whole_of(self, sql: str) -> str:
-        """With the tables that were shipped, if the server keeps none."""
+    def _with_inlined_tables(self, sql: str) -> str:
+        """Put shipped tables into the query itself, if the server stores none."""
         if not self._inlined:
             return sql
         given = ", ".join(
-            f"{self.spelling.name(name)} AS ({values})" for name, values in self._inlined.items()
+            f"{self.dialect.name(name)} AS ({values})" for name, values in self._inlined.items()
         )
         return f"WITH {given} SELECT * FROM (\n{sql}\n) AS asked"  # noqa: S608
 
-    def _described(self, sql: str) -> list[_Column]:
-        """The columns of a question. A text of more than one statement is an error here, and not run."""
+    def _describe(self, sql: str) -> list[_Column]:
+        """Return the columns of a query. More than one statement is an error, and is not run."""
         link = self._connection.pgconn
         for found in (link.prepare(b"", sql.encode()), link.describe_prepared(b"")):
             if found.status != psycopg.pq.ExecStatus.COMMAND_OK:
@@ -260,35 +267,37 @@ class PostgresEngine(Engine):
             for place in range(found.nfields)
         ]
 
-    def _copied(self, sql: str) -> Iterator[bytes]:
+    def _copy_out(self, sql: str) -> Iterator[bytes]:
         with self._connection.cursor().copy(f"COPY (\n{sql}\n) TO STDOUT (FORMAT csv)".encode()) as copy:
             for part in copy:
                 yield bytes(part)
 
 
 def _table_of(content: bytes, columns: list[_Column]) -> pa.Table:
-    """What COPY sent. Columns are known by number: names may be there twice."""
+    """Read the rows that COPY sent. Columns are known by number: a name may occur twice."""
     keys = [str(place) for place in range(len(columns))]
     types = dict(zip(keys, (one.arrow for one in columns), strict=True))
     if not content:
-        return _tidy(pa.schema(types.items()).empty_table(), columns)
+        return _named_columns(pa.schema(types.items()).empty_table(), columns)
     options: dict[str, Any] = {
         "read_options": csv.ReadOptions(  # a row longer than two blocks is an error
             column_names=keys, use_threads=False, block_size=min(max(len(content), 1 << 20), 1 << 30)
         ),
         "parse_options": csv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-        "convert_options": csv.ConvertOptions(  # only what is not in quotes is NULL
+        "convert_options": csv.ConvertOptions(  # an empty cell is NULL only without quotes
             column_types=types,
             null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False,
             true_values=["t"], false_values=["f"],
         ),
     }  # fmt: skip
-    return _tidy(csv.read_csv(io.BytesIO(content), **options), columns)
+    return _named_columns(csv.read_csv(io.BytesIO(content), **options), columns)
 
 
-def _tidy(table: pa.Table, columns: list[_Column]) -> pa.Table:
+def _named_columns(table: pa.Table, columns: list[_Column]) -> pa.Table:
     for place, one in enumerate(columns):
-        if one.type == _NUMERIC and one.modifier < 0:  # of any scale: as few decimals as are there
+        if (
+            one.type == _NUMERIC and one.modifier < 0
+        ):  # of any scale: keep as few decimals as the values have
             values = [
                 None if value is None else Decimal(value) for value in table.column(place).to_pylist()
             ]
@@ -299,8 +308,8 @@ def _tidy(table: pa.Table, columns: list[_Column]) -> pa.Table:
     return table.rename_columns([one.name for one in columns])
 
 
-def _cut(parts: Iterable[bytes], size: int = 1 << 22) -> Iterator[bytes]:
-    """Rows, put together to pieces that are worth being read. PostgreSQL sends a row at a time."""
+def _batched(parts: Iterable[bytes], size: int = 1 << 22) -> Iterator[bytes]:
+    """Join rows to batches that are worth reading. PostgreSQL sends a row at a time."""
     rows = iter(parts)
     while batch := list(itertools.islice(rows, size >> 6)):
         yield b"".join(batch)

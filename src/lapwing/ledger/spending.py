@@ -1,17 +1,28 @@
-"""What a release would cost, and whom: values that planners make and the gate spends."""
+"""The price of a planned release, fixed before data is read; and why a release is refused."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from lapwing.errors import BadParameter
-from lapwing.ledger.accounts import EVERYONE, Account, Unit
-from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, checked_label, text_of
-from lapwing.privacy import Loss, Relation, SampledGaussian, Worst
-from lapwing.privacy.describe import describe, parts
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.config.values import checked_label
+from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
+from lapwing.core.loss_records import describe, losses_within
+from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
+from lapwing.errors import BadParameter, OverBudget
+from lapwing.ledger.accounts import EVERYONE, Account, Block, Slices, Unit
+from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, text_of
+
+if TYPE_CHECKING:
+    from lapwing.ledger.ledger import Ledger
+
 
 REQUEST_AT_MOST = 1 << 20
 PARAMETERS_AT_MOST = 1 << 14
@@ -19,10 +30,10 @@ PARAMETERS_AT_MOST = 1 << 14
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Blocks of one account, by name. An account without slices has none to name.
+    """Blocks of one account, by name. An account without slices has no blocks to name.
 
-    `everyone` charges all blocks, and those that will be opened later: for data whose units are not
-    sliced by the account's rule.
+    `everyone` charges all blocks, and those that are opened later. It is for data whose units are not
+    divided by the account's rule.
     """
 
     account: str
@@ -38,7 +49,7 @@ class Target:
             raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
             raise BadParameter("blocks", "everyone is charged in all blocks: name none")
-        if EVERYONE in self.blocks:  # who is in no block may be in one by the time that data is read
+        if EVERYONE in self.blocks:  # its units may be in a block by the time the data is read
             raise BadParameter("blocks", '"*" is charged with everyone, not by itself')
         if len(set(self.blocks)) < len(self.blocks):
             raise BadParameter("blocks", "must name each block once")
@@ -46,7 +57,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What a release would cost, and whom: fixed before data is read."""
+    """The price of a release and the accounts that pay it, fixed before data is read."""
 
     targets: Sequence[Target]
     loss: Loss
@@ -58,8 +69,8 @@ class Spending:
     keeps_request: bool = field(
         default=False, compare=False
     )  # whether it can be read again beside its entry
-    asked: bytes = field(init=False, repr=False, compare=False)  # what the digest is of
-    digest: str = field(init=False)  # the same for the same request only: what, of whom, at which price
+    asked: bytes = field(init=False, repr=False, compare=False)  # the bytes that `digest` is taken of
+    digest: str = field(init=False)  # of targets, unit, relation, price and request
     public: str = field(init=False, repr=False)  # how it stands in an entry
     everyone: bool = field(init=False, repr=False)  # whether some target is everyone
     _prices: dict[int, tuple[Account, Costs]] = field(
@@ -72,7 +83,7 @@ class Spending:
         if not isinstance(self.loss, Loss):
             raise BadParameter("loss", "must be a loss")
         if self.relation is not Relation.ADD_REMOVE and only_add_remove(self.loss):
-            raise BadParameter("loss", "holds only where neighbours add or remove a unit")
+            raise BadParameter("loss", "holds only if neighbours add or remove a unit")
         if not isinstance(self.request, bytes) or len(self.request) > REQUEST_AT_MOST:
             raise BadParameter("request", "must be at most 1 MiB of bytes")
         parameters = self._parameters()
@@ -87,7 +98,7 @@ class Spending:
         object.__setattr__(self, "digest", digest)
 
     def _parameters(self) -> str:
-        """As they stand in an entry."""
+        """Return the parameters as they stand in an entry."""
         if not isinstance(self.parameters, Mapping):
             raise BadParameter("parameters", "must be texts and whole numbers by name")
         for name, value in self.parameters.items():
@@ -96,7 +107,7 @@ class Spending:
         try:
             by_name = {"".join(name): value for name, value in self.parameters.items()}  # plain texts
             if by_name.get(KEPT_NAME) == KEPT_VALUE:
-                raise BadParameter("parameters", "say by themselves whether the request is kept")
+                raise BadParameter("parameters", "must not say that the request is kept: Lapwing adds that")
             parameters = text_of(by_name)
         except ValueError:  # more digits than Python writes
             raise BadParameter("parameters", "must be at most 16 KiB") from None
@@ -109,7 +120,7 @@ class Spending:
         return parameters
 
     def costs(self, account: Account) -> Costs:
-        """Its price in an account. What was priced to plan it is not priced again to charge it."""
+        """Return the price in an account. It is computed once for planning and charging."""
         known = self._prices.get(account.number)
         if known is None or known[0] is not account:
             known = self._prices[account.number] = account, account.costs(self.loss)
@@ -127,10 +138,134 @@ class Spending:
 
 @lru_cache(maxsize=4096)
 def only_add_remove(loss: Loss) -> bool:
-    """Whether the loss is smaller than it would be where a unit is replaced."""
-    return any(isinstance(part, Worst | SampledGaussian) for part in parts(loss))
+    """Return whether the loss holds only if neighbours add or remove a unit."""
+    return any(isinstance(part, ParallelComposition | SampledGaussian) for part in losses_within(loss))
 
 
 @lru_cache(maxsize=4096)
 def _described(loss: Loss) -> str:
     return text_of(describe(loss))
+
+
+def refusal(
+    ledger: Ledger, targets: Sequence[Target], loss: Loss, costs: Callable[[Account], Costs]
+) -> OverBudget | None:
+    """Return the refusal of a charge; None if it would fit by now.
+
+    Blocks may have moved, or a reservation lapsed.
+
+    `costs` returns what the loss costs in an account; it is more if the steps are rounded up one by one.
+    """
+    groups: list[_AccountBlocks] = []
+    chosen: list[_AccountBlocks] = []  # of targets that name blocks
+    for target in targets:
+        root = ledger.account(target.account)
+        ledger.forget_blocks(root)
+        mine = _by_account(ledger.look_at(root, target.blocks))
+        groups.extend(mine)
+        if target.blocks:
+            chosen.extend(mine)
+    if all(group.fits(costs(group.account)).all() for group in groups):
+        return None
+    largest = _largest(lambda epsilon: all(group.fits_pure(epsilon).all() for group in groups))
+    # Of those that do not fit, one that would be the first to refuse a smaller request.
+    account, block = min(
+        (found for group in groups if (found := group.first_refusing(costs(group.account), largest))),
+        key=lambda found: found[0],
+    )[1:]
+    asked = tuple(map(max, account.terms.price(loss).costs, costs(account)))
+    error = account.terms.refusal(block.taken(account.terms), Charge(account.terms.orders, asked))
+    where = f'"{account.label}"' + ("" if account.slices is Slices.NONE else f', block "{block.label}"')
+    if not block.is_open:
+        lost = "It was closed when a lost ledger was recovered."
+        return OverBudget(error.asked, "nothing", lost, where=where)
+    fixed = [group for group in groups if group not in chosen]
+    what_now = error.what_now + _fewer_blocks(fixed, chosen, largest)
+    return OverBudget(error.asked, error.left, what_now, where=where)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _AccountBlocks:
+    """Blocks of one account with what is taken of each, as arrays."""
+
+    account: Account
+    blocks: list[Block]
+    taken: NDArray[np.int64]
+    is_open: NDArray[np.bool_]
+
+    def fits(self, costs: Costs) -> NDArray[np.bool_]:
+        """Return whether each block admits the costs. It must decide as portfolio.Terms.after does."""
+        caps = np.array(self.account.terms.caps, np.int64)
+        within = self.taken + np.array(costs, np.int64) <= caps
+        one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(
+            axis=1
+        )
+        return self.is_open & within[:, DELTA0] & one
+
+    def fits_pure(self, units: int) -> NDArray[np.bool_]:
+        """Return whether each block admits a pure ε, given in ledger units."""
+        return self.fits(self.account.costs(Pure(Fraction(units, EPSILON_UNIT))))
+
+    def first_refusing(self, costs: Costs, largest: int) -> tuple[int, Account, Block] | None:
+        """Return a block that does not fit, preferring one that also refuses the next larger pure ε.
+
+        The first value is 0 if it refuses that ε, otherwise 1. None means that all blocks fit.
+        """
+        refused = ~self.fits(costs)
+        if not refused.any():
+            return None
+        tight = refused & ~self.fits_pure(largest + 1)
+        chosen = np.flatnonzero(tight if tight.any() else refused)[0]
+        return int(not tight.any()), self.account, self.blocks[chosen]
+
+
+def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
+    by_account: dict[int, tuple[Account, list[Block]]] = {}
+    for account, block in found:
+        by_account.setdefault(account.number, (account, []))[1].append(block)
+    return [
+        _AccountBlocks(
+            account,
+            blocks,
+            np.array([block.taken(account.terms) for block in blocks], np.int64),
+            np.array([block.is_open for block in blocks]),
+        )
+        for account, blocks in by_account.values()
+    ]
+
+
+def _largest(fits: Callable[[int], bool]) -> int:
+    """Return the largest whole number that fits, if all smaller ones fit too; 0 if none does."""
+    low, high = 0, 1
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _fewer_blocks(fixed: list[_AccountBlocks], chosen: list[_AccountBlocks], largest: int) -> str:
+    """Return the advice to name one block that alone would admit more in every account, or nothing.
+
+    A block of everyone cannot be named. And `fixed`, the blocks of accounts without named blocks (a quota,
+    or data with another rule), must admit more as they are.
+    """
+    labels = sorted({block.label for group in chosen for block in group.blocks})
+    if len(labels) < 2:
+        return ""
+    places = {label: place for place, label in enumerate(labels)}
+    rows = [np.array([places[block.label] for block in group.blocks]) for group in chosen]
+
+    def alone(epsilon: int) -> NDArray[np.bool_]:
+        """Return whether each label admits a pure ε in all accounts that have it."""
+        admits = np.full(len(labels), all(group.fits_pure(epsilon).all() for group in fixed))
+        for group, mine in zip(chosen, rows, strict=True):
+            np.logical_and.at(admits, mine, group.fits_pure(epsilon))
+        return admits
+
+    most = _largest(lambda epsilon: bool(alone(epsilon).any()))
+    if most <= largest:
+        return ""
+    label, left = labels[int(np.argmax(alone(most)))], pure_text(Fraction(most, EPSILON_UNIT))
+    return f' Or name fewer blocks: "{label}" alone has ε {left} left.'

@@ -1,10 +1,10 @@
-"""Who a member is: a key that signs and speaks TLS, a key for sealed boxes, and a card that shows both.
+"""A member's identity: keys for signatures, TLS and sealed boxes, and a card with the public keys.
 
-Claim    whoever shows a card's certificate in TLS, signs as it, or opens what was sealed for it, holds the
-         private keys that were made together with the card; nobody vouches for anybody else.
+Claim    a peer that shows a card's certificate in TLS, signs with its key, or opens a box sealed for it,
+         holds the private keys that were made together with the card. There is no certificate authority.
 Because  the certificate is signed by its own key, and peers accept exactly the certificates on the cards of
-         their consortium; the box key and the name are signed by the same key. Certificates have one form,
-         as `Keys.create` writes it: none expires, or passes for that of another name.
+         their consortium; the same key signs the box key and the name. Certificates have one form, as
+         `MemberKeys.create` writes it: none expires, and none can be taken for that of another name.
 Test     tests/parties/running/test_identity.py
 """
 
@@ -30,26 +30,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.x509.oid import NameOID
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadFile, BadParameter, Unavailable
-from lapwing.noise import random_bytes
 
 NAME = re.compile(r"[a-z0-9-]{1,40}")
 SIGNATURE_BYTES = 64
 _SIGNING = "signing.key"
 _BOX = "box.key"
-_CERTIFICATE = "certificate.pem"  # as on the card: OpenSSL reads it from a file of its own
+_CERTIFICATE = "certificate.pem"  # the same as on the card: OpenSSL reads it from a file
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _LARGEST_FILE = 1 << 14
-# A card is pinned in a consortium, which says whom to trust and for what: dates would only add outages.
+# A consortium names the cards that it trusts, and for what: dates of expiry would only cause outages.
 _FROM = datetime(2020, 1, 1, tzinfo=UTC)
 _UNTIL = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-# With a key of low order every exchange gives nothing, whoever tries: nobody could seal a box for it.
+# An exchange with a key of low order fails for every peer: nobody could seal a box for such a key.
 _TRIAL = X25519PrivateKey.from_private_bytes(bytes(32))
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a member shows to the others: public, and signed by itself."""
+    """A member's public keys and name, signed by the member itself."""
 
     name: str
     certificate: str  # PEM
@@ -60,7 +60,7 @@ class Card:
     box_key: X25519PublicKey = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        checked_name(self.name)
+        checked_member_name(self.name)
         try:
             certificate = x509.load_pem_x509_certificate(self.certificate.encode())
             key = certificate.public_key()
@@ -90,12 +90,12 @@ class Card:
 
     @property
     def fingerprint(self) -> str:
-        """To be compared by people, over another channel."""
+        """A digest of the card that people compare over another channel."""
         digest = hashlib.sha256(_bound(self.name, self.der, self.box)).hexdigest()
         return " ".join(digest[i : i + 8] for i in range(0, 64, 8))
 
     def verifies(self, signature: bytes, message: bytes) -> bool:
-        """Whether the holder of this card has signed these bytes."""
+        """Return whether the holder of this card has signed these bytes."""
         try:
             self.signing_key.verify(signature, message)
         except InvalidSignature:
@@ -103,7 +103,7 @@ class Card:
         return True
 
     def to_json(self) -> dict[str, str]:
-        """As in a .card file, and in a consortium."""
+        """Return plain values, as in a .card file and in a consortium."""
         return {
             "name": self.name,
             "certificate": self.certificate,
@@ -113,7 +113,7 @@ class Card:
 
     @classmethod
     def from_json(cls, value: object) -> Card:
-        """What `to_json` gave. Raises `BadParameter`."""
+        """Read a card as `to_json` writes it. Raises `BadParameter`."""
         keys = {"name", "certificate", "box", "signature"}
         if not isinstance(value, dict) or set(value) != keys:
             raise BadParameter("card", "must have name, certificate, box and signature, and nothing else")
@@ -128,7 +128,7 @@ class Card:
 
     @classmethod
     def read(cls, path: Path) -> Card:
-        """From a .card file."""
+        """Read a .card file. Raises `BadParameter` or `BadFile`."""
         try:
             raw = Path(path).read_bytes()
         except OSError as error:
@@ -144,8 +144,8 @@ class Card:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """A member's private keys, in its own folder. They are never shown, and never made twice."""
+class MemberKeys:
+    """A member's private keys, in its own folder. They are never shown, and never overwritten."""
 
     card: Card
     folder: Path
@@ -154,13 +154,13 @@ class Keys:
 
     @property
     def name(self) -> str:
-        """The member's."""
+        """The member's name."""
         return self.card.name
 
     @classmethod
-    def create(cls, name: str, folder: Path) -> Keys:
-        """Make keys and a card, and write them. Refuses a folder that has keys."""
-        checked_name(name)
+    def create(cls, name: str, folder: Path) -> MemberKeys:
+        """Make keys and a card, and write them to a folder. Raises `BadParameter` if it has keys."""
+        checked_member_name(name)
         folder = Path(folder)
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -179,8 +179,8 @@ class Keys:
         return cls(card, folder, signing, box)
 
     @classmethod
-    def open(cls, folder: Path) -> Keys:
-        """The keys that `create` wrote there."""
+    def open(cls, folder: Path) -> MemberKeys:
+        """Read the keys that `create` wrote to a folder. Raises `BadFile` or `BadParameter`."""
         folder = Path(folder)
         cards = sorted(folder.glob("*.card"))
         if not cards:
@@ -190,21 +190,21 @@ class Keys:
         if not isinstance(signing, Ed25519PrivateKey) or not isinstance(box, X25519PrivateKey):
             raise BadFile([f"{folder}: the keys are not of the kinds that lapwing party init makes"])
         public = signing.public_key().public_bytes_raw(), box.public_key().public_bytes_raw()
-        for card in _readable(cards):  # others' cards may lie there, too
+        for card in _readable(cards):  # the folder may also hold other members' cards
             if (card.signing_key.public_bytes_raw(), card.box) == public:
                 return cls(card, folder, signing, box)
         names = ", ".join(path.name for path in cards)
         raise BadFile([f"{folder}: these keys and {names} do not belong together"])
 
     def sign(self, message: bytes) -> bytes:
-        """64 bytes, for `Card.verifies`."""
+        """Return the signature of a message: 64 bytes, for `Card.verifies`."""
         return self.signing.sign(message)
 
     def tls(self, *, trusting: tuple[Card, ...], server: bool) -> ssl.SSLContext:
-        """Mutual TLS 1.3 with exactly the holders of these cards."""
+        """Return a context for mutual TLS 1.3 with exactly the holders of these cards."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server else ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-        context.check_hostname = False  # the certificate itself is pinned: see `peer`
+        context.check_hostname = False  # the certificate itself is pinned
         context.verify_mode = ssl.CERT_REQUIRED
         context.load_verify_locations(cadata="".join(sorted({card.certificate for card in trusting})))
         try:
@@ -212,23 +212,22 @@ class Keys:
         except OSError as error:
             raise Unavailable(f"the keys in {self.folder} cannot be used: {error.strerror}") from error
         if server:
-            context.num_tickets = 0  # nobody resumes: each connection shows its certificate
+            context.num_tickets = 0  # no resumption: each connection shows its certificate
         return context
 
 
-def checked_name(name: str) -> str:
-    """1 to 40 of a-z, 0-9 and -."""
+def checked_member_name(name: str) -> str:
+    """Return a member's name: 1 to 40 of a-z, 0-9 and -. Raises `BadParameter` for others."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise BadParameter("name", "a member's name has 1 to 40 of a-z, 0-9 and -")
     return name
 
 
 def _card(name: str, signing: Ed25519PrivateKey, box: X25519PrivateKey) -> Card:
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
+        .subject_name(_subject(name))
+        .issuer_name(_subject(name))
         .public_key(signing.public_key())
         .serial_number(int.from_bytes(b"\x01" + random_bytes(15)))
         .not_valid_before(_FROM)
@@ -245,10 +244,9 @@ _NOT_A_CARD = (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm, x5
 
 
 def _is_usual(certificate: x509.Certificate, name: str) -> bool:
-    """Whether all but key and serial number is as `_card` writes it."""
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    """Return whether all but key and serial number is as `_card` writes it."""
     return (
-        certificate.subject == certificate.issuer == subject
+        certificate.subject == certificate.issuer == _subject(name)
         and (certificate.not_valid_before_utc, certificate.not_valid_after_utc) == (_FROM, _UNTIL)
         and certificate.serial_number > 0
         and not len(certificate.extensions)
@@ -256,7 +254,7 @@ def _is_usual(certificate: x509.Certificate, name: str) -> bool:
 
 
 def _readable(cards: list[Path]) -> list[Card]:
-    """What a member's folder shows: its only card must be one; of several, those that are."""
+    """Read the cards of a folder. A single file must be a card; of several, other files are skipped."""
     if len(cards) == 1:
         return [Card.read(cards[0])]
     found = []
@@ -266,7 +264,12 @@ def _readable(cards: list[Path]) -> list[Card]:
     return found
 
 
+def _subject(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
 def _bound(name: str, der: bytes, box: bytes) -> bytes:
+    """Return the bytes that bind name, certificate and box key together."""
     return b"lapwing card\n" + json.dumps([name, der.hex(), box.hex()]).encode()
 
 

@@ -1,8 +1,19 @@
-"""The public transcript of a run: what everybody saw, in order, with all signatures. No private part.
+"""The public transcript of a run, and its verification by a third party.
 
-One JSON object per line: the header with the consortium that all members signed; each closed round with its
-posts (of private parts only commitments under secret salts); notices of members who left; the opened sums.
-Nobody signs the last line: why a run stopped is what the writer of the file says.
+A transcript holds everything that all members saw, in order, with all signatures. It has no private part.
+The file has one JSON object per line: the header with the consortium that all members signed; each closed
+round with its posts (of private parts only commitments under secret salts); messages of members that left;
+the opened sums. Nobody signs the last line: the reason for a stop is the statement of the file's writer.
+
+Claim    a transcript that verifies was signed step by step by the members of a consortium that all of them
+         signed; every member whose post is in a round had received exactly the rounds before it; and the
+         opened sums follow from the members' own public posts, by the rules of the protocol.
+Because  each envelope's signature covers its run, stage, round, public part, commitments, and the digest of
+         the round before; the protocol's own `follow` and `outcome` run on the public parts.
+Test     tests/parties/running/test_verifying.py
+
+A transcript cannot show that a member told the truth about its data, drew its noise, or kept its secrets;
+nor that the people behind the keys are those of the names; nor that a run with the end "stopped" did stop.
 """
 
 from __future__ import annotations
@@ -17,23 +28,26 @@ from typing import Any
 
 import numpy as np
 
-from lapwing.errors import BadValue, Tampered, Unavailable
-from lapwing.parties.messages.envelope import SIGNATURE_BYTES, Envelope, round_digest, start_digest
-from lapwing.parties.messages.notice import Notice
-from lapwing.parties.messages.table import Table
-from lapwing.parties.protocols import PROTOCOLS
-from lapwing.parties.protocols.protocol import Opened, Stop
+from lapwing.errors import BadParameter, BadValue, Tampered, Unavailable
+from lapwing.parties.consortium import Consortium
+from lapwing.parties.identity import SIGNATURE_BYTES
+from lapwing.parties.messages import LeaveMessage
+from lapwing.parties.posts import Envelope, round_digest, start_digest
+from lapwing.parties.protocols.protocol import OpenedSum, ProtocolStopped
+from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
+from lapwing.parties.run_configuration import RunConfiguration
 
-FORMAT = "lapwing transcript 1"
+TRANSCRIPT_FORMAT = "lapwing transcript 1"
 LONGEST_STOPPED = 500
+_POST_FIELDS = {"member", "seen", "public", "commitments", "signature"}
 _MALFORMED = (
     ValueError, TypeError, KeyError, IndexError, OverflowError, AttributeError, RecursionError,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """A closed round, with the envelopes of all who were in time."""
+class TranscriptRound:
+    """A closed round, with the envelopes of all members that were in time."""
 
     stage: int
     round: int
@@ -43,18 +57,33 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """What a file holds, read but not verified."""
+    """The content of a transcript file, not verified. `stopped` is None if all sums were opened."""
 
     number: int
     digest: bytes
     document: str = field(repr=False)
-    rounds: Sequence[Round] = field(repr=False)
-    notices: Sequence[Notice] = ()
-    opened: Sequence[Opened] = field(default=(), repr=False)
+    rounds: Sequence[TranscriptRound] = field(repr=False)
+    notices: Sequence[LeaveMessage] = ()
+    opened: Sequence[OpenedSum] = field(default=(), repr=False)
     stopped: str | None = None
 
+    @classmethod
+    def of_run(
+        cls,
+        config: RunConfiguration,
+        rounds: Sequence[TranscriptRound],
+        notices: Sequence[LeaveMessage],
+        opened: Sequence[OpenedSum],
+        stopped: str | None,
+    ) -> Transcript:
+        """Return the transcript of a run of this configuration."""
+        return cls(config.number, config.digest, config.document, rounds, notices, opened, stopped)
+
     def write(self, path: Path, *, durably: bool) -> None:
-        """All or nothing. A member does not wait for the disk: its journal can write it again."""
+        """Write all of the file or nothing. Raises `Unavailable`.
+
+        A member does not write durably, and so does not wait for the disk: its journal can write it again.
+        """
         beside = path.with_name(path.name + ".new")
         try:
             with beside.open("w") as file:
@@ -67,30 +96,26 @@ class Transcript:
             raise Unavailable(f"the transcript {path} cannot be written: {error.strerror}") from error
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        yield {
-            "format": FORMAT,
-            "run": self.number,
-            "digest": self.digest.hex(),
-            "consortium": self.document,
-        }
+        header = {"format": TRANSCRIPT_FORMAT, "run": self.number, "digest": self.digest.hex()}
+        yield {**header, "consortium": self.document}
         for closed in self.rounds:
             posts = [_post_to_json(envelope) for envelope in closed.envelopes]
             yield {"stage": closed.stage, "round": closed.round, "name": closed.name, "posts": posts}
-        for notice in self.notices:
-            yield {"notice": notice.to_json()}
+        for message in self.notices:
+            yield {"notice": message.to_json()}
         for stage, opened in enumerate(self.opened):
             who = list(opened.contributors)
             yield {"opened": stage, "contributors": who, "sums": opened.values.tolist()}
         yield {"ended": "opened"} if self.stopped is None else {"ended": "stopped", "why": self._why()}
 
     def _why(self) -> str:
-        """As it can be read again: short, and printable."""
+        """Return the reason for the stop in a form that can be read again: short, and printable."""
         why = "".join(letter if letter.isprintable() else " " for letter in self.stopped or "")
         return why if len(why) <= LONGEST_STOPPED else why[: LONGEST_STOPPED - 1] + "…"
 
     @classmethod
     def read(cls, path: Path) -> Transcript:
-        """Raises `Tampered` if it has not the form of a transcript."""
+        """Read a file. Raises `Tampered` if it has not the form of a transcript, or `Unavailable`."""
         try:
             lines = Path(path).read_text().splitlines()
         except OSError as error:
@@ -100,27 +125,21 @@ class Transcript:
         at = 0
         try:
             header = _header(lines[0])
-            rounds: list[Round] = []
-            notices: list[Notice] = []
-            opened: list[Opened] = []
+            run = RunConfiguration.run_id_of(bytes.fromhex(header["digest"]), header["run"])
+            rounds: list[TranscriptRound] = []
+            notices: list[LeaveMessage] = []
+            opened: list[OpenedSum] = []
             for at, line in enumerate(lines[1:-1], 1):  # noqa: B007 (the error names the line)
                 said = json.loads(line)
                 if "notice" in said:
-                    notices.append(Notice.from_json(_fields(line, "notice")["notice"]))
+                    notices.append(LeaveMessage.from_json(_fields(line, "notice")["notice"]))
                 elif "opened" in said:
                     opened.append(_opened(line, stage=len(opened)))
                 else:
-                    rounds.append(_round(line, header))
+                    rounds.append(_round(line, run))
             at = len(lines) - 1
-            return cls(
-                header["run"],
-                bytes.fromhex(header["digest"]),
-                header["consortium"],
-                rounds,
-                notices,
-                opened,
-                _stopped(lines[-1]),
-            )
+            digest, document = bytes.fromhex(header["digest"]), header["consortium"]
+            return cls(header["run"], digest, document, rounds, notices, opened, _stopped(lines[-1]))
         except _MALFORMED as error:
             why = str(error) if isinstance(error, BadValue) else "is not as lapwing writes it"
             raise Tampered([f"{path}, line {at + 1}: {why}"]) from error
@@ -128,7 +147,7 @@ class Transcript:
 
 def _header(line: str) -> dict[str, Any]:
     header = _fields(line, "format", "run", "digest", "consortium")
-    if header["format"] != FORMAT:
+    if header["format"] != TRANSCRIPT_FORMAT:
         raise BadValue("this is not a transcript, or one of another version")
     if type(header["run"]) is not int or not isinstance(header["consortium"], str):
         raise BadValue("the run must be a whole number, and the consortium a text")
@@ -136,7 +155,7 @@ def _header(line: str) -> dict[str, Any]:
 
 
 def _stopped(line: str) -> str | None:
-    """What the last line says: why the run stopped, or that it did not."""
+    """Return why the run stopped, by the last line, or None if it did not."""
     ended = _fields(line, "ended", "why") if "why" in json.loads(line) else _fields(line, "ended")
     if ended["ended"] != ("stopped" if "why" in ended else "opened"):
         raise BadValue("its last line does not say how the run ended")
@@ -144,68 +163,6 @@ def _stopped(line: str) -> str | None:
     if not isinstance(why, str) or not why.isprintable() or len(why) > LONGEST_STOPPED:
         raise BadValue("why the run stopped must be a short text that can be printed")
     return why if "why" in ended else None
-
-
-def open_publicly(table: Table, rounds: Sequence[Round]) -> tuple[list[Opened], Stop | None]:
-    """The sums that follow from public posts alone, and what stopped the protocol, if anything did."""
-    kind = PROTOCOLS[table.protocol]
-    opened: list[Opened] = []
-    for stage in range(table.stages):
-        setting = table.setting(stage)
-        of_stage = [closed for closed in rounds if closed.stage == stage]
-        publics = [{e.sender: e.public for e in closed.envelopes} for closed in of_stage]
-        try:
-            for upto in range(1, len(publics) + 1):
-                kind.follow(setting, publics[:upto])
-            if len(publics) < len(kind.rounds):
-                break
-            opened.append(kind.outcome(setting, publics))
-        except Stop as stop:
-            return opened, stop
-    return opened, None
-
-
-def out_of_order(rounds: Sequence[Round], table: Table) -> list[str]:
-    """What a stranger finds wrong with the signatures and the order of posts. Nothing, if all is well."""
-    return [*_order(rounds, table), *_chain(rounds, table)]
-
-
-def _order(rounds: Sequence[Round], table: Table) -> list[str]:
-    """All rounds of all stages in order, none left out before the end."""
-    names = PROTOCOLS[table.protocol].rounds
-    for at, closed in enumerate(rounds):
-        stage, number = divmod(at, len(names))
-        if stage >= table.stages:
-            return [f"there are more than {table.stages} stages"]
-        if (closed.stage, closed.round, closed.name) != (stage, number, names[number]):
-            return [f"{closed.name} of stage {closed.stage} stands where {names[number]} of {stage} should"]
-    return []
-
-
-def _chain(rounds: Sequence[Round], table: Table) -> list[str]:
-    """Every post: its member's, signed, once, and after exactly the rounds before."""
-    found = []
-    seen = start_digest(table.run_id)
-    before = set(range(len(table.cards)))
-    for closed in rounds:
-        where = f"stage {closed.stage}, {closed.name}"
-        senders = [envelope.sender for envelope in closed.envelopes]
-        if len(set(senders)) != len(senders):
-            found.append(f"{where}: a member posted twice")
-        for envelope in closed.envelopes:
-            if envelope.sender not in before:
-                found.append(f"{where}: a post of a member who is not, or no longer, in the run")
-                continue
-            name = table.names[envelope.sender]
-            if not envelope.is_signed_by(table.cards[envelope.sender]):
-                found.append(f"{where}: {name} did not sign this post")
-            elif envelope.seen != seen:
-                found.append(f"{where}: {name} had heard other rounds before than these")
-            if any(to >= len(table.cards) for to in envelope.commitments):
-                found.append(f"{where}: {name} committed to a part for nobody")
-        seen = round_digest(closed.envelopes)
-        before = set(senders) & before
-    return found
 
 
 def _post_to_json(envelope: Envelope) -> dict[str, Any]:
@@ -218,36 +175,28 @@ def _post_to_json(envelope: Envelope) -> dict[str, Any]:
     }
 
 
-def _round(line: str, header: dict[str, Any]) -> Round:
+def _round(line: str, run: bytes) -> TranscriptRound:
     said = _fields(line, "stage", "round", "name", "posts")
-    run = Table.run_id_of(bytes.fromhex(header["digest"]), header["run"])
     envelopes = []
     for post in said["posts"]:
-        if set(post) != {"member", "seen", "public", "commitments", "signature"}:
+        if set(post) != _POST_FIELDS:
             raise BadValue("a post has not the right fields")
-        envelope = Envelope(
-            run,
-            said["stage"],
-            said["round"],
-            post["member"],
-            bytes.fromhex(post["seen"]),
-            base64.b64decode(post["public"], validate=True),
-            {int(to): bytes.fromhex(digest) for to, digest in post["commitments"].items()},
-            base64.b64decode(post["signature"], validate=True),
-        )
-        if len(envelope.signature) != SIGNATURE_BYTES or any(
-            len(x) != 32 for x in envelope.commitments.values()
-        ):
+        commitments = {int(to): bytes.fromhex(digest) for to, digest in post["commitments"].items()}
+        public, signature = (base64.b64decode(post[key], validate=True) for key in ("public", "signature"))
+        if len(signature) != SIGNATURE_BYTES or any(len(digest) != 32 for digest in commitments.values()):
             raise BadValue("a post's signature or commitments are not of the right length")
-        envelopes.append(envelope)
-    return Round(said["stage"], said["round"], said["name"], tuple(envelopes))
+        seen, member = bytes.fromhex(post["seen"]), post["member"]
+        envelopes.append(
+            Envelope(run, said["stage"], said["round"], member, seen, public, commitments, signature)
+        )
+    return TranscriptRound(said["stage"], said["round"], said["name"], tuple(envelopes))
 
 
-def _opened(line: str, *, stage: int) -> Opened:
+def _opened(line: str, *, stage: int) -> OpenedSum:
     said = _fields(line, "opened", "contributors", "sums")
     if said["opened"] != stage or not all(type(x) is int for x in said["sums"] + said["contributors"]):
         raise BadValue("opened sums must be whole numbers, stage after stage")
-    return Opened(np.array(said["sums"], np.int64), tuple(said["contributors"]))
+    return OpenedSum(np.array(said["sums"], np.int64), tuple(said["contributors"]))
 
 
 def _fields(line: str, *names: str) -> dict[str, Any]:
@@ -255,3 +204,164 @@ def _fields(line: str, *names: str) -> dict[str, Any]:
     if not isinstance(said, dict) or set(said) != set(names):
         raise BadValue(f"must have {', '.join(names)}, and nothing else")
     return said
+
+
+# Verification
+
+NOT_CHECKED = (
+    "that each member's value was computed from its data, and within its bounds",
+    "that each member drew its noise, and drew it once: a member could post a value without any",
+    "that private parts were what they should be: only commitments to them are in here",
+    "that a member's keys are held by whom its name says: compare the fingerprints of the cards",
+    "that nothing was left out: members' notices may be missing, and of a run that is said to have stopped "
+    "the last rounds; nobody signs why it stopped",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedTranscript:
+    """The facts that a valid transcript shows.
+
+    `stopped` is why not all sums were opened, as the file's writer states; None if all were opened.
+    """
+
+    members: tuple[str, ...]
+    number: int
+    protocol: str
+    contributors: tuple[tuple[str, ...], ...]  # names, for each opened sum
+    opened: Sequence[OpenedSum] = field(repr=False)
+    stopped: str | None
+    left: tuple[str, ...]  # signed reasons of members that left
+    guarantee: str
+    not_checked: tuple[str, ...] = NOT_CHECKED
+
+
+def verify_transcript(path: Path) -> VerifiedTranscript:
+    """Check a transcript file. Raises `Tampered` with all findings."""
+    transcript = Transcript.read(path)
+    try:
+        consortium = Consortium.from_text(transcript.document)
+        consortium.require_signed_by_all()
+        config = consortium.run_configuration(transcript.number)
+    except BadParameter as error:
+        raise Tampered([f"the consortium in the header does not hold: {error}"]) from error
+    return check_transcript(transcript, config, guarantee=consortium.guarantee)
+
+
+def check_transcript(
+    transcript: Transcript, config: RunConfiguration, *, guarantee: str
+) -> VerifiedTranscript:
+    """Check a transcript against a configuration that the caller trusts. Raises `Tampered`."""
+    if transcript.digest != config.digest or transcript.number != config.number:
+        raise Tampered(["the transcript is of another consortium or run than its header says"])
+    found = order_violations(transcript.rounds, config)
+    opened: list[OpenedSum] = []
+    stopped = transcript.stopped
+    if not found:
+        opened, stop = sums_from_posts(config, transcript.rounds)
+        if stop is not None and stopped is None:
+            found.append(f"{stop.why}, but the transcript does not say that the run stopped")
+        if stopped is not None and len(opened) == config.stages:
+            found.append("all sums follow from the posts, but the transcript says that the run stopped")
+    if stopped is None and not found and len(opened) < config.stages:
+        found.append("rounds are missing at the end, but the transcript does not say that the run stopped")
+    found += _wrong_sums(transcript.opened, opened, config) if not found else []
+    found += [
+        "a notice is not signed by a member, or of another run"
+        for message in transcript.notices
+        if not message.is_valid_in(config)
+    ]
+    if found:
+        raise Tampered(found)
+    names = config.names
+    return VerifiedTranscript(
+        members=names,
+        number=config.number,
+        protocol=f"{config.protocol}: {NAMES[config.protocol]}",
+        contributors=tuple(tuple(names[i] for i in each.contributors) for each in opened),
+        opened=opened,
+        stopped=stopped,
+        left=tuple(f"{names[message.sender]}: {message.why}" for message in transcript.notices),
+        guarantee=guarantee,
+    )
+
+
+def _wrong_sums(
+    said: Sequence[OpenedSum], opened: Sequence[OpenedSum], config: RunConfiguration
+) -> list[str]:
+    """Return what is wrong with the sums in a transcript.
+
+    A transcript that stopped may have more rounds than its member could use, but never more sums.
+    """
+    if len(said) > len(opened):
+        return ["it shows sums that were not opened"]
+    return [
+        f"stage {stage}: the sums are not those that follow from the posts"
+        for stage, (claimed, follows) in enumerate(zip(said, opened, strict=False))
+        if claimed.contributors != follows.contributors
+        or not np.array_equal(claimed.values, follows.values)
+    ] + (["sums are missing"] if len(said) < min(len(opened), config.stages) else [])
+
+
+def sums_from_posts(
+    config: RunConfiguration, rounds: Sequence[TranscriptRound]
+) -> tuple[list[OpenedSum], ProtocolStopped | None]:
+    """Return the sums that follow from public posts alone, and why the protocol stopped, or None."""
+    kind = PROTOCOLS[config.protocol]
+    opened: list[OpenedSum] = []
+    for stage in range(config.stages):
+        setting = config.setting(stage)
+        of_stage = [closed for closed in rounds if closed.stage == stage]
+        publics = [{e.sender: e.public for e in closed.envelopes} for closed in of_stage]
+        try:
+            for upto in range(1, len(publics) + 1):
+                kind.follow(setting, publics[:upto])
+            if len(publics) < len(kind.rounds):
+                break
+            opened.append(kind.outcome(setting, publics))
+        except ProtocolStopped as stop:
+            return opened, stop
+    return opened, None
+
+
+def order_violations(rounds: Sequence[TranscriptRound], config: RunConfiguration) -> list[str]:
+    """Return what is wrong with the order of rounds and the signatures of posts. Empty if all is well."""
+    return [*_misplaced_rounds(rounds, config), *_broken_chain(rounds, config)]
+
+
+def _misplaced_rounds(rounds: Sequence[TranscriptRound], config: RunConfiguration) -> list[str]:
+    """Check that all rounds of all stages stand in order, and none is left out before the end."""
+    names = config.rounds
+    for at, closed in enumerate(rounds):
+        stage, number = divmod(at, len(names))
+        if stage >= config.stages:
+            return [f"there are more than {config.stages} stages"]
+        if (closed.stage, closed.round, closed.name) != (stage, number, names[number]):
+            return [f"{closed.name} of stage {closed.stage} stands where {names[number]} of {stage} should"]
+    return []
+
+
+def _broken_chain(rounds: Sequence[TranscriptRound], config: RunConfiguration) -> list[str]:
+    """Check that every post is its member's, signed, the only one, and follows the rounds before."""
+    found = []
+    seen = start_digest(config.run_id)
+    before = set(range(len(config.cards)))
+    for closed in rounds:
+        where = f"stage {closed.stage}, {closed.name}"
+        senders = [envelope.sender for envelope in closed.envelopes]
+        if len(set(senders)) != len(senders):
+            found.append(f"{where}: a member posted twice")
+        for envelope in closed.envelopes:
+            if envelope.sender not in before:
+                found.append(f"{where}: a post of a member who is not, or no longer, in the run")
+                continue
+            name = config.names[envelope.sender]
+            if not envelope.is_signed_by(config.cards[envelope.sender]):
+                found.append(f"{where}: {name} did not sign this post")
+            elif envelope.seen != seen:
+                found.append(f"{where}: {name} had heard other rounds before than these")
+            if any(to >= len(config.cards) for to in envelope.commitments):
+                found.append(f"{where}: {name} committed to a part for nobody")
+        seen = round_digest(closed.envelopes)
+        before = set(senders) & before
+    return found

@@ -1,17 +1,16 @@
-"""The pictures, one function each. They need the extra `plots`; nothing here reads private data.
+"""Pictures, one function each. They need the extra `plots`; nothing here reads private data.
 
 Each function returns a matplotlib figure; `save` writes it as SVG, PNG or PDF.
 """
 
 from __future__ import annotations
 
-from lapwing.plots.accuracy import accuracy
+from lapwing.plots.accuracy import accuracy, curator_and_local
 from lapwing.plots.composition import epsilon_delta_curve
 from lapwing.plots.loss import privacy_loss
 from lapwing.plots.parties import parties
 from lapwing.plots.spending import spending
 from lapwing.plots.style import save
-from lapwing.plots.trust import curator_and_local
 
 __all__ = [
     "accuracy",

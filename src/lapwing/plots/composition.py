@@ -1,4 +1,4 @@
-"""What many answers cost together: ε against δ by every way of counting that holds."""
+"""The cost of many answers together: ε against δ, by every valid way of accounting."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lapwing.core.budget import NEVER, Charge, Terms
+from lapwing.core.conversions import best_renyi_epsilon, gaussian_epsilon, loss_to_epsilon
+from lapwing.core.exact import whole
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import LARGEST_EPSILON, GaussianNoise, Loss, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.exact import whole
 from lapwing.plots.style import BLUE, GREEN, ORANGE, PURPLE, EndLabel, label_ends, new_figure, short, style
-from lapwing.privacy import Charge, FixedRun, GaussianNoise, Loss, Repeated, Sum, Terms
-from lapwing.privacy.charge import NEVER
-from lapwing.privacy.convert import best_renyi_epsilon, loss_to_epsilon
-from lapwing.privacy.gaussian import gaussian_epsilon
-from lapwing.privacy.loss import LARGEST_EPSILON
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +26,7 @@ _SHOWN = Fraction(1, 10**6)
 
 
 def basic(steps: Steps, delta: Fraction) -> float:
-    """Σε: each answer's ε, where Gaussian ones get equal parts of δ."""
+    """Return Σε: each answer's ε, where Gaussian answers get equal parts of δ."""
     total = Fraction(0)
     parts = sum(count for loss, count in steps if loss.pure is None)
     for loss, count in steps:
@@ -43,19 +42,19 @@ def basic(steps: Steps, delta: Fraction) -> float:
 
 
 def by_renyi(steps: Steps, delta: Fraction) -> float:
-    """The best Rényi order for the sum of the curves."""
-    together = Sum(tuple(Repeated(loss, count) for loss, count in steps))
+    """Return ε by the best Rényi order for the sum of the curves."""
+    together = SequentialComposition(tuple(Repeated(loss, count) for loss, count in steps))
     left = delta - together.delta0
     return float(best_renyi_epsilon(together, left)) if left > 0 else math.nan
 
 
 def by_distribution(steps: Steps, delta: Fraction) -> float:
-    """The privacy loss distribution: tightest, and only for steps that were fixed beforehand."""
+    """Return ε by the privacy loss distribution: the tightest, only for steps that are fixed beforehand."""
     return float(FixedRun(tuple(steps), delta).pair[0])
 
 
 def by_portfolio(steps: Steps, delta: Fraction) -> float:
-    """The least lifetime ε under which an adaptive ledger would admit all the steps."""
+    """Return the least lifetime ε under which an adaptive ledger would admit all the steps."""
 
     def fits(epsilon: float) -> bool:
         terms = Terms.of(epsilon, delta)
@@ -86,10 +85,10 @@ _WAYS: tuple[tuple[str, str, str, Callable[[Steps, Fraction], float]], ...] = (
 
 
 def epsilon_delta_curve(*steps: tuple[Loss, int]) -> Figure:
-    """ε at δ for `count` uses of each loss, by adding up, by Rényi, by distribution, by our ledger.
+    """Draw ε at δ for `count` uses of each loss: added up, by Rényi, by distribution, by our ledger.
 
-    Needs the extra `pld`, too. Each line is a statement that holds; the lowest says most, but only
-    the ledger's and adding up hold for an analyst who chooses as answers come in.
+    Needs the extra `pld`, too. Each line is a valid statement, and the lowest is the strongest. But only
+    the ledger's and the added-up one hold for an analyst who chooses questions by earlier answers.
     """
     if not steps:
         raise BadParameter("steps", "must name at least one (loss, count)")

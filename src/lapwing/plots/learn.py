@@ -1,4 +1,4 @@
-"""Training from growing data: attempts of a run, and what validation, data and load come to."""
+"""Learning from growing data: the attempts of a run, calibration, and results of simulations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from lapwing.plots.names import in_title
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -16,11 +15,12 @@ from lapwing.plots.style import (
     PALE,
     PURPLE,
     EndLabel,
+    in_title,
     label_ends,
     new_figure,
     short,
     style,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,8 +33,8 @@ Series = Mapping[str, Sequence[tuple[float, float]]]  # points of each line
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """An attempt: what was estimated and shown, the verdict, and what it used."""
+class ShownAttempt:
+    """An attempt: its estimate, its bound, its verdict, and the data and ε that it used."""
 
     number: int
     estimate: float | None
@@ -44,8 +44,8 @@ class Shown:
     epsilon: float
 
 
-def attempts_picture(name: str, shown: Sequence[Shown], *, what: str, target: float) -> Figure:
-    """What each attempt of a run showed, beside the target, and what it used."""
+def attempts_picture(name: str, shown: Sequence[ShownAttempt], *, what: str, target: float) -> Figure:
+    """Draw the bound of each attempt of a run beside the target, and what each attempt used."""
     with style():
         last = shown[-1].verdict
         ended = {"accept": "was accepted", "reject": "was rejected"}.get(last, "is not accepted yet")
@@ -66,11 +66,11 @@ def _also(last: str) -> str:
     return " (of the rejection: what every model of its class loses at least)" if last == "reject" else ""
 
 
-def _used(one: Shown) -> str:
+def _used(one: ShownAttempt) -> str:
     return f"{one.verdict}\n{one.blocks} block{'' if one.blocks == 1 else 's'}\nε {short(one.epsilon)}"
 
 
-def _attempts(axes: Axes, shown: Sequence[Shown], target: float) -> None:
+def _attempts(axes: Axes, shown: Sequence[ShownAttempt], target: float) -> None:
     axes.axhline(target, color=INK, linestyle="--", linewidth=1.4, gid="target")
     for one in shown:
         colour = _COLOURS[one.verdict]
@@ -92,7 +92,7 @@ def _attempts(axes: Axes, shown: Sequence[Shown], target: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShownBin:
-    """Units whose prediction lies in low … high: their mean and its interval. No mean: too few units."""
+    """Units whose prediction is in low … high: their mean and its interval. No mean: too few units."""
 
     low: float
     high: float
@@ -104,7 +104,7 @@ class ShownBin:
 def calibration_picture(
     name: str, bins: Sequence[ShownBin], *, predicted: str, compared: str, confidence: float
 ) -> Figure:
-    """What a model says, in bins, against what is so."""
+    """Draw a model's predictions, in bins, against the true values."""
     told = [one for one in bins if one.mean is not None]
     off = [one for one in told if one.at_least > one.high or one.at_most < one.low]
     found = f"is off in {len(off)} of {len(told)} bins" if off else "agrees with what is so, as far as seen"
@@ -137,7 +137,7 @@ def calibration_picture(
 
 
 def violations_picture(rates: Series, *, eta: float) -> Figure:
-    """How often a model is accepted that is worse than its target: for each way to validate, (ε, rate)."""
+    """Draw how often a model is accepted that misses its target: (ε, rate) for each validation."""
     return _curves_picture(
         "Only validation that allows for its own noise keeps bad models out",
         f"Share of accepted models that miss their target, by the ε of an attempt. η = {short(eta)}.",
@@ -150,7 +150,7 @@ def violations_picture(rates: Series, *, eta: float) -> Figure:
 
 
 def needed_picture(needed: Series) -> Figure:
-    """Data needed until a model is accepted: for each target, (ε, rows)."""
+    """Draw the data needed until a model is accepted: (ε, rows) for each target."""
     return _curves_picture(
         "A tighter target or a smaller ε needs more data before a model can be accepted",
         "Rows of the first accepted attempt (mean over runs), against the ε of an attempt.",
@@ -162,7 +162,7 @@ def needed_picture(needed: Series) -> Figure:
 
 
 def release_picture(times: Series) -> Figure:
-    """Mean time until a pipeline releases its model, against how many arrive: for each way to account."""
+    """Draw the mean time until a pipeline releases its model, against arrivals, for each accounting."""
     return _curves_picture(
         "Counting loss per block, and sparing it, releases models soonest under load",
         "Mean time from a pipeline's arrival to its release, in hours (simulated; one block an hour).",

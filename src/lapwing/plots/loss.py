@@ -1,19 +1,19 @@
-"""The textbook picture: Laplace noise keeps every outcome within e^ε; Gaussian noise pays δ to cross."""
+"""The privacy loss of a count: Laplace noise keeps every outcome within e^ε; Gaussian noise needs δ."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Number
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number
-from lapwing.mechanisms import Gaussian
-from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, short, style
-from lapwing.privacy.loss import checked_delta, checked_epsilon
+from lapwing.plots.style import BLUE, GREY, INK, ORANGE, new_figure, note_beside, short, style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,30 +25,31 @@ class LossCurve:
     """The outcomes of a noisy count, most telling first, for neighbours whose counts are 1 and 0.
 
     Step i has height `ratio[i]`, P[outcome with you] / P[outcome without you], and is as wide as the
-    probability of that outcome without you; `share` has the right ends. So the area below the whole
-    curve is 1, and the area above e^ε is exactly the δ that the noise needs at ε.
+    probability of that outcome without you; `share` has the right ends. So the area below the whole curve
+    is 1, and the area above e^ε is exactly the δ that the noise needs at ε.
     """
 
     share: NDArray[np.float64]
     ratio: NDArray[np.float64]
 
     def mass_above(self, factor: float) -> float:
-        """The area of the curve above a factor: δ, if the factor is e^ε."""
+        """Return the area of the curve above a factor: δ, if the factor is e^ε."""
         widths = np.diff(self.share, prepend=0.0)
         return float((np.maximum(self.ratio - factor, 0.0) * widths).sum())
 
 
 def laplace_curve(epsilon: float) -> LossCurve:
-    """Every answer above 0 is e^ε times likelier with you, every other one e^ε times less likely.
+    """Return the curve of Laplace noise: answers above 0 are e^ε times likelier with you.
 
-    P[k > 0] = q / (1 + q) with q = e^-ε, by summing the geometric tail.
+    All others are e^ε times less likely. P[k > 0] = q / (1 + q) with q = e^-ε, by summing the geometric
+    tail.
     """
     share = np.array([1 / (1 + math.exp(epsilon)), 1.0])
     return LossCurve(share, np.exp(np.array([epsilon, -epsilon])))
 
 
 def gaussian_curve(sigma: float) -> LossCurve:
-    """The ratio at answer k is exp((2k - 1) / 2σ²): it grows without bound as answers get rarer.
+    """Return the curve of Gaussian noise. Its ratio at answer k is exp((2k - 1) / 2σ²), without bound.
 
     Where σ is large, runs of neighbouring answers are one step: finer ones could not be seen.
     """
@@ -62,9 +63,9 @@ def gaussian_curve(sigma: float) -> LossCurve:
 
 
 def privacy_loss(epsilon: Number, delta: Number) -> Figure:
-    """How much likelier each outcome of a noisy count becomes through you, under (ε, δ).
+    """Draw how much likelier each outcome of a noisy count becomes through you, under (ε, δ).
 
-    With δ = 0 there is no Gaussian noise to draw. ε from 0.001 to 20, and δ = 0 or from 1e-18:
+    With δ = 0 there is no Gaussian noise to draw. ε is from 0.001 to 20, and δ is 0 or at least 1e-18:
     beyond these nothing could be read off.
     """
     exact_epsilon, exact_delta = checked_epsilon(epsilon), checked_delta(delta)
@@ -122,20 +123,18 @@ def _axes(axes: Axes, epsilon: float, *, floor: float, top: float) -> None:
     from matplotlib.ticker import NullLocator  # noqa: PLC0415 (an extra)
 
     bound = math.exp(epsilon)
-    axes.set_xscale("log")
-    axes.set_yscale("log")
+    axes.set(xscale="log", yscale="log", xlabel="share of the outcomes, most telling first")
     axes.set_xlim(floor, 1)
     axes.set_ylim(math.exp(-1.5 * epsilon), top)
     axes.yaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_yticks([1 / bound, 1.0, bound], [f"1/eᵋ = {short(1 / bound)}", "1", f"eᵋ = {short(bound)}"])
-    axes.set_xlabel("share of the outcomes, most telling first")
     axes.axhline(1, color=GREY, linewidth=0.8)
     axes.axhline(bound, color=INK, linewidth=1, linestyle=(0, (5, 3)), gid="bound")
 
 
 def _steps(axes: Axes, curve: LossCurve, floor: float, colour: str, name: str) -> None:
-    """The curve right of `floor`, as a staircase."""
+    """Draw the curve right of `floor`, as a staircase."""
     first = int(np.searchsorted(curve.share, floor, side="right"))
     edges = np.concatenate([[floor], curve.share[first:]])
     axes.stairs(curve.ratio[first:], edges, baseline=None, color=colour, linewidth=2.2, gid=name)
@@ -144,23 +143,9 @@ def _steps(axes: Axes, curve: LossCurve, floor: float, colour: str, name: str) -
 def _laplace(axes: Axes, epsilon: float, *, floor: float) -> None:
     _steps(axes, laplace_curve(epsilon), floor, BLUE, "laplace")
     middle = math.sqrt(floor)
-    axes.annotate(
-        "up to eᵋ, and never above",
-        xy=(middle, math.exp(epsilon)),
-        xytext=(0, 9),
-        textcoords="offset points",
-        ha="center",
-        color=BLUE,
-    )
-    axes.annotate(
-        "1: nothing is learned about you",
-        xy=(middle, 1),
-        xytext=(0, -7),
-        textcoords="offset points",
-        ha="center",
-        va="top",
-        color=GREY,
-    )
+    top, one = (middle, math.exp(epsilon)), (middle, 1)
+    note_beside(axes, "up to eᵋ, and never above", top, (0, 9), ha="center", color=BLUE)
+    note_beside(axes, "1: nothing is learned about you", one, (0, -7), ha="center", va="top", color=GREY)
 
 
 def _gaussian(axes: Axes, curve: LossCurve, epsilon: float, delta: float, *, floor: float) -> None:
@@ -168,16 +153,8 @@ def _gaussian(axes: Axes, curve: LossCurve, epsilon: float, delta: float, *, flo
     first = int(np.searchsorted(curve.share, floor, side="right"))
     last = int(np.searchsorted(-curve.ratio, -bound, side="left"))  # the first step within the bound
     edges = np.concatenate([[floor], curve.share[first:last]])
-    axes.stairs(
-        curve.ratio[first:last],
-        edges,
-        baseline=bound,
-        fill=True,
-        color=ORANGE,
-        alpha=0.25,
-        linewidth=0,
-        gid="delta",
-    )
+    look: dict[str, Any] = {"fill": True, "color": ORANGE, "alpha": 0.25, "linewidth": 0}
+    axes.stairs(curve.ratio[first:last], edges, baseline=bound, gid="delta", **look)
     _steps(axes, curve, floor, ORANGE, "gaussian")
     axes.annotate(
         f"shaded: all that lies above eᵋ\n(height × width, added up): δ = {short(delta)}",

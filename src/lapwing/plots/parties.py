@@ -1,4 +1,4 @@
-"""What it costs not to trust one curator: errors of members together, from one member to one per person."""
+"""The cost of not trusting one curator: errors of several members, from one member to one per person."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from lapwing.core.exact import exact
 from lapwing.errors import BadParameter
-from lapwing.exact import exact
+from lapwing.plots.accuracy import curator_error, local_error
 from lapwing.plots.style import (
     BLUE,
+    DOTS,
     GREEN,
     GREY,
     INK,
     ORANGE,
     PURPLE,
     EndLabel,
+    error_axes,
     label_ends,
     new_figure,
     short,
     style,
-)  # fmt: skip
-from lapwing.plots.trust import curator_error, local_error
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _SMALLEST, _LARGEST = 10, 100_000
-_UP_TO = 100  # members that the line of order 1/n is drawn for
+_UP_TO = 100  # the number of members for which the line of order 1/n is drawn
 Point = tuple[int, float]
 _CURATOR, _SHARED, _ALONE, _EVERYBODY, _LOCAL = "curator", "shared", "alone", "everybody", "local"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Root mean square errors of a share of n people, as real runs of the protocols had them.
+class MeasuredErrors:
+    """Root mean square errors of a share of n people, measured in real runs of the protocols.
 
-    `by_size` has for each series points (n, error): a curator; three members of whom one may be the
-    adversary's ("shared"); ten of whom nine may ("alone"); every person a member ("everybody"); and the
-    local model. `by_members` has points (m, error) at n = `people`, for "shared" (fewer than half may be
-    the adversary's) and "alone" (all but one).
+    `by_size` has for each series points (n, error): a curator; three members of whom one may collude
+    ("shared"); ten of whom nine may ("alone"); every person a member ("everybody"); and the local model.
+    `by_members` has points (m, error) at n = `people`, for "shared" (fewer than half may collude) and
+    "alone" (all but one).
     """
 
     epsilon: Fraction
@@ -51,7 +53,7 @@ class Measured:
     by_members: Mapping[str, Sequence[Point]]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for a file beside the picture."""
+        """Return plain values, for a file beside the picture."""
         return {
             "epsilon": str(self.epsilon),
             "people": self.people,
@@ -60,8 +62,8 @@ class Measured:
         }
 
     @classmethod
-    def from_json(cls, found: Any) -> Measured:
-        """What `to_json` gave."""
+    def from_json(cls, found: Any) -> MeasuredErrors:
+        """Read the values that `to_json` returned."""
         try:
             return cls(
                 exact(str(found["epsilon"]), "epsilon"),
@@ -78,32 +80,33 @@ def _series(found: Mapping[str, Any], names: Sequence[str]) -> dict[str, list[Po
 
 
 def shared_error(epsilon: Fraction, n: int, members: int, coalition: int) -> float:
-    """Of a share, where each member adds 1/(members - coalition) of a whole noise."""
+    """Return the error of a share, where each member adds 1/(members - coalition) of a whole noise."""
     return curator_error(epsilon, n) * math.sqrt(members / (members - coalition))
 
 
 def local_bound(epsilon: Fraction, n: int) -> float:
-    """No ε-private local protocol has a smaller error, if each of n people says yes with a chance of 1/2.
+    """Return a lower bound on the error of every ε-private local protocol.
 
-    Given all that was sent, the answers are still independent, and each is yes with a chance between
-    p = 1/(1 + e^ε) and 1 - p: whatever is estimated, their share keeps a deviation of √(p (1 - p) / n).
+    Each of n people says yes with a chance of 1/2. Given all that was sent, the answers are still
+    independent, and each is yes with a chance between p = 1/(1 + e^ε) and 1 - p: whatever is estimated,
+    their share keeps a deviation of √(p (1 - p) / n).
     """
     p = 1 / (1 + math.exp(float(epsilon)))
     return math.sqrt(p * (1 - p) / n)
 
 
 def members_bound(epsilon: Fraction, n: int, members: int) -> float:
-    """At most so large is the error of so many members, also if each hides alone: √(2m) / (ε n)."""
+    """Return an upper bound on the error of this many members, even if each hides alone: √(2m) / (ε n)."""
     return math.sqrt(2 * members) / (float(epsilon) * n)
 
 
-def parties(measured: Measured) -> Figure:
-    """Errors against the number of people, and against the number of members. Lines are exact."""
+def parties(measured: MeasuredErrors) -> Figure:
+    """Draw errors against the number of people, and against the number of members. Lines are exact."""
     with style():
         return _draw(measured)
 
 
-def _draw(measured: Measured) -> Figure:
+def _draw(measured: MeasuredErrors) -> Figure:
     epsilon, people = measured.epsilon, measured.people
     figure, (left, right) = new_figure(
         "Several parties: sharing noise keeps a curator's 1/n while fewer than half collude; "
@@ -116,21 +119,17 @@ def _draw(measured: Measured) -> Figure:
         one_scale=False,
     )
     for axes in (left, right):
-        axes.set_xscale("log")
-        axes.set_yscale("log")
+        error_axes(axes)
     _by_size(left, measured)
     _by_members(right, measured)
-    for axes in (left, right):
-        _scales(axes)
-    left.set_title("as more people are counted")
-    right.set_title(f"as {people:,} people divide among more members")
-    left.set_xlabel("people, n")
-    right.set_xlabel("members, m (of n / m people each)")
+    title = f"as {people:,} people divide among more members"
+    right.set(title=title, xlabel="members, m (of n / m people each)")
+    left.set(title="as more people are counted", xlabel="people, n")
     left.set_ylabel("error of the share, in percentage points")
     return figure
 
 
-def _by_size(axes: Axes, measured: Measured) -> None:
+def _by_size(axes: Axes, measured: MeasuredErrors) -> None:
     epsilon = measured.epsilon
     sizes = [round(10 ** (k / 4)) for k in range(4, 21)]
     lines: list[tuple[str, str, Callable[[int], float], str]] = [
@@ -162,11 +161,11 @@ def _by_size(axes: Axes, measured: Measured) -> None:
     axes.set_xlim(0.8 * _SMALLEST, 1.2 * _LARGEST)
 
 
-def _by_members(axes: Axes, measured: Measured) -> None:
+def _by_members(axes: Axes, measured: MeasuredErrors) -> None:
     epsilon, n = measured.epsilon, measured.people
     members = sorted({*range(1, 11), *(round(10 ** (k / 8)) for k in range(8, 8 * 4)), n})
     members = [m for m in members if m <= n]
-    minorities = [m for m in members if m != 2]  # of two, whoever is feared is not a minority
+    minorities = [m for m in members if m != 2]  # of two members, one is no minority
     shared = [100 * shared_error(epsilon, n, m, (m - 1) // 2) for m in minorities]
     alone = [100 * shared_error(epsilon, n, m, m - 1) for m in members]
     axes.plot(minorities, shared, color=GREEN, gid="members-shared")
@@ -189,14 +188,4 @@ def _by_members(axes: Axes, measured: Measured) -> None:
 
 
 def _dots(axes: Axes, points: Sequence[Point], colour: str, gid: str) -> None:
-    look: dict[str, Any] = {"linestyle": "", "marker": "o", "markersize": 6, "markeredgecolor": "white"}
-    axes.plot([x for x, _ in points], [100 * error for _, error in points], color=colour, gid=gid, **look)
-
-
-def _scales(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, NullLocator  # noqa: PLC0415 (an extra)
-
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{short(value)} %"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_locator(NullLocator())
+    axes.plot([x for x, _ in points], [100 * error for _, error in points], color=colour, gid=gid, **DOTS)

@@ -1,4 +1,4 @@
-"""Spending over time: what each block of an account has left, until now."""
+"""Spending over time: the budget that each block of an account has left, until now."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.ledger.views.course import Course
-from lapwing.plots.names import fitting, in_title
+from lapwing.ledger.budget_history import BudgetHistory
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -21,10 +20,14 @@ from lapwing.plots.style import (
     INK,
     ORANGE,
     PURPLE,
+    WHITE_BOX,
     EndLabel,
+    in_title,
     label_ends,
     new_figure,
+    note_beside,
     short,
+    shortened,
     style,
 )
 
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_LINES = 13  # beyond this, bands: a year by months, and everybody else
+MOST_LINES = 13  # if there are more, bands are drawn: 13 are a year by months, and the rest
 MOST_TEXTS = 3
 _SMALL = 9.5
 _COLOURS = (BLUE, ORANGE, GREEN, PURPLE)
@@ -41,39 +44,39 @@ Reals = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """Blocks that had the same left all along."""
+class EqualBlocks:
+    """Blocks that had the same budget left at all times."""
 
     blocks: tuple[str, ...]
     left: Reals
 
     @property
     def text(self) -> str:
-        """Whose line it is."""
+        """The label of the line."""
         others = len(self.blocks) - 1
-        return fitting(self.blocks[0]) + (f"\nand {others:,} more" if others else "")
+        return shortened(self.blocks[0]) + (f"\nand {others:,} more" if others else "")
 
 
-def lines_of(course: Course) -> list[Line]:
-    """The different courses that blocks took; in the order of their first blocks."""
+def equal_blocks(course: BudgetHistory) -> list[EqualBlocks]:
+    """Group blocks whose budget left was the same at all times, in the order of their first blocks."""
     alike: dict[bytes, list[int]] = {}
     for column in range(course.left.shape[1]):
         alike.setdefault(np.ascontiguousarray(course.left[:, column]).tobytes(), []).append(column)
     return [
-        Line(tuple([course.blocks[k] for k in columns]), course.left[:, columns[0]])
+        EqualBlocks(tuple([course.blocks[k] for k in columns]), course.left[:, columns[0]])
         for columns in alike.values()
     ]
 
 
-def spending(course: Course) -> Figure:
-    """What each block had left, as steps over time: the largest pure ε that a next question could spend.
+def spending(course: BudgetHistory) -> Figure:
+    """Draw the budget left of each block, as steps over time: the largest pure ε for a next question.
 
-    Up to thirteen different courses are lines of their own; more are bands from the least to the most.
+    Up to thirteen different histories are lines of their own; more are bands from the least to the most.
     """
     if not course.times or not course.grants:
         raise BadParameter("course", "must begin with an account")
     with style():
-        lines = lines_of(course)
+        lines = equal_blocks(course)
         figure, (axes,) = new_figure(_headline(course), _note(course, lines), right=0.75)
         events = _events(course)
         _frame(axes, course, min(len(events), MOST_TEXTS))
@@ -84,7 +87,7 @@ def spending(course: Course) -> Figure:
         return figure
 
 
-def _headline(course: Course) -> str:
+def _headline(course: BudgetHistory) -> str:
     now = course.left[-1]
     least, most = float(np.nanmin(now)), float(np.nanmax(now))
     if not most:
@@ -100,11 +103,11 @@ def _headline(course: Course) -> str:
     return f"{in_title(course.label)}: ε {short(_given(course))} for life{after}; {left}"
 
 
-def _given(course: Course, grants: int | None = None) -> float:
+def _given(course: BudgetHistory, grants: int | None = None) -> float:
     return float(sum((grant.epsilon for grant in course.grants[:grants]), Fraction(0)))
 
 
-def _note(course: Course, lines: Sequence[Line]) -> str:
+def _note(course: BudgetHistory, lines: Sequence[EqualBlocks]) -> str:
     note = "The largest pure ε that a next question could spend."
     if len(lines) > MOST_LINES:
         note += " Bands: all blocks, and the middle half of them."
@@ -113,7 +116,7 @@ def _note(course: Course, lines: Sequence[Line]) -> str:
     return note
 
 
-def _frame(axes: Axes, course: Course, rows: int) -> None:
+def _frame(axes: Axes, course: BudgetHistory, rows: int) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415 (an extra)
 
     begin, end = course.times[0], course.times[-1]
@@ -134,7 +137,7 @@ def _number(time: datetime) -> float:
     return float(date2num(time))  # type: ignore[no-untyped-call]
 
 
-def _draw_lines(axes: Axes, course: Course, lines: Sequence[Line]) -> list[EndLabel]:
+def _draw_lines(axes: Axes, course: BudgetHistory, lines: Sequence[EqualBlocks]) -> list[EndLabel]:
     labels = []
     for k, line in enumerate(lines):
         colour = _COLOURS[k % len(_COLOURS)]
@@ -153,7 +156,7 @@ def _draw_lines(axes: Axes, course: Course, lines: Sequence[Line]) -> list[EndLa
     return labels
 
 
-def _draw_bands(axes: Axes, course: Course) -> list[EndLabel]:
+def _draw_bands(axes: Axes, course: BudgetHistory) -> list[EndLabel]:
     times = _till_the_edge(axes, course)
     left = np.vstack([course.left, course.left[-1:]])
     low, quarter, middle, three, high = np.nanquantile(left, (0, 0.25, 0.5, 0.75, 1), axis=1)
@@ -172,18 +175,18 @@ def _draw_bands(axes: Axes, course: Course) -> list[EndLabel]:
         text = f"{what}: {_floor(float(value))}"
         if what != "middle":
             who = np.flatnonzero(course.left[-1] == value)
-            text += f"\n({fitting(course.blocks[who[0]]) if len(who) == 1 else f'{len(who):,} blocks'})"
+            text += f"\n({shortened(course.blocks[who[0]]) if len(who) == 1 else f'{len(who):,} blocks'})"
         labels.append(EndLabel(float(value), text, colour))
     return labels
 
 
-def _till_the_edge(axes: Axes, course: Course) -> list[float]:
-    """The times, and the right edge: what is left stays so until now."""
+def _till_the_edge(axes: Axes, course: BudgetHistory) -> list[float]:
+    """Return the times, and the right edge: the budget left stays the same until now."""
     return [*map(_number, course.times), axes.get_xlim()[1]]
 
 
-def _caps(axes: Axes, course: Course) -> None:
-    """What each budget admitted while nothing was spent."""
+def _caps(axes: Axes, course: BudgetHistory) -> None:
+    """Draw the ε that each budget admitted while nothing was spent."""
     edge = axes.get_xlim()[1]
     ends = [*(_number(grant.time) for grant in course.grants[1:]), edge]
     for k, (grant, end) in enumerate(zip(course.grants, ends, strict=True)):
@@ -191,14 +194,8 @@ def _caps(axes: Axes, course: Course) -> None:
         cap = grant.at_first
         axes.plot(ends_of_line, [cap, cap], color=GREY, linewidth=1, linestyle=(0, (5, 3)), gid=f"cap-{k}")
     first = course.grants[0]
-    axes.annotate(
-        f"at first: {short(first.at_first)}",
-        xy=(_number(first.time), first.at_first),
-        xytext=(2, 4),
-        textcoords="offset points",
-        color=GREY,
-        size=_SMALL,
-    )
+    at = (_number(first.time), first.at_first)
+    note_beside(axes, f"at first: {short(first.at_first)}", at, (2, 4), color=GREY, size=_SMALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +208,7 @@ class _Event:
     gid: str
 
 
-def _events(course: Course) -> list[_Event]:
+def _events(course: BudgetHistory) -> list[_Event]:
     raises = [
         _Event(
             grant.time,
@@ -230,7 +227,7 @@ def _events(course: Course) -> list[_Event]:
 
 
 def _mark(axes: Axes, events: Sequence[_Event]) -> None:
-    """One row each for the last few, so that their texts cannot meet; older ones are lines only."""
+    """Draw the events. Only the last few have texts, one row each, so that they cannot overlap."""
     begin, end = axes.get_xlim()
     for row, event in enumerate(reversed(events)):
         at = _number(event.time)
@@ -238,23 +235,16 @@ def _mark(axes: Axes, events: Sequence[_Event]) -> None:
         if row >= MOST_TEXTS:
             continue
         is_late = at > (begin + end) / 2
-        axes.annotate(
-            event.text,
-            xy=(at, 1),
-            xycoords=("data", "axes fraction"),
-            xytext=(-5 if is_late else 5, -3 - 1.5 * _SMALL * row),
-            textcoords="offset points",
-            ha="right" if is_late else "left",
-            va="top",
-            color=event.colour,
-            size=_SMALL,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-            zorder=5,
+        shift = (-5 if is_late else 5, -3 - 1.5 * _SMALL * row)
+        look: dict[str, Any] = {"ha": "right" if is_late else "left", "va": "top", "color": event.colour}
+        place = ("data", "axes fraction")
+        note_beside(
+            axes, event.text, (at, 1), shift, xycoords=place, size=_SMALL, bbox=WHITE_BOX, zorder=5, **look
         )
 
 
 def _floor(value: float) -> str:
-    """Three digits, rounded down: never more than is left."""
+    """Return three digits, rounded down: never more than is left."""
     text = short(value)
     if float(text) <= value or not value:
         return text

@@ -1,33 +1,32 @@
 """Surveys in the local model: answers are randomized on the respondent's own device.
 
-What is named here is loaded when it is first used: a respondent's device needs no estimators.
+Names are loaded when they are first used: a respondent's device needs no estimators.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from lapwing.lazy import lazy_names
+
 if TYPE_CHECKING:
-    from lapwing.survey.estimating import estimate
-    from lapwing.survey.planning import design, plan
-    from lapwing.survey.questionnaire import load
+    from lapwing.survey.designing import design
+    from lapwing.survey.estimating.survey_estimates import estimate
+    from lapwing.survey.planning import plan
     from lapwing.survey.respondent import Respondent
     from lapwing.survey.shuffled import shuffled_epsilon
+    from lapwing.survey.survey import Survey
+    from lapwing.survey.survey_file import load
 
-__all__ = ["Respondent", "design", "estimate", "load", "plan", "shuffled_epsilon"]
+__all__ = ["Respondent", "Survey", "design", "estimate", "load", "plan", "shuffled_epsilon"]
 
 _HOMES = {
     "Respondent": "respondent",
-    "design": "planning",
-    "estimate": "estimating",
-    "load": "questionnaire",
+    "Survey": "survey",
+    "design": "designing",
+    "estimate": "estimating.survey_estimates",
+    "load": "survey_file",
     "plan": "planning",
     "shuffled_epsilon": "shuffled",
 }
-
-
-def __getattr__(name: str) -> object:
-    if name in _HOMES:
-        return getattr(import_module(f"lapwing.survey.{_HOMES[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(__name__, _HOMES)

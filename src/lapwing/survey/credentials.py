@@ -1,11 +1,10 @@
 """One-time credentials that nobody can trace: RSA blind signatures after RFC 9474.
 
 The variant is RSABSSA-SHA384-PSS-Randomized. A respondent draws a token, blinds it, and has the blinded
-value signed for an invitation. What comes back is unblinded: a signature under the token, which is good for
-one report.
+value signed for an invitation. The reply is unblinded: a signature of the token, valid for one report.
 
-Claim    what the signer saw at signing (blinded, blind signature) is independent of the (token, signature)
-         that appears later, for whatever key the signer uses, and whatever computing power it has.
+Claim    the signer's view at signing (blinded, blind signature) is independent of the (token, signature)
+         that appears later, for any key that the signer uses, and any computing power it has.
 Because  let m be the encoded token, b = m r^e the blinded value, z the signer's reply and s = z / r the
          signature; s is used only if s^e = m. The factor r is uniform among the units modulo n and
          independent of m. So b is uniform among the e-th powers, whatever m is; and given b, r is
@@ -14,9 +13,9 @@ Because  let m be the encoded token, b = m r^e the blinded value, z the signer's
          exactly one factor links the two, r = z / s, and all factors are equally likely.
 Test     tests/survey/test_credentials.py::TestUnlinkable
 
-Not covered: a signer who uses another key for each respondent, or who notes when, and from which
-address, tokens are signed and reports arrive. Against the first, respondents compare the fingerprint of
-survey and key. Against the second helps what stands in front of the server, and waiting between the two.
+Not covered: a signer who uses another key for each respondent, or who notes when, and from which address,
+tokens are signed and reports arrive. Against the first, respondents compare the fingerprint of survey and
+key. Against the second, use a proxy in front of the server, and wait between the two requests.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from flint import fmpz
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, Unavailable
-from lapwing.noise import random_bytes
 
 TOKEN_BYTES = 32
 PREFIX_BYTES = 32
 PREPARED_BYTES = PREFIX_BYTES + TOKEN_BYTES
-INVITATION = re.compile(r"[A-Za-z0-9_-]{24}")
-BITS = 2048
-MOST_BITS = 8192
+INVITATION_FORM = re.compile(r"[A-Za-z0-9_-]{24}")
+LEAST_KEY_BITS = 2048
+MOST_KEY_BITS = 8192
 EXPONENT = 65537
 _SALT_BYTES = 48
 _HASH_BYTES = 48
@@ -54,7 +53,7 @@ _PSS = padding.PSS(mgf=padding.MGF1(hashes.SHA384()), salt_length=_SALT_BYTES)
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What signatures are checked with. Every respondent of a survey must have the same one."""
+    """The key that checks signatures. Every respondent of a survey must have the same one."""
 
     n: int
     e: int
@@ -66,8 +65,8 @@ class PublicKey:
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise BadParameter("key", f"{name} must be a positive whole number")
-        if not BITS <= self.n.bit_length() <= MOST_BITS or not self.n % 2:
-            raise BadParameter("key", f"n must be odd, with {BITS} to {MOST_BITS} bits")
+        if not LEAST_KEY_BITS <= self.n.bit_length() <= MOST_KEY_BITS or not self.n % 2:
+            raise BadParameter("key", f"n must be odd, with {LEAST_KEY_BITS} to {MOST_KEY_BITS} bits")
         if self.e != EXPONENT:  # one exponent for all: nothing about a key may tell respondents apart
             raise BadParameter("key", f"e must be {EXPONENT}")
         object.__setattr__(self, "size", (self.n.bit_length() + 7) // 8)
@@ -75,7 +74,7 @@ class PublicKey:
 
     @classmethod
     def from_json(cls, value: object) -> PublicKey:
-        """What `to_json` gave."""
+        """Read the result of `to_json`."""
         if not isinstance(value, dict) or set(value) != {"n", "e"}:
             raise BadParameter("key", "must have n and e")
         try:
@@ -84,11 +83,11 @@ class PublicKey:
             raise BadParameter("key", "n and e must be hexadecimal, with good values") from None
 
     def to_json(self) -> dict[str, str]:
-        """n and e in hexadecimal, n with all its leading digits."""
+        """Return n and e in hexadecimal, n with all its leading digits."""
         return {"n": f"{self.n:0{2 * self.size}x}", "e": f"{self.e:06x}"}
 
     def verify(self, prepared: bytes, signature: bytes) -> bool:
-        """Whether this is a signature of the prepared token. What is malformed is not signed."""
+        """Return whether this is a signature of the prepared token. A malformed one is not."""
         if len(signature) != self.size:
             return False
         try:
@@ -108,7 +107,7 @@ class Blinding:
     _inverse: int = field(repr=False)
 
     def finish(self, blind_signature: bytes) -> bytes:
-        """The signature under the token, checked; `BadValue` if the signer gave something else."""
+        """Return the checked signature of the token. Raise `BadValue` if the signer's reply is wrong."""
         n, size = self.key.n, self.key.size
         if len(blind_signature) != size:
             raise BadValue(f"a blind signature has {size} bytes")
@@ -118,7 +117,7 @@ class Blinding:
         return signature
 
     def to_json(self) -> dict[str, str]:
-        """For the device's own storage: what it takes to go on after a crash. Secret."""
+        """Return the state for the device's own storage, to continue after a crash. It is secret."""
         return {
             "prepared": self.prepared.hex(),
             "blinded": self.blinded.hex(),
@@ -127,7 +126,7 @@ class Blinding:
 
     @classmethod
     def from_json(cls, key: PublicKey, value: dict[str, str]) -> Blinding:
-        """What `to_json` gave."""
+        """Read the result of `to_json`."""
         return cls(
             key,
             bytes.fromhex(value["prepared"]),
@@ -137,28 +136,28 @@ class Blinding:
 
 
 def new_invitation() -> str:
-    """A secret of 144 random bits that lets one blinded token be signed, as it stands in a link."""
+    """Draw a secret of 144 random bits, as text for a link. It lets one blinded token be signed."""
     return base64.urlsafe_b64encode(random_bytes(18)).decode()
 
 
-def prepare(token: bytes | None = None) -> bytes:
-    """PrepareRandomize: a random prefix and the token, a fresh one unless given."""
+def prepare_token(token: bytes | None = None) -> bytes:
+    """Return a random prefix and the token (PrepareRandomize). Without a token it draws one."""
     token = random_bytes(TOKEN_BYTES) if token is None else token
     if len(token) != TOKEN_BYTES:
         raise BadParameter("token", f"must be {TOKEN_BYTES} bytes")
     return random_bytes(PREFIX_BYTES) + token
 
 
-def blind(key: PublicKey, prepared: bytes) -> Blinding:
+def blind_token(key: PublicKey, prepared: bytes) -> Blinding:
     """Blind a prepared token with a fresh uniform factor."""
     if len(prepared) != PREPARED_BYTES:
         raise BadParameter("prepared", f"must be {PREPARED_BYTES} bytes")
     encoded = encode_pss(prepared, random_bytes(_SALT_BYTES), key.n.bit_length() - 1)
-    return blind_with(key, prepared, encoded, _random_unit(key.n))
+    return blind_with_factor(key, prepared, encoded, _random_unit(key.n))
 
 
-def blind_with(key: PublicKey, prepared: bytes, encoded: bytes, factor: int) -> Blinding:
-    """The blinding by this factor, which must be a secret unit modulo n, uniform, and used once."""
+def blind_with_factor(key: PublicKey, prepared: bytes, encoded: bytes, factor: int) -> Blinding:
+    """Blind a token with this factor, which must be a secret uniform unit modulo n, used once."""
     message = int.from_bytes(encoded, "big")
     if math.gcd(message, key.n) != 1:
         raise BadValue("the encoded token is not coprime with the key")
@@ -167,7 +166,7 @@ def blind_with(key: PublicKey, prepared: bytes, encoded: bytes, factor: int) -> 
 
 
 def encode_pss(message: bytes, salt: bytes, bits: int) -> bytes:
-    """EMSA-PSS-ENCODE of RFC 8017, section 9.1.1, with SHA-384 and MGF1 of it."""
+    """Encode a message by EMSA-PSS of RFC 8017, section 9.1.1, with SHA-384 and its MGF1."""
     size = (bits + 7) // 8
     if size < _HASH_BYTES + len(salt) + 2:
         raise BadParameter("bits", "are too few for this hash and salt")
@@ -185,7 +184,7 @@ def _mgf1(seed: bytes, size: int) -> bytes:
 
 
 def _random_unit(n: int) -> int:
-    """Uniform among the numbers below n that are coprime with it."""
+    """Draw a uniform number below n that is coprime with n."""
     bits = n.bit_length()
     while True:
         number = int.from_bytes(random_bytes((bits + 7) // 8), "big") >> (-bits % 8)
@@ -194,11 +193,11 @@ def _random_unit(n: int) -> int:
 
 
 def _power(base: int, exponent: int, modulus: int) -> int:
-    """As `pow`, many times faster."""
+    """Compute `pow`, many times faster."""
     return int(pow(fmpz(base), fmpz(exponent), fmpz(modulus)))
 
 
-class SigningKey:
+class BlindSigningKey:
     """The survey's secret key. It signs blinded values, so it never knows what it signs."""
 
     __slots__ = ("_numbers", "public")
@@ -209,19 +208,19 @@ class SigningKey:
         self.public = PublicKey(public.n, public.e)
 
     def __repr__(self) -> str:
-        return f"SigningKey({self.public.size * 8} bits)"
+        return f"BlindSigningKey({self.public.size * 8} bits)"
 
     @classmethod
-    def create(cls, path: str | Path, bits: int = BITS) -> SigningKey:
-        """A fresh key in a new file that only its owner can read. An existing file is never replaced."""
-        # OpenSSL searches the primes: the one use of randomness that does not come through our own door.
+    def create(cls, path: str | Path, bits: int = LEAST_KEY_BITS) -> BlindSigningKey:
+        """Make a fresh key in a new file that only its owner can read. It never replaces a file."""
+        # OpenSSL draws the primes: the one use of randomness that does not come from lapwing.core.noise.
         private = rsa.generate_private_key(EXPONENT, bits)
         _write(Path(path), _pem(private))
         return cls(private)
 
     @classmethod
-    def load(cls, path: str | Path) -> SigningKey:
-        """The key of this file, unless others can read it."""
+    def load(cls, path: str | Path) -> BlindSigningKey:
+        """Load the key of a file. Raise `BadParameter` if others can read it."""
         content = _read(path)
         try:
             private = serialization.load_pem_private_key(content, password=None)
@@ -232,11 +231,11 @@ class SigningKey:
         return cls(private)
 
     def sign(self, blinded: bytes) -> bytes:
-        """BlindSign: the e-th root of the blinded value. `BadValue` unless it is a unit modulo n.
+        """Return the e-th root of the blinded value (BlindSign).
 
-        The value is multiplied by a random e-th power first, so the time that the secret computation
-        takes tells nothing of the value or the key; and the root is checked, so a computing error
-        cannot leak the key's factors.
+        The value is multiplied by a random e-th power first, so the time of the secret computation says
+        nothing about the value or the key. The root is checked, so a computing error cannot leak the key's
+        factors. Raises `BadValue` unless the value is a unit modulo n.
         """
         n, size = self.public.n, self.public.size
         if len(blinded) != size:
@@ -251,7 +250,7 @@ class SigningKey:
         return root.to_bytes(size, "big")
 
     def _root(self, value: int) -> int:
-        """value^d mod n by the Chinese remainder theorem."""
+        """Return value^d mod n by the Chinese remainder theorem."""
         key = self._numbers
         by_p, by_q = _power(value % key.p, key.dmp1, key.p), _power(value % key.q, key.dmq1, key.q)
         return by_q + (by_p - by_q) * key.iqmp % key.p * key.q
@@ -264,7 +263,7 @@ def _pem(private: rsa.RSAPrivateKey) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """A new file, on disk when this returns. Never through a link, never readable by others."""
+    """Write a new file, on disk when this returns. Never through a link, never readable by others."""
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except FileExistsError:
@@ -276,14 +275,19 @@ def _write(path: Path, content: bytes) -> None:
             writing.write(content)
             writing.flush()
             os.fsync(writing.fileno())
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
     except OSError as error:
         os.unlink(path)
         raise Unavailable(f"the key file {path} cannot be written: {error.strerror}") from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names of new and replaced files in a folder durable."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def _read(path: str | Path) -> bytes:

@@ -1,13 +1,13 @@
 """Invitations: each is charged its worst case when it is issued, whether it will be answered or not.
 
-Claim    whoever is invited has lost at most the lifetime ε of the owner's ledger to all surveys that share
+Claim    an invited person has lost at most the lifetime ε of the owner's ledger to all surveys that share
          it, as far as the owner can know; and no invitation leaves that was not durably charged.
 Because  a person is a block of one account, by a keyed hash of the id; an invitation charges that block the
          design's worst case through the gate; and links are given out only after the charge.
 Test     tests/survey/test_invitations.py
 
-What binds is the account on the respondent's own device: the owner's ledger cannot know that two
-invitations without an id, or two spellings of one, went to the same person.
+The binding limit is the account on the respondent's own device. The owner's ledger cannot know that two
+invitations without an id, or two spellings of one id, went to the same person.
 """
 
 from __future__ import annotations
@@ -20,36 +20,37 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Protocol
 
+from lapwing.config.values import is_postgres
+from lapwing.core.losses import Pure, Relation
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.gate import Gate, Plan, Spending, Target
 from lapwing.ledger import Account, Ledger, Slices, Unit
-from lapwing.ledger.people import normal_id
-from lapwing.ledger.places import Place, is_postgres
-from lapwing.noise import random_bytes
-from lapwing.privacy import Pure, Relation
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.ledger import LedgerPlace
+from lapwing.ledger.spending import Spending, Target
+from lapwing.ledger.unit_ids import normal_id
 from lapwing.survey.credentials import new_invitation
-from lapwing.survey.planning import Design
-from lapwing.survey.planning.design import LARGEST_SURVEY
-from lapwing.survey.questionnaire import Survey
+from lapwing.survey.designing import LARGEST_SURVEY, Design
+from lapwing.survey.questionnaire import Questionnaire
 
-ACCOUNT = "respondents"
+RESPONDENTS_ACCOUNT = "respondents"
 OWNER = "survey owner"
-RULE = "who was invited: a keyed hash of the id, or else the invitation itself"
-AT_ONCE = 5000  # invitations to a charge
-MOST = 10_000_000
-OPTIONS_AT_MOST = 20_000  # of all questions together: a phone shows them in seconds
-ROOM = 1 << 14  # bytes for the key and what else stands around a survey
-Progress = Callable[[int, int], None]
+RESPONDENTS_RULE = "who was invited: a keyed hash of the id, or else the invitation itself"
+BATCH_SIZE = 5000  # invitations to a charge
+MOST_INVITATIONS = 10_000_000
+MOST_OPTIONS_SHOWN = 20_000  # of all questions together, so that a phone shows them in seconds
+RESERVED_BYTES = 1 << 14  # for the key and other fields around a survey
+InvitationProgress = Callable[[int, int], None]
 
 
-class Guests(Protocol):
-    """Where the survey's server finds who was invited."""
+class InvitationStore(Protocol):
+    """The part of a report store that registers invitations."""
 
     def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
-        """Expect these invitations, made for people with these marks."""
+        """Register these invitations, made for people with these marks."""
 
     def known_people(self, people: Sequence[str]) -> set[str]:
-        """Who of them was invited before."""
+        """Return those of these people who were invited before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +61,15 @@ class Invitation:
     person: str = ""
 
     def link(self, base: str) -> str:
-        """The link: what stands after # is not sent to any server by opening it."""
+        """Return the link. A browser sends nothing after # to any server."""
         return f"{base.rstrip('/')}/#{self.secret}"
 
 
-def open_ledger(survey: Survey, tell: Callable[[str], None] = lambda _: None) -> Ledger:
-    """The survey's ledger, made at its first use, with the account of its respondents. What is made for
-    life is told."""
+def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: None) -> Ledger:
+    """Open the survey's ledger with the account of its respondents. Both are made at the first use.
+
+    `tell` is called with a message about everything that is made for ever.
+    """
     where = survey.ledger
     keys = Path(survey.ledger_keys) if survey.ledger_keys else None
     anchor = survey.ledger_anchor or None
@@ -81,7 +84,7 @@ def open_ledger(survey: Survey, tell: Callable[[str], None] = lambda _: None) ->
     ledger = (Ledger.open if exists else Ledger.create)(where, keys=keys, anchor=anchor)
     try:
         if not exists:
-            tell(Place.of(where, keys=keys, anchor=anchor).news)
+            tell(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
         require_account(ledger, survey.lifetime, tell)
     except BaseException:
         ledger.close()
@@ -92,51 +95,55 @@ def open_ledger(survey: Survey, tell: Callable[[str], None] = lambda _: None) ->
 def require_account(
     ledger: Ledger, lifetime: Fraction, tell: Callable[[str], None] = lambda _: None
 ) -> Account:
-    """The account of respondents; one that was opened on other terms stays as it is, and is refused."""
-    if ACCOUNT not in {account.label for account in ledger.accounts()}:
+    """Return the account of respondents. Raise `BadParameter` if it was opened on other terms."""
+    if RESPONDENTS_ACCOUNT not in {account.label for account in ledger.accounts()}:
         made = ledger.open_account(
-            ACCOUNT,
+            RESPONDENTS_ACCOUNT,
             epsilon=lifetime,
             delta=0,
             unit=Unit.PERSON,
             relation=Relation.REPLACE,
             slices=Slices.IDENTITIES,
-            rule=RULE,
+            rule=RESPONDENTS_RULE,
         )
         tell(made.news)
-    account = ledger.account(ACCOUNT)
+    account = ledger.account(RESPONDENTS_ACCOUNT)
     if account.terms.epsilon != lifetime:
         raise BadParameter(
             "lifetime",
             f"respondents of this ledger have ε {float(account.terms.epsilon):g} for life. Write that into "
             "the survey, or raise it with `lapwing ledger raise`",
         )
-    if (account.relation, account.slices, account.rule) != (Relation.REPLACE, Slices.IDENTITIES, RULE):
-        raise BadParameter("ledger", f'its account "{ACCOUNT}" was opened for something else')
+    if (account.relation, account.slices, account.rule) != (
+        Relation.REPLACE,
+        Slices.IDENTITIES,
+        RESPONDENTS_RULE,
+    ):
+        raise BadParameter("ledger", f'its account "{RESPONDENTS_ACCOUNT}" was opened for something else')
     return account
 
 
 def require_answerable(design: Design) -> None:
-    """`BadParameter` for a survey that is too large for a respondent's device: nobody is invited to it."""
+    """Raise `BadParameter` if a survey is too large for a respondent's device."""
     options = sum(len(part.question.labels) for part in design.parts)
-    if options > OPTIONS_AT_MOST:
+    if options > MOST_OPTIONS_SHOWN:
         raise BadParameter(
             "options",
             f"there are {options:,} in all questions together, and a page shows at most "
-            f"{OPTIONS_AT_MOST:,}. "
+            f"{MOST_OPTIONS_SHOWN:,}. "
             'Offer fewer, or ask for a word (kind = "word")',
         )
     size = len(json.dumps(design.public()))
-    if size > LARGEST_SURVEY - ROOM:
+    if size > LARGEST_SURVEY - RESERVED_BYTES:
         raise BadParameter(
             "survey",
             f"its texts and options take {size:,} bytes, and a device reads at most "
-            f"{LARGEST_SURVEY - ROOM:,}. Write shorter ones, or offer fewer options",
+            f"{LARGEST_SURVEY - RESERVED_BYTES:,}. Write shorter ones, or offer fewer options",
         )
 
 
-def mark_of(ledger: Ledger, person: str) -> str:
-    """The block of a person: a hash that nobody can test ids against without the ledger's key."""
+def person_mark(ledger: Ledger, person: str) -> str:
+    """Return the block of a person: a keyed hash. Without the ledger's key nobody can test ids."""
     content = normal_id(person)
     if not content:
         raise BadParameter("people", "an id must not be empty")
@@ -147,25 +154,26 @@ def mark_of(ledger: Ledger, person: str) -> str:
 def invite(
     design: Design,
     ledger: Ledger,
-    guests: Guests,
+    guests: InvitationStore,
     *,
     people: Sequence[str] | None = None,
     count: int | None = None,
     again: bool = False,
-    progress: Progress | None = None,
+    progress: InvitationProgress | None = None,
 ) -> Iterator[list[Invitation]]:
-    """Invitations in batches, for people by their ids or for so many whom nobody names.
+    """Issue invitations in batches, for people by their ids, or for a number of unnamed people.
 
-    All are checked before the first is issued: `OverBudget` if one of the people has too little left,
-    `BadParameter` if one was invited to this survey before, unless `again`, and for a survey that is too
-    large for a device. Each batch is charged when it is asked for; what was charged stays charged, also if
-    nobody takes the links.
+    Each batch is charged when the iterator is asked for it. It stays charged even if nobody uses the links.
+
+    Raises `OverBudget` if one of the people has too little left, and `BadParameter` if one was invited to
+    this survey before, unless `again`, or if the survey is too large for a device. Everybody is checked
+    before the first invitation is issued.
     """
     if (people is None) == (count is None):
         raise BadParameter("invite", "needs ids of people, or a count")
     require_answerable(design)
     if people is not None:
-        marks = {mark_of(ledger, person): person for person in people}
+        marks = {person_mark(ledger, person): person for person in people}
         if not marks:
             raise BadParameter("people", "there is nobody to invite")
         if not again and (known := guests.known_people(list(marks))):
@@ -176,20 +184,24 @@ def invite(
             )
     else:
         assert count is not None
-        if isinstance(count, bool) or not 1 <= count <= MOST:
-            raise BadParameter("count", f"must be 1 to {MOST:,}")
+        if isinstance(count, bool) or not 1 <= count <= MOST_INVITATIONS:
+            raise BadParameter("count", f"must be 1 to {MOST_INVITATIONS:,}")
         marks = {random_bytes(16).hex(): "" for _ in range(count)}
     _require_room(ledger, design, list(marks), is_new=people is None)
     return _issue(design, ledger, guests, marks, progress or (lambda *_: None))
 
 
 def _issue(
-    design: Design, ledger: Ledger, guests: Guests, marks: dict[str, str], progress: Progress
+    design: Design,
+    ledger: Ledger,
+    guests: InvitationStore,
+    marks: dict[str, str],
+    progress: InvitationProgress,
 ) -> Iterator[list[Invitation]]:
     names = list(marks)
     _open_blocks(ledger, names)
-    for start in range(0, len(names), AT_ONCE):
-        some = names[start : start + AT_ONCE]
+    for start in range(0, len(names), BATCH_SIZE):
+        some = names[start : start + BATCH_SIZE]
         made = [Invitation(new_invitation(), marks[name]) for name in some]
 
         def admit(some: list[str] = some, made: list[Invitation] = made) -> bytes:
@@ -202,28 +214,30 @@ def _issue(
         yield made
 
 
-def charge_uninvited(design: Design, ledger: Ledger, count: int, progress: Progress | None = None) -> None:
-    """Charge reports that came without an invitation, each as one of its own."""
+def charge_uninvited(
+    design: Design, ledger: Ledger, count: int, progress: InvitationProgress | None = None
+) -> None:
+    """Charge reports that came without an invitation, each to a new block."""
     names = [random_bytes(16).hex() for _ in range(count)]
     _open_blocks(ledger, names)
-    for start in range(0, count, AT_ONCE):
-        some = names[start : start + AT_ONCE]
+    for start in range(0, count, BATCH_SIZE):
+        some = names[start : start + BATCH_SIZE]
         _charge(design, ledger, some, lambda some=some: b"%d reports" % len(some))  # type: ignore[misc]
         if progress is not None:
             progress(start + len(some), count)
 
 
 def _open_blocks(ledger: Ledger, names: Sequence[str]) -> None:
-    there = {block.label for block in ledger.blocks(ACCOUNT)}
+    there = {block.label for block in ledger.blocks(RESPONDENTS_ACCOUNT)}
     missing = [name for name in names if name not in there]
     if missing:
-        ledger.open_blocks(ACCOUNT, missing)
+        ledger.open_blocks(RESPONDENTS_ACCOUNT, missing)
 
 
 def _charge(design: Design, ledger: Ledger, names: list[str], run: Callable[[], bytes]) -> None:
-    """One charge for a whole batch: all of them, or none."""
+    """Charge a whole batch at once: all of it, or nothing."""
     spending = Spending(
-        targets=(Target(ACCOUNT, names),),
+        targets=(Target(RESPONDENTS_ACCOUNT, names),),
         loss=Pure(design.epsilon),
         unit=Unit.PERSON,
         relation=Relation.REPLACE,
@@ -231,12 +245,12 @@ def _charge(design: Design, ledger: Ledger, names: list[str], run: Callable[[], 
         parameters={"survey": design.digest, "invitations": len(names)},
         request=design.digest.encode(),
     )
-    Gate(ledger, principal=OWNER).release(Plan(spending, run))
+    Gate(ledger, principal=OWNER).release(ChargedRelease(spending, run))
 
 
 def _require_room(ledger: Ledger, design: Design, names: list[str], *, is_new: bool) -> None:
-    """Nobody of a list is invited while somebody on it cannot be."""
-    account = ledger.account(ACCOUNT)
+    """Raise `OverBudget` if one person of a list has too little left for an invitation."""
+    account = ledger.account(RESPONDENTS_ACCOUNT)
     epsilon = design.epsilon
     found = [] if is_new else ledger.look_at(account, names)
     short = [left for owner, block in found if (left := block.left(owner.terms)) < epsilon]
@@ -247,5 +261,5 @@ def _require_room(ledger: Ledger, design: Design, names: list[str], *, is_new: b
             f"ε {float(epsilon):.4g} of each of {len(names):,} people",
             f"ε {float(min(short)):.4g}",
             f"{len(short):,} of them have less than that left for life. Leave them out, or ask for less",
-            where=ACCOUNT,
+            where=RESPONDENTS_ACCOUNT,
         )

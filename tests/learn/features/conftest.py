@@ -6,13 +6,13 @@ from fractions import Fraction
 
 import pytest
 
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Period, Truth
-from lapwing.query.language.relation import Scan
-from lapwing.query.rows import RowQuestion
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Period, Truth
+from lapwing.sql.relation import Scan
+from lapwing.sql.row_questions import RowQuestion
 
 KINDS: dict[str, Kind] = {
-    "age": Number(Fraction(1), 0, 100),
-    "cost": Number(Fraction(1, 100), -500, 1500),
+    "age": Numeric(Fraction(1), 0, 100),
+    "cost": Numeric(Fraction(1, 100), -500, 1500),
     "ward": Choice(("A", "B", "C")),
     "day": Moment(86400, 20_089, 20_453),
     "month": Period(1, 660, 671),

@@ -10,19 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.learn.features import Feature
-from lapwing.learn.features.feature import code_of
+from lapwing.learn.features import Feature, code_of
 from lapwing.learn.trainers.columns import Category, Real
-from lapwing.learn.trainers.columns import features as trainers_features
-from lapwing.query.language.kinds import Choice, Number, Text
-from lapwing.query.rows import Coded
+from lapwing.learn.trainers.columns import feature_matrix as trainers_features
+from lapwing.sql.expression import Choice, Numeric, Text
+from lapwing.sql.row_questions import CodedColumn
 from learn.features.conftest import KINDS
 
 CODES = st.lists(st.tuples(st.integers(-(2**40), 2**40), st.booleans()), min_size=1, max_size=8)
 
 
-def column(*pairs: tuple[int, bool]) -> Coded:
-    return Coded(
+def column(*pairs: tuple[int, bool]) -> CodedColumn:
+    return CodedColumn(
         np.array([code for code, _ in pairs], np.int64), np.array([known for _, known in pairs], bool)
     )
 
@@ -76,7 +75,7 @@ def test_what_is_missing_is_declared_or_shown() -> None:
 
 
 def test_one_value_only_is_no_division_by_zero() -> None:
-    alone = Feature("n", Number(KINDS["age"].step, 4, 4))  # type: ignore[union-attr]
+    alone = Feature("n", Numeric(KINDS["age"].step, 4, 4))  # type: ignore[union-attr]
     assert alone.matrix(column((4, True))).tolist() == [[0.0]]
     assert isinstance(alone.declared[0], Real)
 

@@ -10,9 +10,9 @@ import pytest
 
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Feature, Features
-from lapwing.learn.trainers.columns import columns_of
-from lapwing.query.language.kinds import Text
-from lapwing.query.rows import RowQuestion
+from lapwing.learn.trainers.columns import checked_columns
+from lapwing.sql.expression import Text
+from lapwing.sql.row_questions import RowQuestion
 from learn.features.conftest import KINDS
 
 VALUES: dict[str, list[Any]] = {
@@ -36,7 +36,7 @@ def test_the_matrix_is_as_described(question: RowQuestion) -> None:
     assert "day is missing" not in features.names
     assert (np.linalg.norm(matrix, axis=1) <= features.norm).all()
     table = features.table(rows)
-    assert len(columns_of(features.declared, table.shape[1])) == table.shape[1]
+    assert len(checked_columns(features.declared, table.shape[1])) == table.shape[1]
 
 
 def test_without_indicators_there_is_one_column_each(question: RowQuestion) -> None:
@@ -60,7 +60,7 @@ def test_classes_and_numbers_to_be_learned(question: RowQuestion) -> None:
         _ = costs.classes
     with pytest.raises(BadParameter, match="no bounds"):
         _ = wards.target_bounds
-    with pytest.raises(BadParameter, match="nothing is to be learned"):
+    with pytest.raises(BadParameter, match="there is nothing to learn"):
         Features.of(question, label=None).target(rows)
 
 
@@ -87,7 +87,7 @@ def test_columns_that_are_not_there_are_refused(question: RowQuestion) -> None:
     for wrong in wrongs:
         with pytest.raises(BadParameter, match="no column 'x'"):
             Features.of(question, **wrong)
-    with pytest.raises(BadParameter, match="stand for it"):
+    with pytest.raises(BadParameter, match="is no value of that column"):
         Features.of(question, label=None, missing={"ward": "Z"})
 
 

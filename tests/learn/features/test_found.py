@@ -9,11 +9,11 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.learn.features import found_bounds, found_values
-from lapwing.query import rows
-from lapwing.query.dataset import Dataset
-from lapwing.query.language.kinds import Choice, Number
-from lapwing.query.policies.file import load
+from lapwing.learn.column_search import find_bounds, find_values
+from lapwing.sql import row_questions
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Choice, Numeric
+from lapwing.sql.policy_file import load_policy
 
 POLICY = """
 [dataset]
@@ -42,7 +42,7 @@ def dataset(tmp_path: Path) -> Iterator[Dataset]:
         f"FROM range(2000) AS t(n)) TO '{tmp_path / 'visits.parquet'}'"
     )
     (tmp_path / "visits.toml").write_text(POLICY)
-    with Dataset(load(tmp_path / "visits.toml"), analyst="ann") as opened:
+    with Dataset(load_policy(tmp_path / "visits.toml"), analyst="ann") as opened:
         yield opened
 
 
@@ -52,37 +52,41 @@ def left(dataset: Dataset) -> float:
 
 
 def test_found_bounds_are_paid_for_and_can_be_used(dataset: Dataset) -> None:
-    found = found_bounds(dataset, "visits", "cost", epsilon=1, step=1)
+    found = find_bounds(dataset, "visits", "cost", epsilon=1, step=1)
     kind = found.policy.tables["visits"].columns["cost"].kind
-    assert isinstance(kind, Number)
+    assert isinstance(kind, Numeric)
     assert (kind.first, kind.last) == (0, 64)
     assert left(dataset) == pytest.approx(9)
     assert "high = 64" in found.toml
     with Dataset(found.policy, analyst="ann") as other:
-        question = rows.question_of(other, "SELECT cost, stay FROM visits")
-        read = rows.read_rows(other, question, version=rows.version_of(other, question))
+        question = row_questions.row_question(other, "SELECT cost, stay FROM visits")
+        read = row_questions.read_rows(
+            other, question, version=row_questions.checked_version(other, question)
+        )
         assert len(read) == 2000
 
 
 def test_only_values_that_enough_people_have_are_found(dataset: Dataset) -> None:
-    found = found_values(dataset, "visits", "parity", epsilon=1, delta="1e-6")
+    found = find_values(dataset, "visits", "parity", epsilon=1, delta="1e-6")
     assert found.policy.tables["visits"].columns["parity"].kind == Choice(("even", "odd"))
     assert left(dataset) < 10
     assert 'values = ["even", "odd"]' in found.toml
     with Dataset(found.policy, analyst="ann") as other:
-        question = rows.question_of(other, "SELECT parity FROM visits")
-        read = rows.read_rows(other, question, version=rows.version_of(other, question))
+        question = row_questions.row_question(other, "SELECT parity FROM visits")
+        read = row_questions.read_rows(
+            other, question, version=row_questions.checked_version(other, question)
+        )
         assert int((~read.columns["parity"].known).sum()) == 1
     again = left(dataset)
-    assert found_values(dataset, "visits", "parity", epsilon=1, delta="1e-6").answer.is_replay
+    assert find_values(dataset, "visits", "parity", epsilon=1, delta="1e-6").answer.is_replay
     assert left(dataset) == again
 
 
 def test_the_lines_fit_the_policy_file(dataset: Dataset, tmp_path: Path) -> None:
-    bounds = found_bounds(dataset, "visits", "cost", epsilon=1, step="0.5")
-    values = found_values(dataset, "visits", "parity", epsilon=1, delta="1e-6")
+    bounds = find_bounds(dataset, "visits", "cost", epsilon=1, step="0.5")
+    values = find_values(dataset, "visits", "parity", epsilon=1, delta="1e-6")
     (tmp_path / "visits.toml").write_text(POLICY + bounds.toml + values.toml)
-    tables = load(tmp_path / "visits.toml").tables["visits"].columns
+    tables = load_policy(tmp_path / "visits.toml").tables["visits"].columns
     assert tables["cost"].kind == bounds.policy.tables["visits"].columns["cost"].kind
     assert tables["parity"].kind == values.policy.tables["visits"].columns["parity"].kind
 
@@ -97,7 +101,7 @@ def test_what_is_hidden_or_declared_is_not_searched(dataset: Dataset) -> None:
         ("visits", 'a"b'),
     ):
         with pytest.raises(BadParameter):
-            found_values(dataset, table, column, epsilon=1, delta="1e-6")
+            find_values(dataset, table, column, epsilon=1, delta="1e-6")
     with pytest.raises(BadParameter):
-        found_bounds(dataset, "visits", "secret", epsilon=1, step=1)
+        find_bounds(dataset, "visits", "secret", epsilon=1, step=1)
     assert left(dataset) == before

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lapwing.learn.growing import Stream
+from lapwing.learn.stream import Stream
 
 POLICY = """
 [dataset]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.learn.growing import Stream, arrived
-from lapwing.privacy import Pure
-from lapwing.query.bounded import prepared, registered
+from lapwing.learn import stream_blocks
+from lapwing.learn.stream import Stream
+from lapwing.sql.truncated import prepared_copy, registration
 from learn.growing.conftest import ARRIVALS, COHORTS, Opens, write_rides
 
 UNLOCK = '[sharing]\nrule = "unlock"\nversions = 4\n'
@@ -21,7 +22,7 @@ TENTH = Pure(Fraction(1, 10))
 
 
 def note(stream: Stream) -> Path:
-    return arrived.folder_of_stream(stream.policy) / arrived.FILE
+    return stream_blocks.stream_folder(stream.policy) / stream_blocks.ARRIVALS_FILE
 
 
 def test_before_the_first_append_nothing_has_come_in(stream_at: Opens) -> None:
@@ -59,7 +60,7 @@ def test_a_lost_note_offers_nothing_until_the_curator_says_what_has_come_in(
     assert stream.blocks() == []
     assert stream.status().usable == ()
     assert stream.choose_blocks(1, loss=TENTH, pipeline="one") == []
-    with pytest.raises(BadParameter, match="through: must be said"):
+    with pytest.raises(BadParameter, match="through: must be given"):
         stream.append()
     stream.append(through="2025-01")
     assert stream.blocks() == ["2025-01"]
@@ -110,7 +111,7 @@ def test_a_lost_folder_of_files_stops_appends_until_all_is_read_anew(stream_at: 
     stream = stream_at()
     stream.append(through="2025-01")
     stream.append(through="2025-01")
-    (prepared.folder_of(stream.policy) / registered.FILE).unlink()
+    (prepared_copy.prepared_folder(stream.policy) / registration.FILE).unlink()
     with pytest.raises(BadParameter, match="reads all anew"):
         stream.append(through="2025-01")
     stream.dataset.prepare()
@@ -122,7 +123,7 @@ def test_after_the_prepared_folder_is_lost_people_do_not_begin_anew(stream_at: O
     stream = stream_at(blocks=ARRIVALS)
     stream.append(today=date(2025, 1, 5))
     stream.close()
-    shutil.rmtree(prepared.folder_of(stream.policy))
+    shutil.rmtree(prepared_copy.prepared_folder(stream.policy))
     again = stream_at(blocks=ARRIVALS)
     with pytest.raises(Unavailable, match="Restore it from a backup"):
         again.append(today=date(2025, 2, 5))

@@ -9,10 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from lapwing.core.losses import Pure
 from lapwing.errors import BadFile, BadParameter, OverBudget
-from lapwing.learn.growing import Sharing, Stream
-from lapwing.learn.growing.sharing import load_sharing, share_label
-from lapwing.privacy import Pure
+from lapwing.learn.budget_sharing import SharingRule, load_sharing_rule, share_label
+from lapwing.learn.stream import Stream
 from learn.growing.conftest import ARRIVALS, Opens, write_rides
 from learn.growing.test_stream import spend
 
@@ -25,7 +25,7 @@ def test_without_a_file_whoever_comes_first_spends(stream_at: Opens) -> None:
     stream = stream_at()
     stream.append(through="2025-01")
     spend(stream, ["2025-01"], Pure(Fraction(1)), "one")
-    assert stream.sharing == Sharing()
+    assert stream.sharing == SharingRule()
     assert stream.choose_blocks(1, loss=TENTH, pipeline="two") == []
 
 
@@ -173,8 +173,8 @@ def test_where_the_source_is_no_file_an_append_counts_once_a_day(stream_at: Open
         ('[sharing]\nrule = "equal shares"\npipelines = ["a", "a"]\n', "different names"),
         ('[sharing]\nrule = "unlock"\n', "versions: is missing"),
         ('[sharing]\nrule = "unlock"\nversions = 0\n', "must lie between"),
-        ('[sharing]\nrule = "first come"\nversions = 3\n', "where the rule is"),
-        ('[sharing]\nrule = "first come"\nshares = 3\n', "where the rule is"),
+        ('[sharing]\nrule = "first come"\nversions = 3\n', "the rule"),
+        ('[sharing]\nrule = "first come"\nshares = 3\n', "the rule"),
         ('[sharing]\nrule = "first come"\nspeed = 3\n', "unknown key"),
         ("[sharing\n", "not TOML"),
     ],
@@ -185,7 +185,7 @@ def test_mistakes_in_the_file_are_told_with_their_lines(
     policy = stream_at().policy
     (tmp_path / "rides.stream.toml").write_text(text)
     with pytest.raises(BadFile, match=r"rides\.stream\.toml:\d") as error:
-        load_sharing(policy)
+        load_sharing_rule(policy)
     assert why in str(error.value)
 
 
@@ -202,4 +202,4 @@ def test_mistakes_in_the_file_are_told_with_their_lines(
 )
 def test_a_rule_that_exists_is_valid(bad: dict[str, object]) -> None:
     with pytest.raises(BadParameter):
-        Sharing(**bad)  # type: ignore[arg-type]
+        SharingRule(**bad)  # type: ignore[arg-type]

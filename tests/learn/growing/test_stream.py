@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lapwing.core.losses import Approximate, Loss, Pure, Relation
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.gate import Gate, Plan, Spending
-from lapwing.learn.growing import Stream
-from lapwing.learn.growing.stream import Appended
-from lapwing.privacy import Approximate, Loss, Pure, Relation
-from lapwing.query import custody, rows
-from lapwing.query.dataset import Dataset
+from lapwing.learn.stream import AppendResult, Stream
+from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger.spending import Spending
+from lapwing.sql import policy_ledger, row_questions
+from lapwing.sql.dataset import Dataset
 from learn.growing.conftest import ARRIVALS, COHORTS, Opens, write_rides
 
 SQL = "SELECT minutes, day FROM rides"
@@ -25,17 +25,17 @@ SQL = "SELECT minutes, day FROM rides"
 def spend(
     stream: Stream, blocks: list[str], loss: Loss, pipeline: str = "one", key: str | None = None
 ) -> None:
-    question = rows.question_of(stream.dataset, SQL)
+    question = row_questions.row_question(stream.dataset, SQL)
     spending = Spending(
         targets=stream.targets(question, blocks, pipeline=pipeline),
         loss=loss,
-        unit=custody.unit_of(stream.policy),
+        unit=policy_ledger.unit_of(stream.policy),
         relation=Relation.ADD_REMOVE,
         mechanism="test",
         parameters={},
         request=b"test",
     )
-    Gate(stream.ledger, principal="ann").release(Plan(spending, lambda: b"made"), key=key)
+    Gate(stream.ledger, principal="ann").release(ChargedRelease(spending, lambda: b"made"), key=key)
 
 
 def lefts(stream: Stream) -> dict[str, float]:
@@ -45,7 +45,7 @@ def lefts(stream: Stream) -> dict[str, float]:
 def test_a_file_is_taken_in_and_its_month_opens(stream_at: Opens, tmp_path: Path) -> None:
     stream = stream_at()
     first = stream.append(through="2025-01")
-    assert first == Appended(1, None, ("2025-01",))
+    assert first == AppendResult(1, None, ("2025-01",))
     new = write_rides(tmp_path / "february.parquet", 2, range(150, 400))
     second = stream.append(new, through="2025-02")
     assert second.version == 2
@@ -54,20 +54,20 @@ def test_a_file_is_taken_in_and_its_month_opens(stream_at: Opens, tmp_path: Path
     assert second.file.parent == tmp_path / "rides"
     assert second.file.read_bytes() == new.read_bytes()
     assert stream.blocks() == ["2025-01", "2025-02"]
-    question = rows.question_of(stream.dataset, SQL)
-    read = rows.read_rows(stream.dataset, question, ["2025-02"], version=second.version)
+    question = row_questions.row_question(stream.dataset, SQL)
+    read = row_questions.read_rows(stream.dataset, question, ["2025-02"], version=second.version)
     assert len(read) == 500
 
 
 def test_appending_in_batches_equals_appending_once(stream_at: Opens, tmp_path: Path) -> None:
     stream = stream_at(blocks=COHORTS)
     stream.append()
-    question = rows.question_of(stream.dataset, SQL)
+    question = row_questions.row_question(stream.dataset, SQL)
     for month in (2, 3):
         stream.append(write_rides(tmp_path / f"{month}.parquet", month, range(100, 300)))
-    after = rows.read_rows(stream.dataset, question, version=stream.dataset.version())
+    after = row_questions.read_rows(stream.dataset, question, version=stream.dataset.version())
     stream.dataset.prepare()
-    once = rows.read_rows(stream.dataset, question, version=stream.dataset.version())
+    once = row_questions.read_rows(stream.dataset, question, version=stream.dataset.version())
     keys = [
         sorted(np.stack([one.ids[one.people], one.blocks, one.columns["day"].codes], axis=1).tolist())
         for one in (after, once)
@@ -78,12 +78,14 @@ def test_appending_in_batches_equals_appending_once(stream_at: Opens, tmp_path: 
 def test_old_blocks_keep_their_rows_and_what_they_spent(stream_at: Opens, tmp_path: Path) -> None:
     stream = stream_at()
     stream.append(through="2025-01")
-    question = rows.question_of(stream.dataset, SQL)
-    before = rows.read_rows(stream.dataset, question, ["2025-01"], version=stream.dataset.version())
+    question = row_questions.row_question(stream.dataset, SQL)
+    before = row_questions.read_rows(
+        stream.dataset, question, ["2025-01"], version=stream.dataset.version()
+    )
     spend(stream, ["2025-01"], Pure(Fraction(1, 4)))
     left = lefts(stream)
     stream.append(write_rides(tmp_path / "new.parquet", 2, range(50)), through="2025-02")
-    after = rows.read_rows(stream.dataset, question, ["2025-01"], version=stream.dataset.version())
+    after = row_questions.read_rows(stream.dataset, question, ["2025-01"], version=stream.dataset.version())
     assert sorted(after.columns["day"].codes) == sorted(before.columns["day"].codes)
     assert lefts(stream) == left
     assert left["2025-01"] == 0.75
@@ -129,8 +131,8 @@ def test_people_keep_the_month_of_their_arrival(stream_at: Opens, tmp_path: Path
     assert stream.append(today=date(2025, 1, 31)).blocks == ("2025-01",)
     new = write_rides(tmp_path / "new.parquet", 2, range(150, 260))
     assert stream.append(new, today=date(2025, 3, 2)).blocks == ("2025-03",)
-    question = rows.question_of(stream.dataset, SQL)
-    read = rows.read_rows(stream.dataset, question, ["2025-03"], version=stream.dataset.version())
+    question = row_questions.row_question(stream.dataset, SQL)
+    read = row_questions.read_rows(stream.dataset, question, ["2025-03"], version=stream.dataset.version())
     assert set(read.ids[read.people].tolist()) == set(range(200, 260))
     assert stream.choose_blocks(2, loss=Pure(Fraction(1, 2)), pipeline="one") == ["2025-03", "2025-01"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.cli.train_example import ARRIVING, POLICY, TAKEN, write_example
-from lapwing.learn.growing import Stream
+from lapwing.examples.rides import ARRIVING, RIDES_POLICY, TAKEN, write_rides
+from lapwing.learn.stream import Stream
 
 os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before a test imports it: it would report that it was
 
@@ -18,7 +18,7 @@ os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"  # before a test imports it: it 
 @pytest.fixture(scope="session")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("example")
-    write_example(made)
+    write_rides(made)
     return made
 
 
@@ -30,7 +30,7 @@ def folder(example: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def stream(folder: Path) -> Iterator[Stream]:
-    with Stream.open(folder / POLICY, analyst="trainer") as opened:
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as opened:
         opened.append(through="2026-01")
         yield opened
 
@@ -40,6 +40,6 @@ def full(folder: Path) -> Iterator[Stream]:
     """All four months, which came in together."""
     for file in (folder / ARRIVING).iterdir():
         file.rename(folder / TAKEN / file.name)
-    with Stream.open(folder / POLICY, analyst="trainer") as opened:
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as opened:
         opened.append(through="2026-04")
         yield opened

@@ -19,15 +19,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from lapwing.cli.train_example import POLICY, write_example
-from lapwing.gate import Point
+from lapwing.examples.rides import RIDES_POLICY, write_rides
 from lapwing.learn.features import Feature, Features
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import Event, Outcome, train
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.outputs import write_outputs
-from lapwing.learn.purse import PublicData
-from lapwing.query.language.kinds import Number, Truth
+from lapwing.learn.payer import PublicData
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import write_outputs
+from lapwing.learn.pipelines.training import TrainingEvent, TrainingOutcome, train
+from lapwing.learn.stream import Stream
+from lapwing.ledger.gate import ReleaseStep
+from lapwing.sql.expression import Numeric, Truth
 
 SLOW_TO_IMPORT = ("dp_accounting.pld.privacy_loss_distribution", "matplotlib.backends.backend_svg")
 EDITS = {  # three attempts with January, at ε ¼, ½ and 1, of which none can be accepted
@@ -48,10 +48,10 @@ class Killer:
     def __init__(self, point: str, attempt: int) -> None:
         self.point, self.attempt, self.now = point, attempt, 0
 
-    def __call__(self, point: Point) -> None:
+    def __call__(self, point: ReleaseStep) -> None:
         self._at(point.value)
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: TrainingEvent) -> None:
         if event.kind == "try":
             self.now = event.tried.attempt
         self._at(event.kind)
@@ -61,8 +61,8 @@ class Killer:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def trained(folder: Path, killer: Killer) -> Outcome:
-    with Stream.open(folder / POLICY, analyst="trainer") as stream:
+def trained(folder: Path, killer: Killer) -> TrainingOutcome:
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as stream:
         pipeline = load_pipeline(folder / "pipeline.toml")
         outcome = train(stream, pipeline, folder / "runs", watch=killer.hear, at=killer)
         write_outputs(outcome, stream.policy, folder / "runs")
@@ -72,7 +72,7 @@ def trained(folder: Path, killer: Killer) -> Outcome:
 def state(folder: Path) -> dict[str, Any]:
     """What the run came to, once it went on."""
     outcome = trained(folder, Killer("", 0))
-    with Stream.open(folder / POLICY, analyst="trainer") as stream:
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as stream:
         [left] = [one.left for one in stream.status().blocks if one.label == "2026-01"]
     return {
         "end": outcome.end.value,
@@ -103,13 +103,13 @@ def child(work: Callable[[], Any]) -> tuple[int, Any]:
 
 
 def begin(folder: Path, name: str) -> None:
-    write_example(folder)
+    write_rides(folder)
     text = (folder / f"{name}.toml").read_text()
     for old, new in EDITS[name]:
         assert old in text
         text = text.replace(old, new)
     (folder / "pipeline.toml").write_text(text)
-    with Stream.open(folder / POLICY, analyst="trainer") as stream:
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as stream:
         stream.append(through="2026-01")
 
 
@@ -134,11 +134,11 @@ def price_ahead() -> None:
         os.environ["LAPWING_STATE"] = str(begin_at / "state")
         assert child(lambda: begin(begin_at, "late")) == (0, None)
         pipeline = load_pipeline(begin_at / "pipeline.toml")
-    distance = Feature("distance", Number(Fraction(1, 10), 0, 200))
+    distance = Feature("distance", Numeric(Fraction(1, 10), 0, 200))
     features = Features((distance,), "late", Truth())
     for epsilon in (Fraction(1, 4), Fraction(1, 2), Fraction(1)):
-        made = pipeline.trainer.made(
-            features, epsilon=epsilon, delta=pipeline.delta, size=pipeline.size(1), purse=PublicData()
+        made = pipeline.trainer.create(
+            features, epsilon=epsilon, delta=pipeline.delta, size=pipeline.size(1), payer=PublicData()
         )
         made.price(len(features.declared))
 

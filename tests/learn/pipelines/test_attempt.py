@@ -11,19 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.losses import ParallelComposition, Pure
 from lapwing.errors import BadParameter, WorkEnded
-from lapwing.gate import Gate, State
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import Pipeline, Try, work
-from lapwing.learn.pipelines.attempt import Attempts, key_of
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.parts import Learner, TrainerPart, fitted
-from lapwing.learn.pipelines.purses import Inside
-from lapwing.learn.validators import Verdict
-from lapwing.privacy import Pure, Worst
-from lapwing.query import rows
+from lapwing.learn.payer import PrepaidPayer
+from lapwing.learn.pipelines import attempt
+from lapwing.learn.pipelines.attempt import AttemptRunner, attempt_key
+from lapwing.learn.pipelines.components import Learner, TrainerSettings, fit_on_rows
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.stream import Stream
+from lapwing.learn.validation import ValidationVerdict
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.request_status import RequestState
+from lapwing.sql import row_questions
 
-ONE = Try(1, 1, Fraction(1))
+ONE = PlannedAttempt(1, 1, Fraction(1))
 
 
 @pytest.fixture
@@ -31,15 +33,15 @@ def pipeline(folder: Path) -> Pipeline:
     return load_pipeline(folder / "durations.toml")
 
 
-def attempts(stream: Stream, pipeline: Pipeline, **other: Any) -> Attempts:
-    question = rows.question_of(stream.dataset, pipeline.sql)
-    made = Attempts(
+def attempts(stream: Stream, pipeline: Pipeline, **other: Any) -> AttemptRunner:
+    question = row_questions.row_question(stream.dataset, pipeline.sql)
+    made = AttemptRunner(
         Gate(stream.ledger, principal="trainer"),
         stream,
         pipeline,
         question,
         pipeline.features(question),
-        rows.meaning(stream.dataset, question),
+        row_questions.meaning_digest(stream.dataset, question),
         run=1,
         start=1,
         order=stream.blocks(),
@@ -55,7 +57,7 @@ def spent(stream: Stream, block: str) -> Fraction:
 def test_a_block_pays_the_worse_of_training_and_validation_once(stream: Stream, pipeline: Pipeline) -> None:
     made = attempts(stream, pipeline)
     loss = made.price(ONE)
-    assert isinstance(loss, Worst)
+    assert isinstance(loss, ParallelComposition)
     assert all(part.pair is not None and part.pair[0] <= 1 for part in loss.parts)
     assert loss.pair is not None
     assert loss.pair[0] == 1
@@ -74,14 +76,14 @@ def test_who_trains_does_not_test(
 
     def trained(trainer: Learner, features: Any, half: Any) -> Learner:
         halves.append(half)
-        return fitted(trainer, features, half)
+        return fit_on_rows(trainer, features, half)
 
     def tested(self: Any, model: Any, features: Any, half: Any) -> Any:
         halves.append(half)
         return judged(self, model, features, half)
 
     judged = type(pipeline.validator).values
-    monkeypatch.setattr(work, "fitted", trained)
+    monkeypatch.setattr(attempt, "fit_on_rows", trained)
     monkeypatch.setattr(type(pipeline.validator), "values", tested)
     attempts(stream, pipeline).make(ONE)
     trains, tests = (set(np.asarray(half.ids)[half.people].tolist()) for half in halves)
@@ -103,16 +105,16 @@ def test_the_same_people_test_in_every_attempt_and_month(
     monkeypatch.setattr(type(pipeline.validator), "values", tested)
     made = attempts(full, pipeline)
     made.make(ONE)
-    made.make(Try(2, 2, Fraction(1, 2)))
+    made.make(PlannedAttempt(2, 2, Fraction(1, 2)))
     assert tests[0] == tests[1]
 
 
 def test_what_was_not_accepted_is_not_kept(stream: Stream, pipeline: Pipeline) -> None:
     made = attempts(stream, pipeline)
-    done = made.make(Try(1, 1, Fraction(1, 2)))
-    assert done.verdict is Verdict.RETRY
+    done = made.make(PlannedAttempt(1, 1, Fraction(1, 2)))
+    assert done.verdict is ValidationVerdict.RETRY
     assert done.model is None
-    found = made.gate.find(key_of("rides", "durations", 1, 1))
+    found = made.gate.find(attempt_key("rides", "durations", 1, 1))
     assert found is not None
     assert json.loads(found.answer)["model"] is None
     assert b"weights" not in found.answer
@@ -135,16 +137,16 @@ def test_an_attempt_that_fails_stays_charged_and_counts(
         raise ValueError("something private")
 
     made = attempts(stream, pipeline)
-    monkeypatch.setattr(work, "fitted", breaks)
+    monkeypatch.setattr(attempt, "fit_on_rows", breaks)
     with pytest.raises(WorkEnded) as caught:
         made.make(ONE)
     assert "private" not in str(caught.value)
-    found = made.gate.find(key_of("rides", "durations", 1, 1))
+    found = made.gate.find(attempt_key("rides", "durations", 1, 1))
     assert found is not None
-    assert found.state is State.ENDED
+    assert found.state is RequestState.ENDED
     done = made.earlier(ONE)
     assert done is not None
-    assert (done.verdict, done.judged, done.model) == (Verdict.RETRY, None, None)
+    assert (done.verdict, done.judged, done.model) == (ValidationVerdict.RETRY, None, None)
     assert stream.status().blocks[0].left == 7
 
 
@@ -155,18 +157,18 @@ def test_later_runs_have_a_smaller_share_of_eta(stream: Stream, pipeline: Pipeli
 
 
 def test_work_inside_an_attempt_has_its_price_and_is_done_once() -> None:
-    purse = Inside(Pure(Fraction(1)))
+    payer = PrepaidPayer(Pure(Fraction(1)))
     with pytest.raises(BadParameter, match="charged"):
-        purse.pay(Pure(Fraction(2)), lambda: b"", mechanism="", parameters={})
-    assert purse.pay(Pure(Fraction(1)), lambda: b"model", mechanism="", parameters={}).result == b"model"
+        payer.pay(Pure(Fraction(2)), lambda: b"", mechanism="", parameters={})
+    assert payer.pay(Pure(Fraction(1)), lambda: b"model", mechanism="", parameters={}).result == b"model"
     with pytest.raises(BadParameter, match="used before"):
-        purse.pay(Pure(Fraction(1)), lambda: b"", mechanism="", parameters={})
+        payer.pay(Pure(Fraction(1)), lambda: b"", mechanism="", parameters={})
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"trainer": TrainerPart("naive Bayes")}, "cannot learn"),
+        ({"trainer": TrainerSettings("naive Bayes")}, "cannot learn"),
         ({"label": "speed"}, "must be a column"),
         ({"sql": "SELECT distance, duration, rider FROM rides"}, "tells people apart"),
     ],

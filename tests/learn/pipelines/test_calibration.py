@@ -11,26 +11,27 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import LaplaceNoise
 from lapwing.errors import BadParameter
-from lapwing.learn.features import Features
-from lapwing.learn.features.feature import Feature
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import CalibrationPart, End, Pipeline, TrainerPart, ValidatorPart, train
-from lapwing.learn.pipelines.calibration import CONFIDENCE, Calibration
-from lapwing.learn.pipelines.card import card_of, card_text
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.outputs import write_outputs
-from lapwing.mechanisms import Laplace
-from lapwing.privacy import LaplaceNoise
-from lapwing.query.language.kinds import Choice, Number, Truth
-from lapwing.query.rows import Rows
+from lapwing.learn.features import Feature, Features
+from lapwing.learn.pipelines.calibration import CONFIDENCE, Calibration, CalibrationSettings
+from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
+from lapwing.learn.pipelines.model_card import card_text, model_card
+from lapwing.learn.pipelines.pipeline import Pipeline
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import write_outputs
+from lapwing.learn.pipelines.training import RunState, train
+from lapwing.learn.stream import Stream
+from lapwing.sql.expression import Choice, Numeric, Truth
+from lapwing.sql.row_questions import PrivateRows
 from support.slowly import slow
 
-SCORE = Feature("score", Number(Fraction(1, 100), 0, 100))
-NUMBER = Features((SCORE,), "duration", Number(Fraction(1, 10), 0, 600))
+SCORE = Feature("score", Numeric(Fraction(1, 100), 0, 100))
+NUMBER = Features((SCORE,), "duration", Numeric(Fraction(1, 10), 0, 600))
 TWO = Features((SCORE,), "late", Truth())
 THREE = Features((SCORE,), "ward", Choice(("A", "B", "C")))
-PART = CalibrationPart(epsilon=Fraction(1, 10), bins=4)
+PART = CalibrationSettings(epsilon=Fraction(1, 10), bins=4)
 
 
 class Told:
@@ -57,7 +58,7 @@ LABELS: dict[str, list[Any]] = {
 }
 
 
-def rows_of(features: Features) -> Rows:
+def rows_of(features: Features) -> PrivateRows:
     """40 units with one to three equal rows each: which one is drawn makes no difference."""
     draw = np.random.default_rng(5)
     units = np.repeat(np.arange(40), draw.integers(1, 4, 40))
@@ -113,7 +114,7 @@ def test_bins_are_on_the_labels_scale() -> None:
 def test_intervals_hold_as_often_as_they_say(features: Features, share: float) -> None:
     """400 draws of 300 units in a bin. An interval that held in 95 % would miss more than 45 with 1e-6."""
     own, draw = (
-        Calibration(CalibrationPart(epsilon=Fraction(1, 2), bins=2), features),
+        Calibration(CalibrationSettings(epsilon=Fraction(1, 2), bins=2), features),
         np.random.default_rng(6),
     )
     misses = 0
@@ -140,7 +141,7 @@ def test_the_axes_say_what_is_compared() -> None:
 )
 def test_a_bad_part_is_refused(epsilon: str, bins: int, why: str) -> None:
     with pytest.raises(BadParameter, match=why):
-        CalibrationPart(epsilon=Fraction(epsilon), bins=bins)
+        CalibrationSettings(epsilon=Fraction(epsilon), bins=bins)
 
 
 @pytest.fixture
@@ -155,27 +156,27 @@ def test_the_testing_half_pays_for_both_within_the_attempts_epsilon(
     full: Stream, pipeline: Pipeline, folder: Path
 ) -> None:
     outcome = train(full, pipeline, folder / "runs")
-    assert outcome.end is End.ACCEPTED
+    assert outcome.end is RunState.ACCEPTED
     paid = outcome.attempts[0].receipt.record["parameters"]
     assert paid["calibration: epsilon"] == "1/10"
     assert paid["validator: epsilon"] == "9/10"
     assert {one.left for one in full.status().blocks if one.label <= "2026-04"} == {Fraction(7)}
     files = write_outputs(outcome, full.policy, folder / "runs")
     assert files["calibration"].stat().st_size > 1000
-    card = card_of(outcome, full.policy)
+    card = model_card(outcome, full.policy)
     bins = card["calibration"]["bins"]
     assert all(one["at_least"] <= one["mean"] <= one["at_most"] for one in bins if one["mean"] is not None)
     assert 5 < bins[0]["mean"] < 15  # hundreds of units: noise and sampling are below a minute
     assert "mean of the true duration, by predicted duration" in card_text(card)
     again = train(full, pipeline, folder / "runs")
-    assert card_of(again, full.policy)["calibration"] == card["calibration"]
+    assert model_card(again, full.policy)["calibration"] == card["calibration"]
 
 
 def test_it_is_off_where_it_is_not_declared(full: Stream, pipeline: Pipeline, folder: Path) -> None:
     outcome = train(full, replace(pipeline, calibration=None), folder / "runs")
     assert outcome.accepted is not None
     assert outcome.accepted.calibration is None
-    assert "calibration" not in card_of(outcome, full.policy)
+    assert "calibration" not in model_card(outcome, full.policy)
     assert "calibration" not in write_outputs(outcome, full.policy, folder / "runs")
 
 
@@ -187,7 +188,7 @@ def test_nothing_is_counted_of_a_model_that_is_not_kept(
     one = replace(pipeline.schedule, first_blocks=1, most_blocks=1)
     strict = replace(pipeline.validator, target=Fraction(1))
     outcome = train(stream, replace(pipeline, schedule=one, validator=strict), folder / "runs")
-    assert outcome.end is End.NOT_ACCEPTED
+    assert outcome.end is RunState.NOT_ACCEPTED
     assert not called
     assert outcome.attempts[0].calibration is None
 
@@ -200,19 +201,19 @@ def test_classes_of_all_trainers_can_be_calibrated(
         pipeline,
         sql="SELECT distance, duration > 20 AS late FROM rides",
         label="late",
-        trainer=TrainerPart(kind),
-        validator=ValidatorPart(target=Fraction("0.65"), eta=Fraction(1, 20)),
+        trainer=TrainerSettings(kind),
+        validator=ValidatorSettings(target=Fraction("0.65"), eta=Fraction(1, 20)),
         schedule=replace(pipeline.schedule, first_blocks=1, least=Fraction(2), most=Fraction(2)),
     )
     outcome = train(stream, late, folder / "runs")
-    told = card_of(outcome, stream.policy)["calibration"]
+    told = model_card(outcome, stream.policy)["calibration"]
     assert told["predicted"] == "predicted probability of late = True"
     assert len(told["bins"]) == 4
 
 
 def test_calibration_must_leave_some_epsilon_to_validate(pipeline: Pipeline) -> None:
     with pytest.raises(BadParameter, match="some of the least"):
-        replace(pipeline, calibration=CalibrationPart(epsilon=Fraction(1), bins=4))
+        replace(pipeline, calibration=CalibrationSettings(epsilon=Fraction(1), bins=4))
     assert isinstance(PART.of(TWO).noise, Laplace)
 
 

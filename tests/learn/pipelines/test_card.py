@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import train
-from lapwing.learn.pipelines.attempt import Attempted
-from lapwing.learn.pipelines.card import card_of, card_text, listed, worst_block
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.model import load_model, model_text
-from lapwing.learn.pipelines.outputs import shown, write_outputs
-from lapwing.learn.pipelines.tracking import log_to_mlflow
+from lapwing.learn.pipelines.attempt import AttemptResult
+from lapwing.learn.pipelines.model_card import card_text, list_blocks, model_card, worst_block
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import (
+    attempts_to_plot,
+    load_model,
+    log_to_mlflow,
+    model_file_text,
+    write_outputs,
+)
+from lapwing.learn.pipelines.training import train
+from lapwing.learn.stream import Stream
 from lapwing.ledger import Receipt
 
 
@@ -39,7 +43,7 @@ def test_an_accepted_model_has_a_file_that_predicts(full: Stream, folder: Path) 
 
 def test_a_card_says_what_was_shown_and_what_was_not(full: Stream, folder: Path) -> None:
     outcome = train(full, load_pipeline(folder / "durations.toml"), folder / "runs")
-    card = card_of(outcome, full.policy)
+    card = model_card(outcome, full.policy)
     assert json.loads(json.dumps(card)) == card
     assert card["verdict"] == "accepted"
     assert card["data"]["unit"] == "one person in one month, with all rows of that month"
@@ -66,12 +70,12 @@ def test_a_rejected_model_has_no_file_and_its_card_says_what_was_rejected(
     files = write_outputs(outcome, full.policy, folder / "runs")
     assert "model" not in files
     assert not list(folder.glob("runs/run-*/model.json"))
-    last = shown(outcome)[-1]
+    last = attempts_to_plot(outcome)[-1]
     assert last.bound is not None
     assert last.bound > 1  # what decided is drawn
     assert "lines with weights within" in files["card_text"].read_text()
     with pytest.raises(BadParameter, match="not accepted"):
-        model_text(outcome)
+        model_file_text(outcome)
 
 
 def test_where_each_person_has_one_block_the_card_says_that_this_is_all(folder: Path) -> None:
@@ -82,7 +86,7 @@ def test_where_each_person_has_one_block_the_card_says_that_this_is_all(folder: 
     with Stream.open(policy, analyst="trainer") as stream:
         stream.append()
         outcome = train(stream, load_pipeline(folder / "durations.toml"), folder / "runs")
-        card = card_of(outcome, stream.policy)
+        card = model_card(outcome, stream.policy)
     assert outcome.attempts[0].blocks == ("3",)
     assert outcome.attempts[-1].blocks == ("0", "1", "2", "3")
     assert card["data"]["unit"] == "one person, with all rows"
@@ -102,7 +106,7 @@ def test_what_is_no_model_is_said(tmp_path: Path, text: str) -> None:
 def line(full: Stream, folder: Path) -> dict[str, Any]:
     """A model file, as plain values."""
     outcome = train(full, load_pipeline(folder / "durations.toml"), folder / "runs")
-    found: dict[str, Any] = json.loads(model_text(outcome))
+    found: dict[str, Any] = json.loads(model_file_text(outcome))
     return found
 
 
@@ -157,9 +161,9 @@ def test_texts_are_no_numbers_to_predict_from(line: dict[str, Any], tmp_path: Pa
     assert len(model.predict({"distance": [float("nan"), float("inf"), Fraction(1, 3)]})) == 3
 
 
-def attempt(blocks: tuple[str, ...], epsilon: int) -> Attempted:
+def attempt(blocks: tuple[str, ...], epsilon: int) -> AttemptResult:
     receipt = Receipt("", 0, "", b"{}")
-    return Attempted(1, blocks, Fraction(epsilon), Fraction(1, 10), None, None, receipt, False)
+    return AttemptResult(1, blocks, Fraction(epsilon), Fraction(1, 10), None, None, receipt, False)
 
 
 def test_the_worst_block_pays_for_all_attempts_that_reach_it() -> None:
@@ -169,8 +173,8 @@ def test_the_worst_block_pays_for_all_attempts_that_reach_it() -> None:
 
 
 def test_many_blocks_are_named_by_their_ends() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed([str(n) for n in range(100)]) == "0 … 99 (100)"
+    assert list_blocks(["a", "b"]) == "a, b"
+    assert list_blocks([str(n) for n in range(100)]) == "0 … 99 (100)"
 
 
 def test_mlflow_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,26 +12,26 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.gate import Earlier, Gate, State
+from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.features import Features
-from lapwing.learn.growing import Sharing, Stream
-from lapwing.learn.pipelines import (
-    End,
-    Pipeline,
-    Try,
-    checks,
-    load_model,
-    load_pipeline,
-    train,
-    write_outputs,
+from lapwing.learn.pipelines import training
+from lapwing.learn.pipelines.attempt import (
+    AttemptRunner,
+    AttemptWork,
+    attempt_from_ledger,
+    attempt_key,
+    attempt_work,
 )
-from lapwing.learn.pipelines.attempt import Attempts, attempted, key_of
-from lapwing.learn.pipelines.card import card_of, card_text
-from lapwing.learn.pipelines.checks import checked
-from lapwing.learn.pipelines.places import folder_of
-from lapwing.learn.pipelines.work import Work, work_of
+from lapwing.learn.pipelines.model_card import card_text, model_card
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import load_model, write_outputs
+from lapwing.learn.pipelines.training import RunState, check_pipeline, run_folder, train
+from lapwing.learn.stream import Stream
 from lapwing.ledger import CuratorKey
-from lapwing.query import rows
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.request_status import RequestState, RequestStatus
+from lapwing.sql import row_questions
 
 POLICY = """
 [dataset]
@@ -126,7 +126,7 @@ def left(stream: Stream) -> list[Fraction]:
 
 def test_an_accepted_model_is_not_made_of_a_later_policy(place: Path, one: Stream, good: Pipeline) -> None:
     outcome = train(one, good, place / "runs")
-    assert outcome.end is End.ACCEPTED
+    assert outcome.end is RunState.ACCEPTED
     model = write_outputs(outcome, one.policy, place / "runs")["model"]
     before = model.read_text()
     assert load_model(model).predict({"x": [1, 9]}) == ["low", "high"]
@@ -148,7 +148,7 @@ def test_a_run_does_not_go_on_under_another_policy(place: Path, one: Stream, pip
         validator=replace(pipeline.validator, target=Fraction("0.999")),
         schedule=replace(pipeline.schedule, most_blocks=4),
     )
-    assert train(one, waits, place / "runs").end is End.WAITING
+    assert train(one, waits, place / "runs").end is RunState.WAITING
     before = left(one)
     swap(place / "one.toml")
     with Stream.open(place / "one.toml", analyst="a") as later:
@@ -171,11 +171,11 @@ def test_what_a_receipt_says_is_compared(place: Path, one: Stream, pipeline: Pip
     said = done.receipt.record["parameters"]
     assert (said["data"], said["start"], said["blocks"], said["newest block"]) == ("one", 2, 1, "2026-02")
     assert said["file"] == pipeline.digest
-    question, features = checked(one, pipeline)
-    meaning, tried = rows.meaning(one.dataset, question), pipeline.schedule.at(1, 2)
+    question, features = check_pipeline(one, pipeline)
+    meaning, tried = row_questions.meaning_digest(one.dataset, question), pipeline.schedule.at(1, 2)
     assert tried is not None
     gate = Gate(one.ledger, principal="a")
-    made = Attempts(gate, one, pipeline, question, features, meaning, 1, 2, ["2026-01", "2026-02"])
+    made = AttemptRunner(gate, one, pipeline, question, features, meaning, 1, 2, ["2026-01", "2026-02"])
     found = made.earlier(tried)
     assert found is not None
     assert found.blocks == ("2026-02",)
@@ -194,10 +194,10 @@ def test_what_a_receipt_says_is_compared(place: Path, one: Stream, pipeline: Pip
 def test_notes_on_disk_change_nothing(place: Path, one: Stream, pipeline: Pipeline) -> None:
     """Nor is anything needed there: what is lost can be written again."""
     first = train(one, pipeline, place / "runs")
-    here = folder_of(place / "runs", 1)
+    here = run_folder(place / "runs", 1)
     here.mkdir(parents=True)
     (here / "run.json").write_text('{"order": ["2026-12"], "start": 1, "series": 9}')
-    folder_of(place / "runs", 99999999).mkdir()
+    run_folder(place / "runs", 99999999).mkdir()
     again = train(one, pipeline, place / "runs")
     assert again.attempts == tuple(replace(one, is_replay=True) for one in first.attempts)
     assert train(one, pipeline, place / "elsewhere").run == 1
@@ -216,7 +216,7 @@ def test_another_data_set_of_the_same_ledger_is_another_run(
             train(two, pipeline, place / "runs")
         other = train(two, pipeline, place / "others")
         assert [one.is_replay for one in other.attempts] == [False]
-        assert card_of(other, two.policy)["charged"]["stream"] == "two"
+        assert model_card(other, two.policy)["charged"]["stream"] == "two"
 
 
 def test_each_run_of_a_name_has_a_smaller_share_of_eta_also_after_a_verdict(
@@ -225,11 +225,11 @@ def test_each_run_of_a_name_has_a_smaller_share_of_eta_also_after_a_verdict(
     shares = []
     for run in (1, 2, 3):
         outcome = train(one, good, place / "runs", new_run=True)
-        assert (outcome.run, outcome.end) == (run, End.ACCEPTED)
+        assert (outcome.run, outcome.end) == (run, RunState.ACCEPTED)
         said = outcome.attempts[0].receipt.record["parameters"]
         shares.append(Fraction(said["validator: eta"]))
     assert shares == [Fraction(1, 20) / (run * (run + 1)) for run in (1, 2, 3)]
-    card = card_of(outcome, one.policy)
+    card = model_card(outcome, one.policy)
     assert card["validated"]["eta_of_this_run"] == float(shares[-1])
     assert "all 3 runs of p by this analyst together" in card_text(card)
     assert "another name, or of another analyst" in card_text(card)
@@ -254,12 +254,14 @@ def test_a_run_that_was_not_charged_has_no_number(place: Path, one: Stream, pipe
 def test_the_last_attempt_is_priced_before_the_first(
     place: Path, one: Stream, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def priced(pipeline: Pipeline, features: Features, tried: Try, *, run: int, key: bytes) -> Work:
+    def priced(
+        pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, run: int, key: bytes
+    ) -> AttemptWork:
         if tried.blocks == 8:
             raise BadParameter("units_per_block", "are too many")
-        return work_of(pipeline, features, tried, run=run, key=key)
+        return attempt_work(pipeline, features, tried, run=run, key=key)
 
-    monkeypatch.setattr(checks, "work_of", priced)
+    monkeypatch.setattr(training, "attempt_work", priced)
     before = left(one)
     with pytest.raises(BadParameter, match="are too many"):
         train(one, replace(pipeline, schedule=replace(pipeline.schedule, most_blocks=9)), place / "runs")
@@ -269,11 +271,15 @@ def test_the_last_attempt_is_priced_before_the_first(
 
 def test_what_an_older_version_stored_is_said(place: Path, one: Stream, pipeline: Pipeline) -> None:
     done = train(one, pipeline, place / "runs").attempts[0]
-    found = Gate(one.ledger, principal="a").find(key_of("one", "p", 1, 1))
+    found = Gate(one.ledger, principal="a").find(attempt_key("one", "p", 1, 1))
     assert found is not None
     older = json.loads(found.answer) | {"form": "lapwing attempt 1"}
     with pytest.raises(BadParameter, match="run: 1 was made by another version"):
-        attempted(Earlier(State.ANSWERED, done.receipt, json.dumps(older).encode()), (), is_replay=True)
+        attempt_from_ledger(
+            RequestStatus(RequestState.ANSWERED, done.receipt, json.dumps(older).encode()),
+            (),
+            is_replay=True,
+        )
 
 
 def test_only_blocks_that_the_features_reach_are_counted(
@@ -292,30 +298,30 @@ def test_a_delta_above_what_the_account_has_for_attempts_is_refused(
     place: Path, one: Stream, pipeline: Pipeline
 ) -> None:
     share = Fraction(4, 100) / 10**6
-    checked(one, replace(pipeline, delta=share))
+    check_pipeline(one, replace(pipeline, delta=share))
     with pytest.raises(BadParameter, match="delta: must be at most 4e-08"):
-        checked(one, replace(pipeline, delta=2 * share))
-    halves = Stream(one.dataset, Sharing("equal shares", ("p", "q")))
+        check_pipeline(one, replace(pipeline, delta=2 * share))
+    halves = Stream(one.dataset, SharingRule("equal shares", ("p", "q")))
     with pytest.raises(BadParameter, match="delta: must be at most 2e-08"):
-        checked(halves, replace(pipeline, delta=share))
+        check_pipeline(halves, replace(pipeline, delta=share))
 
 
 def test_what_is_locked_is_told_apart_from_what_is_spent(
     place: Path, one: Stream, pipeline: Pipeline
 ) -> None:
-    slow = Stream(one.dataset, Sharing("unlock", versions=20))
+    slow = Stream(one.dataset, SharingRule("unlock", versions=20))
     locked = train(slow, pipeline, place / "runs")
-    assert locked.end is End.OVER_BUDGET
-    assert "unlocked yet. More of it is with each append" in locked.words
+    assert locked.end is RunState.OVER_BUDGET
+    assert "unlocked yet. Each append unlocks more" in locked.words
     greedy = replace(pipeline, schedule=replace(pipeline.schedule, least=Fraction(9), most=Fraction(9)))
     spent = train(slow, greedy, place / "runs")
-    assert "too little is left on 2026-02" in spent.words
+    assert "too little budget is left on 2026-02" in spent.words
 
 
 def test_a_card_tells_both_numbers_for_people_in_several_periods(
     place: Path, one: Stream, good: Pipeline
 ) -> None:
-    card = card_of(train(one, good, place / "runs"), one.policy)
+    card = model_card(train(one, good, place / "runs"), one.policy)
     life, run = (limit for limit in card["limits"] if "promised" in limit)
     assert "(kε, δ·(e^(kε) − 1)/(e^ε − 1))" in life
     assert "Nothing is promised from k = 3 on" in life
@@ -324,7 +330,7 @@ def test_a_card_tells_both_numbers_for_people_in_several_periods(
 
 
 def test_a_card_has_nothing_that_a_terminal_obeys(place: Path, one: Stream, good: Pipeline) -> None:
-    card = card_of(train(one, good, place / "runs"), one.policy)
+    card = model_card(train(one, good, place / "runs"), one.policy)
     card["learned"]["label"] = "\x1b[2J\nVerdict     ACCEPTED"
     text = card_text(card)
     assert r"\u001b[2J\u000aVerdict" in text
@@ -334,6 +340,6 @@ def test_a_card_has_nothing_that_a_terminal_obeys(place: Path, one: Stream, good
 def test_a_card_counts_a_budget_that_was_raised(place: Path, one: Stream, good: Pipeline) -> None:
     curator = CuratorKey.load(place / "both.ledger.curator")
     one.ledger.raise_budget("one", epsilon=2, delta=Fraction(1, 10**7), curator=curator)
-    card = card_of(train(one, good, place / "runs"), one.policy)
+    card = model_card(train(one, good, place / "runs"), one.policy)
     assert card["privacy"]["stream_epsilon_for_life"] == 10
     assert card["privacy"]["stream_delta_for_life"] == 1.1e-6

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.learn.pipelines import Pipeline, Strategy
-from lapwing.learn.pipelines.file import complain_about, load_pipeline
+from lapwing.learn.pipelines.pipeline import Pipeline, Strategy
+from lapwing.learn.pipelines.pipeline_file import load_pipeline, raise_as_file_mistake
 
 
 def edited(folder: Path, **lines: str | None) -> Path:
@@ -62,7 +62,7 @@ def test_the_example_says_what_it_says(folder: Path) -> None:
         ("eta", "0", "strictly between 0 and 1"),
         ("levels", "1", "must lie between"),
         ("levels", None, "is missing"),
-        ("epsilon", "[1.0, 0.5]", "must not begin above"),
+        ("epsilon", "[1.0, 0.5]", "must begin with the smaller"),
         ("epsilon", "1.0", "two numbers in brackets"),
         ("blocks", "[0, 3]", "whole numbers from 1"),
         ("blocks", "[1.5, 3]", "whole numbers from 1"),
@@ -113,7 +113,7 @@ def test_missing_values_are_read_as_they_are_written(folder: Path) -> None:
 def test_what_does_not_fit_the_policy_is_told_with_its_line(folder: Path) -> None:
     path = folder / "durations.toml"
     with pytest.raises(BadFile, match=r"durations.toml:\d+: pipeline.label: has one value"):
-        complain_about(path, BadParameter("label", "has one value"))
+        raise_as_file_mistake(path, BadParameter("label", "has one value"))
 
 
 @pytest.fixture

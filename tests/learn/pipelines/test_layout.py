@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.learn.pipelines import TrainerPart
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.layout import Layout
+from lapwing.learn.pipelines.components import TrainerSettings
+from lapwing.learn.pipelines.network import NetworkSettings
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
 
 GOOD: dict[str, Any] = {
     "layers": [8, 4], "activation": "tanh", "clip": 0.1, "rate": 0.5, "steps": 10, "learning_rate": 0.05,
@@ -24,18 +24,18 @@ def without(name: str, **other: Any) -> dict[str, Any]:
 
 
 def test_all_settings_are_taken_as_they_are_written() -> None:
-    layout = Layout.of(GOOD)
+    layout = NetworkSettings.of(GOOD)
     assert layout.clip == Fraction(1, 10)
     assert layout.layers == (8, 4)
     assert layout.shapes(3, 2) == [(8, 3), (4, 8), (2, 4)]
-    assert Layout.of({**GOOD, "layers": []}).shapes(3, 2) == [(2, 3)]
+    assert NetworkSettings.of({**GOOD, "layers": []}).shapes(3, 2) == [(2, 3)]
 
 
 def test_rate_and_batch_follow_from_one_another_by_public_numbers() -> None:
-    assert Layout.of(GOOD).sampled(1000) == (Fraction(1, 2), 500)
-    assert Layout.of(GOOD).sampled(1) == (Fraction(1, 2), 1)
-    assert Layout.of(without("rate", batch=250)).sampled(1000) == (Fraction(1, 4), 250)
-    assert Layout.of(without("rate", batch=250)).sampled(100) == (Fraction(1), 250)
+    assert NetworkSettings.of(GOOD).sampled(1000) == (Fraction(1, 2), 500)
+    assert NetworkSettings.of(GOOD).sampled(1) == (Fraction(1, 2), 1)
+    assert NetworkSettings.of(without("rate", batch=250)).sampled(1000) == (Fraction(1, 4), 250)
+    assert NetworkSettings.of(without("rate", batch=250)).sampled(100) == (Fraction(1), 250)
 
 
 @pytest.mark.parametrize(
@@ -50,12 +50,12 @@ def test_rate_and_batch_follow_from_one_another_by_public_numbers() -> None:
 )
 def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(BadParameter, match=why):
-        Layout.of(settings).shapes(10, 1)
+        NetworkSettings.of(settings).shapes(10, 1)
 
 
 def test_a_part_of_a_network_is_checked_at_birth() -> None:
     with pytest.raises(BadParameter, match="clip"):
-        TrainerPart("network", {**GOOD, "clip": 0})
+        TrainerSettings("network", {**GOOD, "clip": 0})
 
 
 def edited(folder: Path, old: str, new: str) -> Path:

@@ -9,20 +9,18 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.learn.features import Features
-from lapwing.learn.features.feature import Feature
-from lapwing.learn.pipelines.losses import Net, row_losses
-from lapwing.learn.pipelines.parts import TrainerPart
-from lapwing.learn.purse import PublicData
-from lapwing.query.language.kinds import Choice, Number
-from lapwing.query.rows import Rows
+from lapwing.learn.features import Feature, Features
+from lapwing.learn.payer import PublicData
+from lapwing.learn.pipelines.components import LineNet, TrainerSettings, row_losses
+from lapwing.sql.expression import Choice, Numeric
+from lapwing.sql.row_questions import PrivateRows
 
-DISTANCE = Feature("distance", Number(Fraction(1, 10), 0, 200))
-LINE = Features((DISTANCE,), "duration", Number(Fraction(1, 10), 0, 600))
+DISTANCE = Feature("distance", Numeric(Fraction(1, 10), 0, 200))
+LINE = Features((DISTANCE,), "duration", Numeric(Fraction(1, 10), 0, 600))
 KIND = Features((DISTANCE,), "late", Choice(("no", "yes")))
 
 
-def rows_of(features: Features, count: int, seed: int) -> Rows:
+def rows_of(features: Features, count: int, seed: int) -> PrivateRows:
     draw = np.random.default_rng(seed)
     far = draw.uniform(0, 20, count)
     if features is LINE:
@@ -32,9 +30,9 @@ def rows_of(features: Features, count: int, seed: int) -> Rows:
     return features.coded({"distance": far.tolist(), "late": late.tolist()})
 
 
-def trained(kind: str, features: Features, rows: Rows) -> Any:
-    made = TrainerPart(kind).made(
-        features, epsilon=Fraction(5), delta=Fraction(1, 10**6), size=1000, purse=PublicData()
+def trained(kind: str, features: Features, rows: PrivateRows) -> Any:
+    made = TrainerSettings(kind).create(
+        features, epsilon=Fraction(5), delta=Fraction(1, 10**6), size=1000, payer=PublicData()
     )
     return made.fit(features.table(rows), features.target(rows))
 
@@ -43,7 +41,7 @@ def trained(kind: str, features: Features, rows: Rows) -> Any:
 @pytest.mark.parametrize("levels", [3, 9, 33])
 def test_whatever_a_line_loses_some_line_of_the_net_loses_at_most_that(kind: str, levels: int) -> None:
     rows, draw = rows_of(LINE, 60, 1), np.random.default_rng(2)
-    net = Net(LINE, levels)
+    net = LineNet(LINE, levels)
     losses = np.array(net.of_class(kind, rows).losses)
     assert len(losses) == net.models == levels**2
     matrix, truth = np.hstack([LINE.matrix(rows), np.ones((60, 1))]), LINE.target(rows)
@@ -56,7 +54,7 @@ def test_whatever_a_line_loses_some_line_of_the_net_loses_at_most_that(kind: str
 def test_a_finer_net_hides_less() -> None:
     rows = rows_of(LINE, 500, 3)
     least = [
-        min(one.mean() for one in np.array(Net(LINE, n).of_class("absolute error", rows).losses))
+        min(one.mean() for one in np.array(LineNet(LINE, n).of_class("absolute error", rows).losses))
         for n in (5, 17, 33)
     ]
     assert least == sorted(least)
@@ -65,7 +63,7 @@ def test_a_finer_net_hides_less() -> None:
 
 def test_a_net_of_too_many_lines_is_refused() -> None:
     with pytest.raises(BadParameter, match="lines"):
-        Net(LINE, 100)
+        LineNet(LINE, 100)
 
 
 def test_errors_of_numbers() -> None:

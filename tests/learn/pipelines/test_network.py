@@ -13,20 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import End, Pipeline, TrainerPart, train
-from lapwing.learn.pipelines.card import card_of, card_text
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.forward import ACTIVATIONS, Forward
-from lapwing.learn.pipelines.layout import Layout
-from lapwing.learn.pipelines.model import load_model
-from lapwing.learn.pipelines.network import Network
-from lapwing.learn.pipelines.outputs import write_outputs
-from lapwing.learn.pipelines.purses import Inside
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PrepaidPayer, PublicData
+from lapwing.learn.pipelines.components import TrainerSettings
+from lapwing.learn.pipelines.model_card import card_text, model_card
+from lapwing.learn.pipelines.network import ACTIVATIONS, Network, NetworkForward, NetworkSettings
+from lapwing.learn.pipelines.pipeline import Pipeline
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import load_model, write_outputs
+from lapwing.learn.pipelines.training import RunState, train
+from lapwing.learn.stream import Stream
 from lapwing.learn.trainers.columns import ONE, Category, Real
-from lapwing.privacy import FixedRun, Pure
 
 SETTINGS: dict[str, Any] = {
     "layers": (6,), "activation": "tanh", "clip": 1, "rate": 0.5, "steps": 10, "learning_rate": 0.1,
@@ -43,10 +42,10 @@ def network(*, classes: tuple[int, ...] | None = None, **other: Any) -> Network:
         "classes": classes,
         "target": Real(0, 60) if classes is None else None,
         "size": 3000,
-        "purse": PublicData(),
+        "payer": PublicData(),
         **other,
     }
-    return Network(Layout.of(SETTINGS), **given)
+    return Network(NetworkSettings.of(SETTINGS), **given)
 
 
 def rides(count: int) -> tuple[Any, Any]:
@@ -71,11 +70,11 @@ def test_what_is_charged_are_all_steps_before_the_first() -> None:
     assert isinstance(price, FixedRun)
     assert price.steps[0][1] == 10
     assert price.pair[0] <= 2
-    purse = Inside(price)
-    network(purse=purse).fit(*rides(50))
-    assert set(json.loads(purse.result)) == {"numbers"}
+    payer = PrepaidPayer(price)
+    network(payer=payer).fit(*rides(50))
+    assert set(json.loads(payer.result)) == {"numbers"}
     with pytest.raises(BadParameter, match="charged"):
-        network(purse=Inside(Pure(Fraction(2)))).fit(*rides(50))
+        network(payer=PrepaidPayer(Pure(Fraction(2)))).fit(*rides(50))
 
 
 def test_nobody_to_learn_from_is_no_reason_to_fail() -> None:
@@ -90,7 +89,7 @@ def test_a_row_is_judged_by_itself(activation: str) -> None:
     draw = np.random.default_rng(2)
     widths = (37, 65, 33, 3)
     layers = [(draw.normal(0, 1, (out, into)), draw.normal(0, 1, out)) for into, out in pairwise(widths)]
-    forward = Forward(layers, activation)
+    forward = NetworkForward(layers, activation)
     rows = draw.integers(-ONE, ONE + 1, (301, 37))
     whole = forward.outputs(rows)
     assert (forward.outputs(rows[1:]) == whole[1:]).all()
@@ -113,12 +112,12 @@ def test_whole_numbers_say_what_floats_say(activation: str) -> None:
     }
     hidden = function[activation](rows / ONE @ layers[0][0].T + layers[0][1])  # type: ignore[operator]
     expected = hidden @ layers[1][0].T + layers[1][1]
-    assert np.abs(Forward(layers, activation).outputs(rows) - expected).max() < 1e-3
+    assert np.abs(NetworkForward(layers, activation).outputs(rows) - expected).max() < 1e-3
 
 
 def test_numbers_that_noise_led_astray_are_no_error() -> None:
     lost = [(np.array([[np.nan, np.inf], [-np.inf, 1e38]]), np.array([np.nan, 1.0]))]
-    assert np.isfinite(Forward(lost, "relu").outputs(np.array([[ONE, -ONE]]))).all()
+    assert np.isfinite(NetworkForward(lost, "relu").outputs(np.array([[ONE, -ONE]]))).all()
 
 
 @pytest.mark.parametrize(
@@ -137,35 +136,35 @@ def test_before_it_has_learned_it_says_nothing() -> None:
 
 
 def test_without_torch_the_extra_is_named_and_prediction_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    purse = Inside(network().price(2))
-    trained = network(purse=purse).fit(*rides(50))
+    payer = PrepaidPayer(network().price(2))
+    trained = network(payer=payer).fit(*rides(50))
     for name in [one for one in sys.modules if one.startswith("lapwing.learn.sgd")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(MissingExtra, match=r"lapwing\[learn\]"):
         network().price(2)
     rows = np.array([[2.0, "a"], [18.0, "b"]], dtype=object)
-    assert (network().load(purse.result).predict(rows) == trained.predict(rows)).all()
+    assert (network().load(payer.result).predict(rows) == trained.predict(rows)).all()
 
 
 @pytest.fixture
 def late(folder: Path) -> Pipeline:
     """The example's network with few steps."""
     found = load_pipeline(folder / "late.toml")
-    trainer = TrainerPart("network", {**SETTINGS, "steps": 12})
+    trainer = TrainerSettings("network", {**SETTINGS, "steps": 12})
     return replace(found, trainer=trainer, delta=Fraction(1, 10**8))
 
 
 def test_a_network_goes_the_way_of_all_trainers(stream: Stream, late: Pipeline, folder: Path) -> None:
     outcome = train(stream, late, folder / "runs")
-    assert outcome.end is End.ACCEPTED
+    assert outcome.end is RunState.ACCEPTED
     [left] = [one.left for one in stream.status().blocks if one.label == "2026-01"]
     assert left == Fraction(13, 2)
     files = write_outputs(outcome, stream.policy, folder / "runs")
     assert load_model(files["model"]).predict({"distance": [1, 18]}) == [False, True]
     settings = json.loads(files["model"].read_text())["settings"]
     assert (settings["layers"], settings["steps"]) == ([6], 12)
-    card = card_of(outcome, stream.policy)
+    card = model_card(outcome, stream.policy)
     assert "layers [6], activation tanh" in card_text(card)
     assert {"calibration", "model"} <= set(files)
     assert len(card["calibration"]["bins"]) == 5
@@ -177,7 +176,7 @@ def test_what_cannot_be_paid_is_told_before_anything_is_written(stream: Stream, 
     tiny = replace(found.schedule, least=Fraction(1, 10**5), most=Fraction(1, 10**5))
     late = replace(
         found,
-        trainer=TrainerPart("network", {**SETTINGS, "rate": 1}),
+        trainer=TrainerSettings("network", {**SETTINGS, "rate": 1}),
         schedule=tiny,
         calibration=None,
     )

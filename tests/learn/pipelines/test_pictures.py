@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lapwing.plots.learn import (
-    Shown,
+    ShownAttempt,
     ShownBin,
     attempts_picture,
     calibration_picture,
@@ -19,9 +19,9 @@ from lapwing.plots.learn import (
 from lapwing.plots.style import save
 
 ATTEMPTS = [
-    Shown(1, 4.6, 7.3, "retry", 1, 0.25),
-    Shown(2, None, None, "crashed", 1, 0.5),
-    Shown(3, 4.7, 6.2, "accept", 2, 1.0),
+    ShownAttempt(1, 4.6, 7.3, "retry", 1, 0.25),
+    ShownAttempt(2, None, None, "crashed", 1, 0.5),
+    ShownAttempt(3, 4.7, 6.2, "accept", 2, 1.0),
 ]
 SERIES = {"one": [(0.1, 1.0), (1.0, 20.0)], "other": [(0.1, 2.0), (1.0, 30.0)]}
 
@@ -50,12 +50,12 @@ def test_each_attempt_is_drawn_with_what_it_showed(tmp_path: Path) -> None:
     ("last", "words"), [("reject", "was rejected"), ("retry", "is not accepted yet"), ("crashed", "not")]
 )
 def test_the_title_says_how_it_stands(last: str, words: str) -> None:
-    shown = [*ATTEMPTS[:2], Shown(3, 3.0, None, last, 2, 1.0)]
+    shown = [*ATTEMPTS[:2], ShownAttempt(3, 3.0, None, last, 2, 1.0)]
     assert words in str(attempts_picture("a", shown, what="accuracy", target=0.8).get_label())
 
 
 def test_a_rejection_shows_the_bound_that_decided() -> None:
-    figure = attempts_picture("a", [Shown(1, 3.0, 1.6, "reject", 1, 0.5)], what="error", target=1.0)
+    figure = attempts_picture("a", [ShownAttempt(1, 3.0, 1.6, "reject", 1, 0.5)], what="error", target=1.0)
     found = drawn(figure)
     assert (found["bound-1"][1], found["estimate-1"][1]) == ([1.6], [3.0])
     [label] = figure.axes[0].get_xticklabels()

@@ -13,26 +13,18 @@ from typing import Any
 
 import pytest
 
-from lapwing.cli.train_example import ARRIVING, POLICY
 from lapwing.errors import BadParameter, InProgress
-from lapwing.gate import Point
-from lapwing.learn.growing import Sharing, Stream
-from lapwing.learn.pipelines import (
-    End,
-    Event,
-    Outcome,
-    Pipeline,
-    Schedule,
-    Strategy,
-    TrainerPart,
-    ValidatorPart,
-    running,
-    train,
-    work,
-)
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.model import load_model
-from lapwing.learn.pipelines.outputs import write_outputs
+from lapwing.examples.rides import ARRIVING, RIDES_POLICY
+from lapwing.learn.budget_sharing import SharingRule
+from lapwing.learn.pipelines import attempt as work
+from lapwing.learn.pipelines import training
+from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
+from lapwing.learn.pipelines.pipeline import AttemptSchedule, Pipeline, Strategy
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import load_model, write_outputs
+from lapwing.learn.pipelines.training import RunState, TrainingEvent, TrainingOutcome, train
+from lapwing.learn.stream import Stream
+from lapwing.ledger.gate import ReleaseStep
 from support.slowly import slow
 
 POINTS = ("try", "planned", "charged", "ran", "stored", "done")
@@ -53,7 +45,7 @@ def limited(pipeline: Pipeline, blocks: int, most: str = "1") -> Pipeline:
     return replace(pipeline, schedule=schedule)
 
 
-def verdicts(outcome: Outcome) -> list[str]:
+def verdicts(outcome: TrainingOutcome) -> list[str]:
     return [one.verdict.value for one in outcome.attempts]
 
 
@@ -64,12 +56,12 @@ def left(stream: Stream) -> dict[str, Fraction]:
 def test_it_retries_waits_for_data_and_accepts(stream: Stream, pipeline: Pipeline, folder: Path) -> None:
     runs = folder / "runs"
     first = train(stream, pipeline, runs)
-    assert (first.end, verdicts(first)) == (End.WAITING, ["retry"] * 2)
+    assert (first.end, verdicts(first)) == (RunState.WAITING, ["retry"] * 2)
     assert "needs 2 blocks" in first.words
     for file in sorted((folder / ARRIVING).iterdir()):
         stream.append(file, through=file.stem)
     then = train(stream, pipeline, runs)
-    assert then.end is End.ACCEPTED
+    assert then.end is RunState.ACCEPTED
     assert [one.is_replay for one in then.attempts[:2]] == [True] * 2
     assert then.attempts[:2] == tuple(replace(one, is_replay=True) for one in first.attempts)
     # Windows begin where the run began, and later blocks come in after it.
@@ -84,7 +76,7 @@ def test_a_run_that_is_decided_is_shown_again_at_no_cost(
     first = train(full, pipeline, folder / "runs")
     before = left(full)
     again = train(full, pipeline, folder / "runs")
-    assert again.end is first.end is End.ACCEPTED
+    assert again.end is first.end is RunState.ACCEPTED
     assert again.attempts[-1].model == first.attempts[-1].model
     assert left(full) == before
     other = train(full, pipeline, folder / "runs", new_run=True)
@@ -94,7 +86,7 @@ def test_a_run_that_is_decided_is_shown_again_at_no_cost(
 
 def test_a_hopeless_target_is_rejected(full: Stream, hopeless: Pipeline, folder: Path) -> None:
     outcome = train(full, hopeless, folder / "runs")
-    assert outcome.end is End.REJECTED
+    assert outcome.end is RunState.REJECTED
     assert all(one.model is None for one in outcome.attempts)
     bound = outcome.attempts[-1].judged
     assert bound is not None
@@ -107,7 +99,7 @@ def test_a_schedule_ends_and_the_next_run_counts_on(
 ) -> None:
     one = limited(pipeline, 1)
     first = train(stream, one, folder / "runs")
-    assert (first.end, len(first.attempts)) == (End.NOT_ACCEPTED, 2)
+    assert (first.end, len(first.attempts)) == (RunState.NOT_ACCEPTED, 2)
     second = train(stream, one, folder / "runs", new_run=True)
     assert second.run == 2
 
@@ -116,12 +108,12 @@ def test_what_others_spend_stops_a_run_and_chooses_no_other_blocks(
     full: Stream, pipeline: Pipeline, folder: Path
 ) -> None:
     """The newest block is spent by another pipeline: the schedule does not move to older ones."""
-    seen: list[Event] = []
+    seen: list[TrainingEvent] = []
     greedy = replace(
         pipeline,
         name="greedy",
         validator=replace(pipeline.validator, target=Fraction(1)),
-        schedule=Schedule(
+        schedule=AttemptSchedule(
             strategy=Strategy.AGGRESSIVE, least=Fraction(7), most=Fraction(7), first_blocks=1, most_blocks=1
         ),
     )
@@ -129,26 +121,26 @@ def test_what_others_spend_stops_a_run_and_chooses_no_other_blocks(
     assert left(full)["2026-04"] < 1.01
     poor = replace(pipeline, schedule=replace(pipeline.schedule, least=Fraction(1), most=Fraction(2)))
     outcome = train(full, poor, folder / "runs", watch=seen.append)
-    assert outcome.end is End.OVER_BUDGET
+    assert outcome.end is RunState.OVER_BUDGET
     assert "2026-04" in outcome.words
     assert {one.blocks[-1] for one in seen} == {"2026-04"}
     before = left(full)
-    assert train(full, poor, folder / "runs").end is End.OVER_BUDGET
+    assert train(full, poor, folder / "runs").end is RunState.OVER_BUDGET
     assert left(full) == before
 
 
 def test_locked_budgets_are_not_spent(folder: Path, pipeline: Pipeline) -> None:
-    with Stream.open(folder / POLICY, analyst="trainer") as opened:
-        stream = Stream(opened.dataset, Sharing("unlock", versions=20))
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as opened:
+        stream = Stream(opened.dataset, SharingRule("unlock", versions=20))
         stream.append(through="2026-01")
         outcome = train(stream, pipeline, folder / "runs")
-        assert outcome.end is End.OVER_BUDGET
+        assert outcome.end is RunState.OVER_BUDGET
         assert left(stream)["2026-01"] >= 8 - Fraction(8, 20)
 
 
 def test_pipelines_with_equal_shares_spend_their_own(folder: Path, pipeline: Pipeline) -> None:
-    with Stream.open(folder / POLICY, analyst="trainer") as opened:
-        stream = Stream(opened.dataset, Sharing("equal shares", ("durations", "other")))
+    with Stream.open(folder / RIDES_POLICY, analyst="trainer") as opened:
+        stream = Stream(opened.dataset, SharingRule("equal shares", ("durations", "other")))
         stream.append(through="2026-01")
         train(stream, pipeline, folder / "runs")
         mine, others = (
@@ -169,7 +161,7 @@ def test_somebody_else_does_not_write_over_a_run(stream: Stream, pipeline: Pipel
     """Under another name its attempts are not found, and would be charged again."""
     write_outputs(train(stream, pipeline, folder / "runs"), stream.policy, folder / "runs")
     before = left(stream)
-    with Stream.open(folder / POLICY, analyst="other") as other:
+    with Stream.open(folder / RIDES_POLICY, analyst="other") as other:
         with pytest.raises(BadParameter, match="holds a run of another"):
             train(other, pipeline, folder / "runs")
         assert left(other) == before
@@ -180,10 +172,10 @@ def test_an_attempt_under_way_elsewhere_is_left_alone(
 ) -> None:
     caught: list[type] = []
 
-    def meanwhile(point: Point) -> None:
-        if point is Point.CHARGED and not caught:
+    def meanwhile(point: ReleaseStep) -> None:
+        if point is ReleaseStep.CHARGED and not caught:
             try:
-                running.train(stream, pipeline, folder / "runs")
+                training.train(stream, pipeline, folder / "runs")
             except InProgress:
                 caught.append(InProgress)
 
@@ -198,9 +190,9 @@ def test_an_attempt_that_fails_ends_the_command_and_the_next_goes_on(
         raise ValueError("something private")
 
     with monkeypatch.context() as broken:
-        broken.setattr(work, "fitted", breaks)
+        broken.setattr(work, "fit_on_rows", breaks)
         failed = train(stream, pipeline, folder / "runs")
-    assert (failed.end, len(failed.attempts)) == (End.FAILED, 1)
+    assert (failed.end, len(failed.attempts)) == (RunState.FAILED, 1)
     assert "private" not in failed.words
     then = train(stream, pipeline, folder / "runs")
     assert [one.judged is None for one in then.attempts] == [True, False]
@@ -226,7 +218,7 @@ CLASSES = "SELECT distance, duration > 20 AS late FROM rides"
 def test_classes_are_learned_and_judged(
     stream: Stream, pipeline: Pipeline, folder: Path, kind: str, loss: str
 ) -> None:
-    judge = ValidatorPart(
+    judge = ValidatorSettings(
         target=Fraction("0.9" if loss == "log loss" else "0.35" if loss else "0.65"),
         eta=Fraction(1, 20),
         loss=loss,
@@ -236,13 +228,13 @@ def test_classes_are_learned_and_judged(
         pipeline,
         sql=CLASSES,
         label="late",
-        trainer=TrainerPart(kind),
+        trainer=TrainerSettings(kind),
         validator=judge,
         units_per_block=6000,
         schedule=replace(pipeline.schedule, strategy=Strategy.AGGRESSIVE, most=Fraction(2)),
     )
     outcome = train(stream, late, folder / "runs")
-    assert outcome.end is End.ACCEPTED
+    assert outcome.end is RunState.ACCEPTED
     files = write_outputs(outcome, stream.policy, folder / "runs")
     assert load_model(files["model"]).predict({"distance": [1, 18]}) == [False, True]
 
@@ -261,13 +253,13 @@ def test_blocks_without_rows_are_no_reason_to_fail(
 ) -> None:
     """That a block is empty may be private: it must look like one with few units."""
     stream.append(through="2026-02")
-    empty = replace(pipeline, trainer=TrainerPart(kind), units_per_block=6000)
+    empty = replace(pipeline, trainer=TrainerSettings(kind), units_per_block=6000)
     if kind != "linear regression":
-        judge = ValidatorPart(target=Fraction(3, 4), eta=Fraction(1, 20))
+        judge = ValidatorSettings(target=Fraction(3, 4), eta=Fraction(1, 20))
         empty = replace(empty, sql=CLASSES, label="late", validator=judge)
     outcome = train(stream, limited(empty, 1), folder / "runs")
     assert outcome.attempts[0].blocks == ("2026-02",)
-    assert (outcome.end, verdicts(outcome)) == (End.NOT_ACCEPTED, ["retry"] * 2)
+    assert (outcome.end, verdicts(outcome)) == (RunState.NOT_ACCEPTED, ["retry"] * 2)
     assert all(one.judged is not None for one in outcome.attempts)
 
 

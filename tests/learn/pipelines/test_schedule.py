@@ -10,25 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.learn.pipelines import Schedule, Strategy, Try
-from lapwing.learn.pipelines.schedule import window
+from lapwing.learn.pipelines.pipeline import AttemptSchedule, PlannedAttempt, Strategy, attempt_blocks
 
 
 def schedule(
     strategy: Strategy, least: str = "0.1", most: str = "1", first: int = 1, last: int | None = None
-) -> Schedule:
-    return Schedule(
+) -> AttemptSchedule:
+    return AttemptSchedule(
         strategy=strategy, least=Fraction(least), most=Fraction(most), first_blocks=first, most_blocks=last
     )
 
 
-def tries(of: Schedule, start: int, most: int = 12) -> list[Try]:
+def tries(of: AttemptSchedule, start: int, most: int = 12) -> list[PlannedAttempt]:
     found = [of.at(attempt, start) for attempt in range(1, most + 1)]
     return [one for one in found if one is not None]
 
 
 schedules = st.builds(
-    lambda strategy, least, times, first, more: Schedule(
+    lambda strategy, least, times, first, more: AttemptSchedule(
         strategy=strategy,
         least=Fraction(least, 100),
         most=Fraction(least * times, 100),
@@ -45,7 +44,7 @@ schedules = st.builds(
 
 @settings(max_examples=200, deadline=None)
 @given(schedules, st.integers(1, 300))
-def test_all_attempts_use_at_most_about_twice_the_last(of: Schedule, start: int) -> None:
+def test_all_attempts_use_at_most_about_twice_the_last(of: AttemptSchedule, start: int) -> None:
     made = tries(of, start)
     for k, last in enumerate(made):
         # Waiting for whole blocks rounds up, by less than one block each time.
@@ -57,7 +56,7 @@ def test_all_attempts_use_at_most_about_twice_the_last(of: Schedule, start: int)
 @settings(max_examples=200, deadline=None)
 @given(schedules, st.integers(1, 300))
 def test_each_attempt_uses_twice_the_one_before_so_four_times_the_need_at_most(
-    of: Schedule, start: int
+    of: AttemptSchedule, start: int
 ) -> None:
     made = tries(of, start)
     for before, after in pairwise(made):
@@ -97,18 +96,18 @@ ORDER = ["a", "b", "c", "d", "e", "f"]
 
 
 def test_a_window_is_the_newest_of_when_the_run_began() -> None:
-    assert window(ORDER, 4, 1) == ["d"]
-    assert window(ORDER, 4, 4) == ["a", "b", "c", "d"]
+    assert attempt_blocks(ORDER, 4, 1) == ["d"]
+    assert attempt_blocks(ORDER, 4, 4) == ["a", "b", "c", "d"]
 
 
 def test_what_comes_in_later_changes_no_window_that_there_was() -> None:
     for blocks in range(1, 5):
-        assert window(ORDER[:4], 4, blocks) == window(ORDER, 4, blocks)
+        assert attempt_blocks(ORDER[:4], 4, blocks) == attempt_blocks(ORDER, 4, blocks)
 
 
 def test_more_than_there_was_waits_for_more() -> None:
-    assert window(ORDER[:4], 4, 5) is None
-    assert window(ORDER, 4, 5) == ["a", "b", "c", "d", "e"]
+    assert attempt_blocks(ORDER[:4], 4, 5) is None
+    assert attempt_blocks(ORDER, 4, 5) == ["a", "b", "c", "d", "e"]
 
 
 @pytest.mark.parametrize("wrong", [{"least": "2"}, {"first": 0}, {"first": 3, "last": 2}, {"least": "0"}])

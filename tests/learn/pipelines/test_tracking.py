@@ -12,13 +12,11 @@ from mlflow.telemetry import get_telemetry_client
 from mlflow.tracking import MlflowClient
 
 from lapwing.errors import Unavailable
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines import train
-from lapwing.learn.pipelines.card import card_of
-from lapwing.learn.pipelines.file import load_pipeline
-from lapwing.learn.pipelines.model import load_model
-from lapwing.learn.pipelines.outputs import write_outputs
-from lapwing.learn.pipelines.tracking import log_to_mlflow
+from lapwing.learn.pipelines.model_card import model_card
+from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from lapwing.learn.pipelines.run_files import load_model, log_to_mlflow, write_outputs
+from lapwing.learn.pipelines.training import train
+from lapwing.learn.stream import Stream
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def test_a_run_is_logged_with_what_was_released_and_nothing_else(
     full: Stream, folder: Path, store: str
 ) -> None:
     outcome = train(full, load_pipeline(folder / "durations.toml"), folder / "runs")
-    files, card = write_outputs(outcome, full.policy, folder / "runs"), card_of(outcome, full.policy)
+    files, card = write_outputs(outcome, full.policy, folder / "runs"), model_card(outcome, full.policy)
     run = log_to_mlflow(card, files, store)
     data, client = logged(store, run)
     assert data.params["trainer"] == "linear regression"
@@ -62,7 +60,7 @@ def test_statistics_and_runs_of_one_pipeline_go_to_one_experiment(
     stream: Stream, folder: Path, store: str
 ) -> None:
     outcome = train(stream, load_pipeline(folder / "mean.toml"), folder / "runs")
-    files, card = write_outputs(outcome, stream.policy, folder / "runs"), card_of(outcome, stream.policy)
+    files, card = write_outputs(outcome, stream.policy, folder / "runs"), model_card(outcome, stream.policy)
     runs = [log_to_mlflow(card, files, store) for _ in range(2)]
     data, client = logged(store, runs[0])
     assert data.metrics["estimate"] == card["statistic"]["mean"]

@@ -8,12 +8,17 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from lapwing.core.budget import EPSILON, FIRST_ORDER, Terms
+from lapwing.core.losses import Pure
+from lapwing.core.selection import Exponential, PermuteAndFlip
 from lapwing.errors import BadParameter
-from lapwing.learn.selection import binding_filter, choice_for
-from lapwing.learn.selection.choosing import exponential_error, flip_error, worst_error
-from lapwing.mechanisms import Exponential, PermuteAndFlip
-from lapwing.privacy import Pure, Terms
-from lapwing.privacy.charge import EPSILON, FIRST_ORDER
+from lapwing.learn.search import (
+    binding_filter,
+    exponential_error,
+    flip_error,
+    selection_mechanism_for,
+    worst_error,
+)
 
 SMALL, LARGE = Fraction(1, 20), Fraction(1, 2)
 LIFE = Terms.of(1, 1e-6)
@@ -22,13 +27,13 @@ LIFE = Terms.of(1, 1e-6)
 def test_where_pure_epsilon_binds_permute_and_flip_chooses() -> None:
     for terms, epsilon in ((Terms.of(1, 0), SMALL), (LIFE, LARGE)):
         assert binding_filter(terms, Pure(epsilon)) == EPSILON
-        choice = choice_for(epsilon, sensitivity=1, candidates=10, terms=terms)
+        choice = selection_mechanism_for(epsilon, sensitivity=1, candidates=10, terms=terms)
         assert choice == PermuteAndFlip(epsilon, Fraction(1))
 
 
 def test_where_a_renyi_order_binds_the_exponential_mechanism_chooses_at_a_larger_epsilon() -> None:
     assert binding_filter(LIFE, Pure(SMALL)) >= FIRST_ORDER
-    choice = choice_for(SMALL, sensitivity=1, candidates=10, terms=LIFE)
+    choice = selection_mechanism_for(SMALL, sensitivity=1, candidates=10, terms=LIFE)
     assert isinstance(choice, Exponential)
     assert choice.epsilon > Fraction(17, 10) * SMALL
 
@@ -38,7 +43,7 @@ def test_where_a_renyi_order_binds_the_exponential_mechanism_chooses_at_a_larger
 def test_it_costs_no_more_than_was_asked_and_errs_no_more_than_either(
     epsilon: Fraction, candidates: int
 ) -> None:
-    choice = choice_for(epsilon, sensitivity=3, candidates=candidates, terms=LIFE)
+    choice = selection_mechanism_for(epsilon, sensitivity=3, candidates=candidates, terms=LIFE)
     place = binding_filter(LIFE, Pure(epsilon))
     assert LIFE.price(choice.loss).costs[place] <= LIFE.price(Pure(epsilon)).costs[place]
     error = worst_error(choice, candidates)
@@ -51,14 +56,14 @@ def test_what_was_spent_moves_the_binding_filter() -> None:
     spent = [0] * len(LIFE.caps)
     spent[FIRST_ORDER:] = [cap + 1 for cap in LIFE.caps[FIRST_ORDER:]]
     assert binding_filter(LIFE, Pure(SMALL), spent=tuple(spent)) == EPSILON
-    choice = choice_for(SMALL, sensitivity=1, candidates=10, terms=LIFE, spent=tuple(spent))
+    choice = selection_mechanism_for(SMALL, sensitivity=1, candidates=10, terms=LIFE, spent=tuple(spent))
     assert isinstance(choice, PermuteAndFlip)
 
 
 def test_nothing_is_chosen_from_an_account_that_is_used_up() -> None:
     spent = tuple(cap + 1 for cap in LIFE.caps)
     with pytest.raises(BadParameter):
-        choice_for(SMALL, sensitivity=1, candidates=10, terms=LIFE, spent=spent)
+        selection_mechanism_for(SMALL, sensitivity=1, candidates=10, terms=LIFE, spent=spent)
 
 
 @pytest.mark.parametrize("gap", [0.5, 2.0, 4.0])

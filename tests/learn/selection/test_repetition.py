@@ -8,11 +8,12 @@ import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
+from lapwing.core.exact import ball, precision
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import Approximate, Loss, Pure
 from lapwing.errors import BadParameter
-from lapwing.exact import ball, precision
-from lapwing.learn.selection import NegativeBinomialRuns, PoissonRuns, Repetition, Runs
-from lapwing.mechanisms import Gaussian
-from lapwing.privacy import Approximate, FixedRun, Loss, Pure
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, Repetition, RunCountLaw
 
 MILLIONTH = Fraction(1, 10**6)
 BASE = Gaussian.for_budget(1, MILLIONTH, l2_squared=1 << 40, dimension=1).loss
@@ -26,7 +27,9 @@ ALL = [
 
 @pytest.mark.parametrize("runs", ALL, ids=repr)
 @pytest.mark.parametrize("padded", [False, True])
-def test_ten_runs_cost_about_two_where_ten_composed_cost_three_and_a_half(runs: Runs, padded: bool) -> None:
+def test_ten_runs_cost_about_two_where_ten_composed_cost_three_and_a_half(
+    runs: RunCountLaw, padded: bool
+) -> None:
     repetition = Repetition(BASE, runs, MILLIONTH, padded)
     assert repetition.loss.delta == MILLIONTH
     assert 1.5 < repetition.loss.epsilon < 2.2

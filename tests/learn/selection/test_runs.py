@@ -12,14 +12,14 @@ import pytest
 from flint import arb
 from scipy import stats
 
+from lapwing.core.exact import ball, precision
+from lapwing.core.losses import Concentrated, GaussianNoise, Loss, Pure
 from lapwing.errors import BadParameter
-from lapwing.exact import ball, precision
-from lapwing.learn.selection import NegativeBinomialRuns, PoissonRuns, Runs
-from lapwing.privacy import Concentrated, GaussianNoise, Loss, Pure
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, RunCountLaw
 from support.slowly import slow
 from support.streams import CountingStream, SeededStream
 
-LAWS: list[Runs] = [
+LAWS: list[RunCountLaw] = [
     NegativeBinomialRuns.with_mean(10, eta="-0.5"),
     NegativeBinomialRuns.with_mean(10, eta=0),
     NegativeBinomialRuns.with_mean(3, eta="0.5"),
@@ -31,7 +31,7 @@ LAWS: list[Runs] = [
 ONE_IN_A_BILLION = 1e-9
 
 
-def generating(runs: Runs, x: arb) -> arb:
+def generating(runs: RunCountLaw, x: arb) -> arb:
     """E[x^K] in closed form."""
     if isinstance(runs, PoissonRuns):
         return (ball(runs.rate) * (x - 1)).exp()
@@ -43,7 +43,7 @@ def generating(runs: Runs, x: arb) -> arb:
 
 
 @pytest.mark.parametrize("runs", LAWS, ids=repr)
-def test_the_probabilities_are_those_of_the_generating_function(runs: Runs) -> None:
+def test_the_probabilities_are_those_of_the_generating_function(runs: RunCountLaw) -> None:
     with precision(256):
         law = list(islice(runs.law(), 4000))
         x = ball(Fraction(9, 10))
@@ -69,7 +69,7 @@ def response_pair(epsilon: Fraction, *, mirrored: bool) -> list[arb]:
     return [low, high] if mirrored else [high, low]
 
 
-def best_law(runs: Runs, base: list[arb]) -> list[arb]:
+def best_law(runs: RunCountLaw, base: list[arb]) -> list[arb]:
     """The law of the best of K draws, and of no draw at all."""
     below, law = arb(0), [generating(runs, arb(0))]
     for p in base:
@@ -87,7 +87,7 @@ def divergence(one: list[arb], other: list[arb], order: Fraction) -> arb:
 @pytest.mark.parametrize("runs", LAWS, ids=repr)
 @pytest.mark.parametrize("order", [Fraction(3, 2), Fraction(2), Fraction(8), Fraction(25)])
 def test_the_divergence_of_the_best_gaussian_score_stays_below_its_bound(
-    runs: Runs, order: Fraction
+    runs: RunCountLaw, order: Fraction
 ) -> None:
     """Either direction: the neighbour's scores are one higher, or one lower."""
     with precision(512):
@@ -102,7 +102,9 @@ def test_the_divergence_of_the_best_gaussian_score_stays_below_its_bound(
 
 @pytest.mark.parametrize("runs", [law for law in LAWS if isinstance(law, NegativeBinomialRuns)], ids=repr)
 @pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3)])
-def test_the_pure_loss_of_the_best_response_stays_below_its_bound(runs: Runs, epsilon: Fraction) -> None:
+def test_the_pure_loss_of_the_best_response_stays_below_its_bound(
+    runs: RunCountLaw, epsilon: Fraction
+) -> None:
     with precision(512):
         one = best_law(runs, response_pair(epsilon, mirrored=False))
         other = best_law(runs, response_pair(epsilon, mirrored=True))
@@ -127,7 +129,7 @@ def test_a_fixed_number_of_runs_would_cost_more_than_that() -> None:
 
 @pytest.mark.parametrize("runs", [LAWS[1], LAWS[3], LAWS[5]], ids=repr)
 @pytest.mark.parametrize("size", [200, slow(10_000)])
-def test_the_number_of_runs_follows_its_law(runs: Runs, size: int) -> None:
+def test_the_number_of_runs_follows_its_law(runs: RunCountLaw, size: int) -> None:
     """Chi-square; false-alarm rate 1e-9 each."""
     draws = Counter(min(runs.draw(), 20) for _ in range(size))
     with precision(128):
@@ -173,12 +175,14 @@ def test_a_poisson_rate_must_be_above_zero(rate: int) -> None:
 
 
 @pytest.mark.parametrize("runs", [LAWS[1], LAWS[3], LAWS[5]], ids=repr)
-def test_the_work_of_a_draw_does_not_tell_the_number(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_work_of_a_draw_does_not_tell_the_number(
+    runs: RunCountLaw, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One word each, and no more ball arithmetic once the table stands: a padded search hides its K."""
     most = runs.most(Fraction(1, 10**7))
     runs.draw(most=most)
     stream = CountingStream(SeededStream(11))
-    monkeypatch.setattr("lapwing.noise.SYSTEM", stream)
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", stream)
     monkeypatch.setattr(type(runs), "law", lambda _: pytest.fail("the law was computed again"))
     work: dict[int, set[int]] = {}
     for _ in range(300):
@@ -189,9 +193,9 @@ def test_the_work_of_a_draw_does_not_tell_the_number(runs: Runs, monkeypatch: py
 
 
 @pytest.mark.parametrize("runs", [LAWS[1], LAWS[5]], ids=repr)
-def test_what_is_cut_off_is_added_at_the_end(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_cut_off_is_added_at_the_end(runs: RunCountLaw, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chi-square of min(K, 4); false-alarm rate 1e-9, once for this seed."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(12))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(12))
     draws = Counter(runs.draw(most=4) for _ in range(3000))
     with precision(128):
         law = [float(p) for p in islice(runs.law(), 4)]

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from lapwing.core.selection import Exponential
 from lapwing.errors import BadParameter
-from lapwing.learn.selection import CORRECT, Score
-from lapwing.mechanisms import Exponential
+from lapwing.learn.search import CORRECT, Score
 
 
 class Sign:

@@ -13,22 +13,16 @@ from numpy.typing import NDArray
 from sklearn.base import clone  # type: ignore[import-untyped]
 from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
+from lapwing.core.losses import Relation
+from lapwing.core.selection import Exponential, PermuteAndFlip
 from lapwing.errors import BadParameter, BadValue, OverBudget, WorkEnded
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, PublicData
-from lapwing.learn.selection import (
-    CORRECT,
-    EveryCandidate,
-    NegativeBinomialRuns,
-    PoissonRuns,
-    RandomRuns,
-    Search,
-)
-from lapwing.learn.selection.ways import Way
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns
+from lapwing.learn.search import CORRECT, EveryCandidate, RandomRuns, Search, SearchStrategy
 from lapwing.learn.trainers import LogisticRegression, Real
 from lapwing.ledger import Ledger, Unit
-from lapwing.mechanisms import Exponential, PermuteAndFlip
-from lapwing.privacy import Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 from learn.selection.toys import Constant
 
 SURE = EveryCandidate(Exponential(Fraction(100), Fraction(1, 2)))
@@ -52,22 +46,22 @@ def ledger(tmp_path: Path) -> Ledger:
     return made
 
 
-def purse_of(
+def payer_of(
     ledger: Ledger, key: str | None = None, relation: Relation = Relation.ADD_REMOVE
-) -> LedgerPurse:
+) -> LedgerPayer:
     gate = Gate(ledger, principal="builder")
-    return LedgerPurse(
+    return LedgerPayer(
         gate, targets=(Target("visits"),), unit=Unit.PERSON, relation=relation, request=b"search", key=key
     )
 
 
-def search_of(way: Way, purse: Any = None, **parameters: Any) -> Search:
+def search_of(way: SearchStrategy, payer: Any = None, **parameters: Any) -> Search:
     return Search(
-        Constant(purse=PublicData(), **parameters),
+        Constant(payer=PublicData(), **parameters),
         CANDIDATES,
-        way=way,
+        strategy=way,
         score_by=CORRECT,
-        purse=PublicData() if purse is None else purse,
+        payer=PublicData() if payer is None else payer,
     )
 
 
@@ -76,7 +70,7 @@ def charges(ledger: Ledger) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("way", [SURE, VERY_OFTEN])
-def test_it_finds_a_good_candidate(way: Way) -> None:
+def test_it_finds_a_good_candidate(way: SearchStrategy) -> None:
     """False-alarm rate below 1e-9: that none of Poisson(66) runs tries the best of three."""
     found = search_of(way).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert found.best_params_ == {"answer": 2}
@@ -84,7 +78,7 @@ def test_it_finds_a_good_candidate(way: Way) -> None:
 
 
 def test_it_is_one_charge_of_the_price_that_was_shown(ledger: Ledger) -> None:
-    search = search_of(OFTEN, purse_of(ledger))
+    search = search_of(OFTEN, payer_of(ledger))
     account = ledger.account("visits")
     priced = account.terms.price(search.price(2))
     search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
@@ -93,9 +87,9 @@ def test_it_is_one_charge_of_the_price_that_was_shown(ledger: Ledger) -> None:
 
 
 def test_the_same_key_gives_the_same_winner_and_trains_nothing(ledger: Ledger) -> None:
-    first = search_of(OFTEN, purse_of(ledger, "search 1")).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
+    first = search_of(OFTEN, payer_of(ledger, "search 1")).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     spent, trained = charges(ledger), len(Constant.seen)
-    again = search_of(OFTEN, purse_of(ledger, "search 1")).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
+    again = search_of(OFTEN, payer_of(ledger, "search 1")).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert (again.best_params_, again.noisy_score_) == (first.best_params_, first.noisy_score_)
     assert (charges(ledger), len(Constant.seen)) == (spent, trained)
 
@@ -103,7 +97,7 @@ def test_the_same_key_gives_the_same_winner_and_trains_nothing(ledger: Ledger) -
 def test_a_ledger_pays_for_padded_runs_only(ledger: Ledger) -> None:
     """It keeps when a search began and ended, which would tell how many runs there were."""
     timed = RandomRuns(PoissonRuns(Fraction(10)), noise=5, delta="1e-8", padded=False)
-    search = search_of(timed, purse_of(ledger))
+    search = search_of(timed, payer_of(ledger))
     with pytest.raises(BadParameter, match="padded"):
         search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert charges(ledger) == ledger.account("visits").terms.nothing_spent
@@ -111,7 +105,7 @@ def test_a_ledger_pays_for_padded_runs_only(ledger: Ledger) -> None:
 
 def test_over_budget_trains_nothing(ledger: Ledger) -> None:
     dear = EveryCandidate(Exponential(Fraction(900), Fraction(1, 2)))
-    search = search_of(dear, purse_of(ledger))
+    search = search_of(dear, payer_of(ledger))
     with pytest.raises(OverBudget):
         search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert not Constant.seen
@@ -120,7 +114,7 @@ def test_over_budget_trains_nothing(ledger: Ledger) -> None:
 @pytest.mark.parametrize("parameters", [{"fails": True}, {"greed": 4}])
 def test_what_fails_stays_charged_and_says_nothing(ledger: Ledger, parameters: dict[str, Any]) -> None:
     """Also a trainer that asks for more than its price."""
-    search = search_of(OFTEN, purse_of(ledger), **parameters)
+    search = search_of(OFTEN, payer_of(ledger), **parameters)
     with pytest.raises(WorkEnded) as error:
         search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     assert "4711" not in str(error.value)
@@ -130,7 +124,7 @@ def test_what_fails_stays_charged_and_says_nothing(ledger: Ledger, parameters: d
 
 def test_nothing_of_the_runs_is_kept(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     """Neither how many there were, nor losers: the fitted search has the winner alone."""
-    search = search_of(OFTEN, purse_of(ledger)).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
+    search = search_of(OFTEN, payer_of(ledger)).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
     fitted = {name for name in vars(search) if name.endswith("_")}
     assert fitted == {
         "best_estimator_", "best_index_", "best_params_", "noisy_score_", "receipt_",
@@ -159,7 +153,7 @@ def test_one_row_of_each_testing_unit_is_scored(monkeypatch: pytest.MonkeyPatch)
         seen.append(len(rows))
         return 0
 
-    monkeypatch.setattr("lapwing.learn.selection.score.Score.total", total)
+    monkeypatch.setattr("lapwing.learn.search.Score.total", total)
     units = np.repeat(np.arange(50), 4)
     search_of(SURE).fit(ROWS, ANSWERS, units=units, tests=units < 20)
     assert seen == [20, 20, 20]
@@ -174,12 +168,12 @@ def test_no_run_finds_no_model() -> None:
 
 
 def test_copies_and_pickles(ledger: Ledger) -> None:
-    search = search_of(SURE, purse_of(ledger))
-    assert clone(search).purse is search.purse
+    search = search_of(SURE, payer_of(ledger))
+    assert clone(search).payer is search.payer
     again = pickle.loads(pickle.dumps(search_of(SURE).fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)))
     assert again.predict(ROWS[:1]).tolist() == [2]
     revived = pickle.loads(pickle.dumps(search))
-    with pytest.raises(BadParameter, match="purse"):
+    with pytest.raises(BadParameter, match="payer"):
         revived.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
 
 
@@ -187,10 +181,10 @@ def test_copies_and_pickles(ledger: Ledger) -> None:
     "change",
     [
         {"candidates": []},
-        {"candidates": [{"purse": PublicData()}]},
-        {"way": "all"},
+        {"candidates": [{"payer": PublicData()}]},
+        {"strategy": "all"},
         {"score_by": None},
-        {"purse": None},
+        {"payer": None},
     ],
 )
 def test_bad_parameters_are_refused_before_anything_is_charged(change: dict[str, Any]) -> None:
@@ -205,14 +199,14 @@ def test_bad_parameters_are_refused_before_anything_is_charged(change: dict[str,
 )
 def test_bad_forms_are_refused_before_anything_is_charged(ledger: Ledger, change: dict[str, Any]) -> None:
     given = {"X": ROWS, "y": ANSWERS, "units": EACH_ROW, "tests": TESTS} | change
-    search = search_of(SURE, purse_of(ledger))
+    search = search_of(SURE, payer_of(ledger))
     with pytest.raises(BadValue):
         search.fit(**given)
     assert charges(ledger) == ledger.account("visits").terms.nothing_spent
 
 
 def test_only_adding_or_removing_a_unit_is_priced(ledger: Ledger) -> None:
-    search = search_of(SURE, purse_of(ledger, relation=Relation.REPLACE))
+    search = search_of(SURE, payer_of(ledger, relation=Relation.REPLACE))
     with pytest.raises(BadParameter, match="add or remove"):
         search.fit(ROWS, ANSWERS, EACH_ROW, tests=TESTS)
 
@@ -222,21 +216,21 @@ def test_it_searches_with_a_real_trainer(private: bool) -> None:
     """Digits: of two paces, one far too slow."""
     rows, truth = load_digits(return_X_y=True)
     base = LogisticRegression(
-        epsilon=3, delta="1e-7", columns=Real(0, 16), classes=range(10), size=1600, purse=PublicData()
+        epsilon=3, delta="1e-7", columns=Real(0, 16), classes=range(10), size=1600, payer=PublicData()
     )
-    ways: dict[bool, Way] = {
+    ways: dict[bool, SearchStrategy] = {
         True: RandomRuns(NegativeBinomialRuns.with_mean(3, eta=1), noise=20, delta="1e-7", padded=False),
         False: EveryCandidate(PermuteAndFlip(Fraction(1), Fraction(1, 2))),
     }
     candidates = [{"steps": 4, "pace": 8.0}, {"steps": 20, "pace": 16.0}]
-    search = Search(base, candidates, way=ways[private], score_by=CORRECT, purse=PublicData())
+    search = Search(base, candidates, strategy=ways[private], score_by=CORRECT, payer=PublicData())
     tests = np.arange(len(rows)) % 12 == 0
     search.fit(rows, truth, tests=tests)
     assert search.best_estimator_.score(rows[tests], truth[tests]) > 0.4
 
 
 def test_an_account_about_persons_wants_to_know_whose_rows_they_are(ledger: Ledger) -> None:
-    search = search_of(SURE, purse_of(ledger))
+    search = search_of(SURE, payer_of(ledger))
     with pytest.raises(BadParameter, match="units=EACH_ROW"):
         search.fit(ROWS, ANSWERS, tests=TESTS)
     assert charges(ledger) == ledger.account("visits").terms.nothing_spent

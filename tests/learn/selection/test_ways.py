@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 
 from lapwing.audit import Case, attack
 from lapwing.audit.attack import Draw
+from lapwing.core.conversions import loss_to_epsilon
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import GaussianNoise, ParallelComposition, Pure, Repeated, SequentialComposition
+from lapwing.core.selection import Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter
-from lapwing.learn.selection import (
+from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns
+from lapwing.learn.search import (
     CORRECT,
+    CandidateResult,
     EveryCandidate,
-    NegativeBinomialRuns,
-    PoissonRuns,
     RandomRuns,
     Score,
+    SearchResult,
+    sequential_loss,
 )
-from lapwing.learn.selection.ways import Found, Tried, together
-from lapwing.mechanisms import Exponential, NoisyMax, PermuteAndFlip
-from lapwing.privacy import FixedRun, GaussianNoise, Pure, Repeated, Sum, Worst
-from lapwing.privacy.convert import loss_to_epsilon
 
 MILLIONTH = Fraction(1, 10**6)
 STEP = GaussianNoise(Fraction(50), Fraction(1), 1)
@@ -31,23 +33,25 @@ OTHER = GaussianNoise(Fraction(80), Fraction(1), 1)
 SURE = Exponential(Fraction(1000), Fraction(1, 2))
 
 
-def scored(*scores: int) -> list[Tried]:
-    return [Tried(k, b"model %d" % k, score) for k, score in enumerate(scores)]
+def scored(*scores: int) -> list[CandidateResult]:
+    return [CandidateResult(k, b"model %d" % k, score) for k, score in enumerate(scores)]
 
 
 def test_every_candidate_is_paid_and_so_is_the_choice() -> None:
     """A6 of the failure cases: a search that pays for its winner only."""
     choice = PermuteAndFlip(Fraction(1, 2), Fraction(1, 2))
     price = EveryCandidate(choice).price([Pure(Fraction(1)), Pure(Fraction(2))], CORRECT)
-    assert price == Worst((Sum((Pure(Fraction(1)), Pure(Fraction(2)))), Pure(Fraction(1, 2))))
+    assert price == ParallelComposition(
+        (SequentialComposition((Pure(Fraction(1)), Pure(Fraction(2)))), Pure(Fraction(1, 2)))
+    )
     assert price.pure == 3
 
 
 def test_fixed_runs_are_priced_as_one() -> None:
     runs = [FixedRun.of((STEP, 3), delta=MILLIONTH), FixedRun.of((STEP, 2), (OTHER, 1), delta=MILLIONTH)]
-    merged = together(runs)
+    merged = sequential_loss(runs)
     assert merged == FixedRun.of((STEP, 5), (OTHER, 1), delta=MILLIONTH)
-    epsilon, added = loss_to_epsilon(merged, MILLIONTH), Sum(tuple(runs)).pair
+    epsilon, added = loss_to_epsilon(merged, MILLIONTH), SequentialComposition(tuple(runs)).pair
     assert added is not None
     assert epsilon is not None
     assert epsilon < added[0]
@@ -55,14 +59,16 @@ def test_fixed_runs_are_priced_as_one() -> None:
 
 def test_runs_at_different_deltas_are_added_up() -> None:
     runs = (FixedRun.of((STEP, 3), delta=MILLIONTH), FixedRun.of((STEP, 2), delta=2 * MILLIONTH))
-    assert together(runs) == Sum(runs)
-    assert together((runs[0], Pure(Fraction(1)))) == Sum((runs[0], Pure(Fraction(1))))
+    assert sequential_loss(runs) == SequentialComposition(runs)
+    assert sequential_loss((runs[0], Pure(Fraction(1)))) == SequentialComposition(
+        (runs[0], Pure(Fraction(1)))
+    )
 
 
 def test_the_best_of_all_wins_where_little_privacy_is_asked() -> None:
     tried = scored(3, 900, 5)
     found = EveryCandidate(SURE).find([STEP] * 3, CORRECT, lambda k: tried[k])
-    assert found == Found(1, b"model 1")
+    assert found == SearchResult(1, b"model 1")
 
 
 def test_a_choice_must_be_as_wide_as_its_score() -> None:
@@ -110,7 +116,9 @@ def test_draws_do_not_contradict_the_price(padded: bool) -> None:
 
     def drawn(score: int) -> Draw:
         def draw(size: int) -> NDArray[np.int64]:
-            found = [way.find([OTHER], CORRECT, lambda k: Tried(k, b"", score)) for _ in range(size)]
+            found = [
+                way.find([OTHER], CORRECT, lambda k: CandidateResult(k, b"", score)) for _ in range(size)
+            ]
             return np.array([-100 if one is None else one.noisy_score for one in found], dtype=np.int64)
 
         return draw
@@ -126,9 +134,9 @@ def test_padded_runs_are_always_as_many() -> None:
     for _ in range(5):
         tried: list[int] = []
 
-        def attempt(candidate: int, done: list[int] = tried) -> Tried:
+        def attempt(candidate: int, done: list[int] = tried) -> CandidateResult:
             done.append(candidate)
-            return Tried(candidate, b"model", 1)
+            return CandidateResult(candidate, b"model", 1)
 
         way.find([STEP] * 2, CORRECT, attempt)
         seen.add(len(tried))
@@ -146,7 +154,7 @@ class Traced(bytes):
 
 def test_losers_are_not_kept() -> None:
     way = RandomRuns(NegativeBinomialRuns.with_mean(20, eta=8), noise=100, delta="1e-6", padded=False)
-    found = way.find([STEP], CORRECT, lambda k: Tried(k, Traced(b"model"), 1))
+    found = way.find([STEP], CORRECT, lambda k: CandidateResult(k, Traced(b"model"), 1))
     gc.collect()
     assert found is not None
     assert sum(type(one) is Traced for one in gc.get_objects()) <= 1
@@ -173,4 +181,4 @@ def test_runs_must_be_a_law() -> None:
 
 
 def test_repeated_losses_are_as_they_are() -> None:
-    assert together([Repeated(STEP, 2)]) == Sum((Repeated(STEP, 2),))
+    assert sequential_loss([Repeated(STEP, 2)]) == SequentialComposition((Repeated(STEP, 2),))

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator  # type: ignore[import-untyped]
 
-from lapwing.learn.purse import Purse
-from lapwing.privacy import GaussianNoise, Loss
+from lapwing.core.losses import GaussianNoise, Loss
+from lapwing.learn.payer import Payer
 
 TRAIN_LOSS = GaussianNoise(Fraction(100), Fraction(1), 1)
 
@@ -20,8 +20,8 @@ class Constant(BaseEstimator):  # type: ignore[misc]
 
     seen: ClassVar[list[NDArray[Any]]] = []
 
-    def __init__(self, *, purse: Purse, answer: int = 0, greed: int = 1, fails: bool = False) -> None:
-        self.purse, self.answer, self.greed, self.fails = purse, answer, greed, fails
+    def __init__(self, *, payer: Payer, answer: int = 0, greed: int = 1, fails: bool = False) -> None:
+        self.payer, self.answer, self.greed, self.fails = payer, answer, greed, fails
 
     def price(self, n_features: int) -> Loss:
         return TRAIN_LOSS
@@ -35,7 +35,7 @@ class Constant(BaseEstimator):  # type: ignore[misc]
             Constant.seen.append(X)
             return str(self.answer).encode()
 
-        self.model_ = int(self.purse.pay(loss, run, mechanism="constant", parameters={}).result)
+        self.model_ = int(self.payer.pay(loss, run, mechanism="constant", parameters={}).result)
         return self
 
     def predict(self, X: NDArray[Any]) -> NDArray[Any]:  # noqa: N803

@@ -17,10 +17,9 @@ import torch
 from scipy.stats import beta
 from torch import Tensor, nn
 
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.sgd import PrivateTrainer
-from lapwing.learn.sgd.noisy import Noise, release
-from lapwing.learn.sgd.sampling import Units
+from lapwing.learn.sgd.randomness import StepNoise, UnitIndex, release_noisy_sum
 
 EPSILON, DELTA, TRIALS, OTHERS, BATCH = 1, Fraction(1, 10**5), 1500, 20, 20
 
@@ -33,7 +32,7 @@ def product(outputs: Tensor, targets: Tensor) -> Tensor:
 def trainer_of() -> PrivateTrainer:
     return PrivateTrainer(
         nn.Linear(2, 1, bias=False), product, epsilon=EPSILON, delta=DELTA, clip=1, rate=1, steps=1,
-        expected_batch=BATCH, purse=PublicData(), learning_rate=1.0, page=16,
+        expected_batch=BATCH, payer=PublicData(), learning_rate=1.0, page=16,
     )  # fmt: skip
 
 
@@ -45,26 +44,26 @@ def rows(canary: bool, length: float) -> tuple[Tensor, Tensor]:
     return x, torch.ones(len(x))
 
 
-Release = Callable[[PrivateTrainer, Tensor, Noise], float]
+Release = Callable[[PrivateTrainer, Tensor, StepNoise], float]
 
 
-def sound(trainer: PrivateTrainer, sums: Tensor, noise: Noise) -> float:
-    return float(release(sums.clone(), trainer.sensitivity, noise, divided_by=BATCH)[0])
+def sound(trainer: PrivateTrainer, sums: Tensor, noise: StepNoise) -> float:
+    return float(release_noisy_sum(sums.clone(), trainer.sensitivity, noise, divided_by=BATCH)[0])
 
 
-def noise_divided_twice(trainer: PrivateTrainer, sums: Tensor, noise: Noise) -> float:
+def noise_divided_twice(trainer: PrivateTrainer, sums: Tensor, noise: StepNoise) -> float:
     return float(sums[0]) / BATCH + sound(trainer, torch.zeros_like(sums), noise) / BATCH
 
 
 def proven_epsilon(release: Release, *, length: float = 1.0, is_clipped: bool = True) -> float:
     """The ε that the outcomes prove, at the threshold halfway between the two means."""
     trainer = trainer_of()
-    noise = Noise(trainer.sensitivity.mechanism(trainer.schedule.noise), steps=2 * TRIALS)
+    noise = StepNoise(trainer.sensitivity.mechanism(trainer.schedule.noise), steps=2 * TRIALS)
     found: list[list[float]] = []
     for canary in (False, True):
         x, y = rows(canary, length)
-        people = Units(len(x), None)
-        gradients = trainer._gradients(trainer.module)
+        people = UnitIndex(len(x), None)
+        gradients = trainer._gradients()
         sums = trainer._sum(gradients, x, y, people)
         if not is_clipped and canary:
             sums = sums + torch.tensor([length, 0.0])
@@ -94,7 +93,9 @@ def test_a4_noise_divided_by_the_batch_twice_is_caught() -> None:
 
 def test_a3_what_is_divided_by_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
     """With equal sums and other sizes, training ends at the same place (here without noise)."""
-    monkeypatch.setattr("lapwing.learn.sgd.noisy.discrete_gaussian_lots", lambda _, size: [np.zeros(size)])
+    monkeypatch.setattr(
+        "lapwing.learn.sgd.randomness.discrete_gaussian_lots", lambda _, size: [np.zeros(size)]
+    )
     moved: list[Tensor] = []
     for size in (1, 1000):
         x = torch.zeros(size, 2)
@@ -116,11 +117,9 @@ def test_a3_dividing_by_the_private_size_tells_it() -> None:
     x[-1] = 0.0
     shares = []
     for size in (400, 399):
-        sums = trainer._sum(
-            trainer._gradients(trainer.module), x[:size], torch.ones(size), Units(size, None)
-        )
+        sums = trainer._sum(trainer._gradients(), x[:size], torch.ones(size), UnitIndex(size, None))
         shares.append(sums[1] / size)
     moved_by_one = abs(shares[0] - shares[1]) * 400
-    public = trainer._sum(trainer._gradients(trainer.module), x, torch.ones(400), Units(400, None))[1]
+    public = trainer._sum(trainer._gradients(), x, torch.ones(400), UnitIndex(400, None))[1]
     assert float(public) == pytest.approx(399)
     assert moved_by_one > 0.9  # as if it had a gradient of full length

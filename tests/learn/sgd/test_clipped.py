@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from lapwing.errors import BadParameter
 from lapwing.learn.sgd import ClippedGradients
-from lapwing.learn.sgd.parts import safe_squares
+from lapwing.learn.sgd.unit_gradients import safe_squares
 from learn.sgd.made import losses
 
 

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 from torch.nn import functional
 
-from lapwing.learn.sgd.coins import coins_of, known_coins, own_coins, put_back, without_dropout
+from lapwing.learn.sgd.randomness import (
+    fixed_randomness,
+    fresh_randomness,
+    generator_state,
+    restore_generator,
+    without_dropout,
+)
 
 HERE = torch.device("cpu")
 
@@ -19,7 +25,7 @@ def test_own_coins_are_fresh_at_every_call_and_the_seed_is_put_back() -> None:
     torch.manual_seed(0)
     drawn = []
     for _ in range(2):
-        with own_coins(HERE) as throw_anew:
+        with fresh_randomness(HERE) as throw_anew:
             for _ in range(2):
                 throw_anew()
                 drawn.append(tuple(torch.rand(4).tolist()))
@@ -28,12 +34,12 @@ def test_own_coins_are_fresh_at_every_call_and_the_seed_is_put_back() -> None:
 
 
 def test_known_coins_and_those_that_are_put_back_are_the_same_again() -> None:
-    with known_coins(HERE, 1):
-        here = coins_of(HERE)
+    with fixed_randomness(HERE, 1):
+        here = generator_state(HERE)
         first = torch.rand(4)
-        put_back(here, HERE)
+        restore_generator(here, HERE)
         assert torch.equal(torch.rand(4), first)
-    with known_coins(HERE, 1):
+    with fixed_randomness(HERE, 1):
         assert torch.equal(torch.rand(4), first)
 
 

@@ -9,8 +9,12 @@ import torch
 from torch import nn
 
 from lapwing.learn.sgd import ClippedGradients
-from lapwing.learn.sgd.layers import parts_of
-from lapwing.learn.sgd.parts import Ghost, Outer, Stacked
+from lapwing.learn.sgd.unit_gradients import (
+    GhostGradients,
+    OuterGradients,
+    StackedGradients,
+    layer_gradients,
+)
 from learn.sgd.made import MODULES, clipped_one_by_one, losses
 
 UNITS = 19
@@ -70,12 +74,12 @@ def test_supported_layers_need_no_vmap(name: str) -> None:
 def test_weights_are_written_out_only_where_that_is_cheap() -> None:
     def kind(width: int, out: int, times: int) -> type:
         layer = nn.Linear(width, out, bias=False)
-        parts = parts_of(layer, "", torch.randn(4, times, width), torch.randn(4, times, out), 4)
+        parts = layer_gradients(layer, "", torch.randn(4, times, width), torch.randn(4, times, out), 4)
         return type(parts[0])
 
-    assert kind(784, 512, 1) is Outer
-    assert kind(128, 128, 32) is Stacked
-    assert kind(784, 512, 2) is Ghost
+    assert kind(784, 512, 1) is OuterGradients
+    assert kind(128, 128, 32) is StackedGradients
+    assert kind(784, 512, 2) is GhostGradients
 
 
 def test_training_leaves_the_module_as_it_was() -> None:

@@ -10,9 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from lapwing.learn.sgd import ClippedGradients, Sensitivity
-from lapwing.learn.sgd.noisy import on_grid
-from lapwing.learn.sgd.sampling import ABSENT, drawn_kinds, laid_out
+from lapwing.learn.sgd import ClippedGradients, GradientSensitivity
+from lapwing.learn.sgd.randomness import ABSENT, draw_place_kinds, lay_out_pages, round_to_grid
 from learn.sgd.made import MODULES, ByPlace, losses
 
 Whole = NDArray[np.int64]
@@ -26,16 +25,18 @@ def product(outputs: Tensor, targets: Tensor) -> Tensor:
 class Sums:
     """The whole numbers of any set of units, laid out in pages as the trainer does it."""
 
-    def __init__(self, gradients: ClippedGradients, grid: Sensitivity, x: Tensor, y: Tensor) -> None:
+    def __init__(
+        self, gradients: ClippedGradients, grid: GradientSensitivity, x: Tensor, y: Tensor
+    ) -> None:
         self.gradients, self.grid, self.x, self.y = gradients, grid, x, y
         page, kinds = gradients.page, gradients.kinds
-        self.kind = drawn_kinds(len(x), page, kinds)  # each unit's own coin, whoever else is there
+        self.kind = draw_place_kinds(len(x), page, kinds)  # each unit's own coin, whoever else is there
 
     def of(self, units: list[int]) -> Whole:
         each = self.gradients.unit_rows
         sampled = np.array([[unit * each + row for row in range(each)] for unit in units], dtype=np.int64)
         sampled, kind = sampled.reshape(len(units), each), self.kind[units]
-        pages = laid_out(sampled, kind, self.gradients.page, self.gradients.kinds)
+        pages = lay_out_pages(sampled, kind, self.gradients.page, self.gradients.kinds)
         sums = self.gradients.empty(single=self.grid.is_single(len(units), len(pages)))
         for page in pages:
             places = torch.from_numpy(page.reshape(-1))
@@ -44,7 +45,7 @@ class Sums:
             y = self.y.new_zeros((len(places), *self.y.shape[1:]))
             x[present], y[present] = self.x[places[present]], self.y[places[present]]
             self.gradients.add_page(x, y, present, sums)
-        return on_grid(sums.numpy(), self.grid).astype(np.int64)
+        return round_to_grid(sums.numpy(), self.grid).astype(np.int64)
 
 
 def squared_distance(one: Whole, other: Whole) -> int:
@@ -61,8 +62,10 @@ def check(sums: Sums, units: int, removed: list[int]) -> float:
     return math.sqrt(most) / sums.grid.distance
 
 
-def grid_of(gradients: ClippedGradients, clip: float, batch: int) -> Sensitivity:
-    return Sensitivity.of(clip, parameters=gradients.size, page=gradients.page, expected_batch=batch)
+def grid_of(gradients: ClippedGradients, clip: float, batch: int) -> GradientSensitivity:
+    return GradientSensitivity.of(
+        clip, parameters=gradients.size, page=gradients.page, expected_batch=batch
+    )
 
 
 @pytest.mark.parametrize("unit_rows", [1, 2])

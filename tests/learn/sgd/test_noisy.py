@@ -12,27 +12,31 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.gaussian_sampler import FLAT_AFTER, LOT, FlatGaussian
 from lapwing.errors import BadParameter, BadValue, NoEntropy, SessionOver
-from lapwing.learn.sgd import Sensitivity
-from lapwing.learn.sgd.noisy import Noise, looked_up, on_grid, release, released_there
-from lapwing.mechanisms.gaussian import Gaussian
-from lapwing.noise import LOT
-from lapwing.noise.flat import FlatGaussian
-from lapwing.noise.gaussian import FLAT_AFTER
+from lapwing.learn.sgd import GradientSensitivity
+from lapwing.learn.sgd.randomness import (
+    StepNoise,
+    look_up_noise,
+    release_noisy_sum,
+    release_on_gpu,
+    round_to_grid,
+)
 from support.streams import SeededStream
 
 MECHANISM = Gaussian(Fraction(1000), Fraction(100), 500)
 SIZE = 200_000
-GRID = Sensitivity.of(1, parameters=SIZE, page=64, expected_batch=256)
+GRID = GradientSensitivity.of(1, parameters=SIZE, page=64, expected_batch=256)
 
 
-def drawn(noise: Noise) -> NDArray[np.float64]:
+def drawn(noise: StepNoise) -> NDArray[np.float64]:
     """A step's noise in one vector."""
     return np.concatenate([lot.copy() for lot in noise.lots()])
 
 
 def test_each_step_has_noise_of_its_own_and_there_is_no_step_more() -> None:
-    noise = Noise(MECHANISM, steps=3)
+    noise = StepNoise(MECHANISM, steps=3)
     found = [drawn(noise) for _ in range(3)]
     with pytest.raises(SessionOver):
         noise.lots()
@@ -42,7 +46,7 @@ def test_each_step_has_noise_of_its_own_and_there_is_no_step_more() -> None:
 
 
 def test_it_cannot_be_saved() -> None:
-    noise = Noise(MECHANISM, steps=1)
+    noise = StepNoise(MECHANISM, steps=1)
     with pytest.raises(SessionOver):
         pickle.dumps(noise)
 
@@ -52,28 +56,28 @@ def test_without_noise_there_is_no_sum(monkeypatch: pytest.MonkeyPatch) -> None:
         yield np.ones(LOT)
         raise NoEntropy("no entropy")
 
-    monkeypatch.setattr("lapwing.learn.sgd.noisy.discrete_gaussian_lots", dry)
-    noise = Noise(GRID.mechanism(Fraction(1)), steps=1)
+    monkeypatch.setattr("lapwing.learn.sgd.randomness.discrete_gaussian_lots", dry)
+    noise = StepNoise(GRID.mechanism(Fraction(1)), steps=1)
     with pytest.raises(NoEntropy):
-        release(torch.zeros(SIZE), GRID, noise, divided_by=1)
+        release_noisy_sum(torch.zeros(SIZE), GRID, noise, divided_by=1)
 
 
 def test_noise_is_for_the_vector_that_was_priced() -> None:
-    noise = Noise(MECHANISM, steps=10)
+    noise = StepNoise(MECHANISM, steps=10)
     for size in (0, 499, 501, 100_000):
         with pytest.raises(BadValue, match="priced"):
-            release(torch.zeros(size), GRID, noise, divided_by=1)
+            release_noisy_sum(torch.zeros(size), GRID, noise, divided_by=1)
 
 
 def test_too_little_noise_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Noise, "lots", lambda _: iter([np.ones(LOT)]))
-    noise = Noise(GRID.mechanism(Fraction(1)), steps=1)
+    monkeypatch.setattr(StepNoise, "lots", lambda _: iter([np.ones(LOT)]))
+    noise = StepNoise(GRID.mechanism(Fraction(1)), steps=1)
     with pytest.raises(ValueError, match="shorter"):
-        release(torch.zeros(SIZE), GRID, noise, divided_by=1)
+        release_noisy_sum(torch.zeros(SIZE), GRID, noise, divided_by=1)
 
 
 def test_each_draw_is_fresh_and_of_its_width() -> None:
-    noise = Noise(Gaussian(Fraction(1000), Fraction(100), SIZE), steps=2)
+    noise = StepNoise(Gaussian(Fraction(1000), Fraction(100), SIZE), steps=2)
     first, second = drawn(noise), drawn(noise)
     assert (first[:LOT] != first[LOT : 2 * LOT]).any()
     for found in (first, second):
@@ -83,7 +87,7 @@ def test_each_draw_is_fresh_and_of_its_width() -> None:
 
 def test_a_device_gets_noise_of_its_width_once_in_each_step() -> None:
     steps = FLAT_AFTER // SIZE + 2  # at the end of them, tables
-    noise = Noise(Gaussian(Fraction(1000), Fraction(100), SIZE), steps=steps)
+    noise = StepNoise(Gaussian(Fraction(1000), Fraction(100), SIZE), steps=steps)
     found = [noise.on(torch.device("cpu")) for _ in range(steps)]
     with pytest.raises(SessionOver):
         noise.on(torch.device("cpu"))
@@ -99,16 +103,16 @@ def test_what_a_device_looks_up_are_the_draws() -> None:
     drawn_here = np.empty(LOT, dtype=np.int64)
     for _ in sampler.fill_all(SeededStream(8), [drawn_here], LOT):
         pass
-    assert looked_up(coded, torch.from_numpy(coded.starts)).tolist() == drawn_here.tolist()
+    assert look_up_noise(coded, torch.from_numpy(coded.starts)).tolist() == drawn_here.tolist()
 
 
-@pytest.mark.parametrize("way", [release, released_there])
+@pytest.mark.parametrize("way", [release_noisy_sum, release_on_gpu])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
     dtype: torch.dtype, way: Callable[..., torch.Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sums = torch.randn(SIZE, dtype=dtype) * 100
-    noise = Noise(GRID.mechanism(Fraction(1)), steps=2)
+    noise = StepNoise(GRID.mechanism(Fraction(1)), steps=2)
     added = drawn(noise)
     lots = [part.copy() for part in np.split(added, range(LOT, SIZE, LOT))]
     monkeypatch.setattr(noise, "lots", lambda: iter(lots))
@@ -128,14 +132,14 @@ def test_what_is_released_is_the_sum_on_the_grid_plus_the_noise_to_the_last_bit(
 def test_the_grid_rounds_to_the_nearest_whole_number() -> None:
     values = torch.tensor([0.0, -0.0, 0.49, 0.5, 1.5, -2.5, 1e6 + 0.25]) * float(GRID.step)
     for dtype in (torch.float32, torch.float64):
-        assert on_grid(values.to(dtype, copy=True).numpy(), GRID).tolist() == [0, 0, 0, 0, 2, -2, 1e6]
+        assert round_to_grid(values.to(dtype, copy=True).numpy(), GRID).tolist() == [0, 0, 0, 0, 2, -2, 1e6]
 
 
 @pytest.mark.parametrize("clip", [1e-6, 1e6])
 def test_the_smallest_and_largest_floats_keep_their_place_on_the_grid(clip: float) -> None:
-    grid = Sensitivity.of(clip, parameters=1, page=64, expected_batch=256)
+    grid = GradientSensitivity.of(clip, parameters=1, page=64, expected_batch=256)
     values = [2.0**-149, 2.0**-126, -(2.0**-130), clip, -300 * clip, clip / 3]
-    found = on_grid(np.array(values, dtype=np.float32), grid).tolist()
+    found = round_to_grid(np.array(values, dtype=np.float32), grid).tolist()
     assert found == [round(Fraction(float(np.float32(value))) / grid.step) for value in values]
 
 

@@ -15,7 +15,7 @@ from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lapwing.learn.sgd import ClippedGradients, Schedule, Sensitivity
+from lapwing.learn.sgd import ClippedGradients, GradientSensitivity, StepSchedule
 from learn.sgd.made import MODULES, losses
 
 # Opacus' hooks say so for the first layer: rows need no gradient of their own.
@@ -161,8 +161,8 @@ RUNS = [
 @pytest.mark.parametrize(("rate", "noise", "steps", "delta"), RUNS)
 def test_prices_are_within_those_of_opacus(rate: str, noise: str, steps: int, delta: str) -> None:
     """At most by Rényi orders; and within the two proven sides of its numerical accountant, ± 0.01."""
-    grid = Sensitivity.of(1, parameters=1000, page=64, expected_batch=100)
-    ours = Schedule(grid, Fraction(rate), Fraction(noise), steps, Fraction(delta)).epsilon()
+    grid = GradientSensitivity.of(1, parameters=1000, page=64, expected_batch=100)
+    ours = StepSchedule(grid, Fraction(rate), Fraction(noise), steps, Fraction(delta)).epsilon()
     history = [(float(noise), float(rate), steps)]
     renyi, numerical = RDPAccountant(), PRVAccountant()
     renyi.history, numerical.history = history, history

@@ -16,13 +16,14 @@ from opacus.grad_sample import GradSampleModule
 from opacus.layers import DPLSTM
 from torch import Tensor, nn
 
+from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, MissingExtra
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
-from lapwing.learn.sgd import ClippedGradients, PrivateTrainer, Sensitivity
-from lapwing.learn.sgd.iterate import to_bytes
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PaidResult, Payer, PublicData
+from lapwing.learn.sgd import ClippedGradients, GradientSensitivity, PrivateTrainer
+from lapwing.learn.sgd.private_trainer import module_to_bytes
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Loss, Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 from learn.sgd.made import MODULES, losses
 from learn.sgd.test_neighbours import SIZES, Sums, check, grid_of, product
 from learn.sgd.test_opacus import OWN
@@ -133,7 +134,7 @@ def test_a_wrong_rule_of_opacus_is_found_and_moves_no_more_than_is_priced(
     wrong = rule_of(lambda rows: 1000 * rows.roll(1, dims=1))
     monkeypatch.setitem(GradSampleModule.GRAD_SAMPLERS, nn.Linear, wrong)
     gradients = through_opacus(nn.Linear(6, 3), clip=1, page=16)
-    with pytest.raises(BadParameter, match="weight: what Opacus finds by row does not add up"):
+    with pytest.raises(BadParameter, match="weight: the rows' gradients by Opacus do not add up"):
         gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
     x, y = torch.randn(20, 6), torch.randint(0, 3, (20,))
     assert check(Sums(gradients, grid_of(gradients, 1, 20), x, y), 20, [0, 7, 19]) > 0.9
@@ -208,11 +209,11 @@ def test_what_opacus_cannot_do_is_refused_at_once(make: Callable[[], nn.Module],
 @pytest.mark.parametrize(
     ("make", "form", "says"),
     [
-        (MODULES["reflecting conv"][0], (2, 5, 5), "0.weight: what Opacus finds by row does not add up"),
+        (MODULES["reflecting conv"][0], (2, 5, 5), "0.weight: the rows' gradients by Opacus do not add up"),
         (Flattened, (2, 6), "layer.weight: Opacus does not find one gradient for each row"),
-        (InHalf, (12,), "layer.weight: what Opacus finds by row does not add up"),
+        (InHalf, (12,), "layer.weight: the rows' gradients by Opacus do not add up"),
         (Dropping, (12,), "cannot be taken unit by unit"),
-        (lambda: Dropping().eval(), (12,), "scale: what Opacus finds by row does not add up"),
+        (lambda: Dropping().eval(), (12,), "scale: the rows' gradients by Opacus do not add up"),
     ],
 )
 def test_what_opacus_gets_wrong_is_found_on_made_up_rows(
@@ -223,31 +224,29 @@ def test_what_opacus_gets_wrong_is_found_on_made_up_rows(
         gradients.rehearse(torch.zeros(0, *form), NO_TARGETS)
 
 
-class Recording(Purse):
+class Recording(Payer):
     """Remembers the parameters that the receipt would name."""
+
+    relation = Relation.ADD_REMOVE
 
     def __init__(self) -> None:
         self.named: list[Mapping[str, str | int]] = []
 
-    @property
-    def relation(self) -> Relation:
-        return Relation.ADD_REMOVE
-
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
-    ) -> Paid:
+    ) -> PaidResult:
         self.named.append(parameters)
-        return Paid(run(), None)
+        return PaidResult(run(), None)
 
 
-def trainer_of(purse: Purse, **other: Any) -> PrivateTrainer:
+def trainer_of(payer: Payer, **other: Any) -> PrivateTrainer:
     torch.manual_seed(17)
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": Fraction(1, 10**5), "clip": 1, "rate": "0.2", "expected_batch": 10,
         "steps": 4, "learning_rate": 0.5, "page": 16, "backend": "opacus", **other,
     }  # fmt: skip
     return PrivateTrainer(
-        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, purse=purse, **chosen
+        nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3)), losses, payer=payer, **chosen
     )
 
 
@@ -258,25 +257,25 @@ X, Y = torch.randn(50, 4, generator=_COINS), torch.randint(0, 3, (50,), generato
 def test_the_receipt_names_the_backend(tmp_path: Path) -> None:
     ledger = Ledger.create(tmp_path / "visits.ledger")
     ledger.open_account("visits", epsilon=2, delta="1e-3", unit=Unit.PERSON, relation=Relation.ADD_REMOVE)
-    purse = LedgerPurse(
+    payer = LedgerPayer(
         Gate(ledger, principal="builder"), targets=(Target("visits"),), unit=Unit.PERSON,
         relation=Relation.ADD_REMOVE, request=b"a model",
     )  # fmt: skip
-    trainer = trainer_of(purse)
-    before = to_bytes(trainer.module)
+    trainer = trainer_of(payer)
+    before = module_to_bytes(trainer.module)
     receipt = trainer.fit(X, Y, EACH_ROW).receipt
     assert receipt is not None
     assert receipt.record["parameters"]["backend"] == "opacus"
-    assert to_bytes(trainer.module) != before
+    assert module_to_bytes(trainer.module) != before
 
 
 def test_the_price_is_that_of_our_own_way_and_says_who_found_gradients() -> None:
-    purse = Recording()
-    theirs, ours = trainer_of(purse), trainer_of(purse, backend="own")
+    payer = Recording()
+    theirs, ours = trainer_of(payer), trainer_of(payer, backend="own")
     assert theirs.schedule == ours.schedule
     theirs.fit(X, Y, EACH_ROW)
     ours.fit(X, Y, EACH_ROW)
-    assert [named["backend"] for named in purse.named] == ["opacus", "own"]
+    assert [named["backend"] for named in payer.named] == ["opacus", "own"]
 
 
 def test_a_run_goes_on_with_the_backend_that_it_began_with(tmp_path: Path) -> None:
@@ -289,17 +288,17 @@ def test_a_run_goes_on_with_the_backend_that_it_began_with(tmp_path: Path) -> No
 
 
 def test_a_backend_of_another_name_is_refused() -> None:
-    purse = PublicData()
+    payer = PublicData()
     with pytest.raises(BadParameter, match="backend: must be own or opacus"):
-        trainer_of(purse, backend="jax")
+        trainer_of(payer, backend="jax")
 
 
 def test_without_opacus_the_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opacus", None)
-    purse = PublicData()
+    payer = PublicData()
     with pytest.raises(MissingExtra, match=r"pip install 'lapwing\[opacus\]'"):
-        trainer_of(purse)
-    trainer_of(purse, backend="own").fit(X, Y)
+        trainer_of(payer)
+    trainer_of(payer, backend="own").fit(X, Y)
 
 
 def test_the_guide_is_true() -> None:
@@ -308,5 +307,5 @@ def test_the_guide_is_true() -> None:
     assert block
     said: dict[str, Any] = {}
     exec(block[1], said)
-    assert isinstance(said["trainer"].sensitivity, Sensitivity)
+    assert isinstance(said["trainer"].sensitivity, GradientSensitivity)
     assert float(said["trainer"].schedule.epsilon()) <= 1

@@ -7,16 +7,16 @@ from fractions import Fraction
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
+from lapwing.core.conversions import best_renyi_epsilon
 from lapwing.errors import BadParameter
-from lapwing.learn.sgd import Sensitivity, schedule
-from lapwing.privacy.convert import best_renyi_epsilon
+from lapwing.learn.sgd import GradientSensitivity, step_schedule
 
-GRID = Sensitivity.of(1, parameters=1000, page=64, expected_batch=100)
+GRID = GradientSensitivity.of(1, parameters=1000, page=64, expected_batch=100)
 DELTA = Fraction(1, 10**5)
 
 
 def test_the_noise_for_given_steps_is_about_the_least() -> None:
-    found = schedule(GRID, epsilon="0.5", delta=DELTA, rate="0.05", steps=50, noise=None)
+    found = step_schedule(GRID, epsilon="0.5", delta=DELTA, rate="0.05", steps=50, noise=None)
     assert Fraction(497, 1000) < found.epsilon() <= Fraction(1, 2)
     other = privacy_loss_distribution.from_gaussian_mechanism(
         float(found.noise), sampling_prob=0.05, use_connect_dots=True
@@ -26,14 +26,14 @@ def test_the_noise_for_given_steps_is_about_the_least() -> None:
 
 
 def test_the_steps_for_given_noise_stay_within_epsilon_and_one_more_lot_does_not() -> None:
-    found = schedule(GRID, epsilon="0.2", delta=DELTA, rate="0.05", steps=None, noise=8)
+    found = step_schedule(GRID, epsilon="0.2", delta=DELTA, rate="0.05", steps=None, noise=8)
     assert found.epsilon() <= Fraction(1, 5)
-    more = schedule(GRID, epsilon="0.4", delta=DELTA, rate="0.05", steps=None, noise=8)
+    more = step_schedule(GRID, epsilon="0.4", delta=DELTA, rate="0.05", steps=None, noise=8)
     assert more.steps > 2 * found.steps
 
 
 def test_what_is_still_to_be_done_costs_less_than_all() -> None:
-    found = schedule(GRID, epsilon="0.5", delta=DELTA, rate="0.05", steps=50, noise=None)
+    found = step_schedule(GRID, epsilon="0.5", delta=DELTA, rate="0.05", steps=50, noise=None)
     assert found.loss(done=30).pair[0] < found.loss().pair[0]
     assert found.loss(done=30).steps[0][1] == 20
 
@@ -56,4 +56,4 @@ def test_what_is_still_to_be_done_costs_less_than_all() -> None:
 def test_bad_parameters_are_refused(wrong: dict[str, object]) -> None:
     right = {"epsilon": 1, "delta": DELTA, "rate": "0.1", "steps": 10, "noise": None}
     with pytest.raises(BadParameter):
-        schedule(GRID, **{**right, **wrong})  # type: ignore[arg-type]
+        step_schedule(GRID, **{**right, **wrong})  # type: ignore[arg-type]

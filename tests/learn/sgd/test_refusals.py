@@ -125,7 +125,7 @@ SETTINGS = {
 EACH_IN_A_PROCESS_OF_ITS_OWN = """
 import os, sys, torch
 from lapwing.errors import BadParameter
-from lapwing.learn.sgd.refusals import refuse_short_floats
+from lapwing.learn.sgd.rehearsal import refuse_short_floats
 refuse_short_floats()
 for setting in sys.argv[1:]:
     if not os.fork():

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from lapwing.errors import BadParameter
 from lapwing.learn.sgd import ClippedGradients
-from lapwing.learn.sgd.layers import RULES, _linear
-from lapwing.learn.sgd.parts import Part
+from lapwing.learn.sgd.unit_gradients import RULES, ParameterGradients, _linear
 from learn.sgd.made import ByPlace, clipped_one_by_one, losses
 
 NO_TARGETS = torch.zeros(0, dtype=torch.int64)
@@ -82,7 +81,7 @@ def test_floats_that_depend_on_the_place_are_found_in_any_row(monkeypatch: pytes
     """The last bit, at one place of 64, for long rows alone. (Under cross-entropy such rows may have
     slope 0, and then there is nothing to find.)"""
 
-    def odd(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, Part]:
+    def odd(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, ParameterGradients]:
         last = torch.arange(page) == page - 1
         long = inputs.norm(dim=1) > 500
         return _linear(

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lapwing.learn.purse import PublicData
-from lapwing.learn.sgd import PrivateTrainer, clipped, sensitivity
-from lapwing.learn.sgd.sampling import Units
+from lapwing.learn.payer import PublicData
+from lapwing.learn.sgd import PrivateTrainer, clipping, sensitivity
+from lapwing.learn.sgd.randomness import UnitIndex
 from learn.sgd.made import losses
 from learn.sgd.test_trainer import DELTA, X, Y, module_of, trainer_of
 
@@ -19,15 +19,15 @@ class Seen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.present: list[int] = []
         self.sums: list[Tensor] = []
-        on_page = clipped.ClippedGradients.add_page
+        on_page = clipping.ClippedGradients.add_page
 
-        def look(gradients: clipped.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
+        def look(gradients: clipping.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
             norms = on_page(gradients, *given, is_first=is_first)
             self.present.append(int(given[2].sum()))
             self.sums.append(given[3].clone())
             return norms
 
-        monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+        monkeypatch.setattr(clipping.ClippedGradients, "add_page", look)
 
 
 def test_rows_outside_declared_ranges_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_dropout_throws_secret_coins_whatever_seed_is_set(monkeypatch: pytest.Mo
         expected = torch.rand(3)
         torch.manual_seed(0)
         with monkeypatch.context() as patched:
-            patched.setattr("lapwing.learn.sgd.trainer.load_bytes", lambda *_: None)
+            patched.setattr("lapwing.learn.sgd.private_trainer.load_module_bytes", lambda *_: None)
             trainer.fit(X, Y)
         assert torch.equal(torch.rand(3), expected)
     assert not torch.equal(seen.sums[0], seen.sums[1])
@@ -76,7 +76,7 @@ def test_what_a_loss_remembers_stays_with_a_copy() -> None:
     loss_fn = Remembering()
     PrivateTrainer(
         module_of(), loss_fn, epsilon=1, delta=DELTA, clip=1, rate="0.2", expected_batch=10, steps=6,
-        learning_rate=0.5, page=16, purse=PublicData(),
+        learning_rate=0.5, page=16, payer=PublicData(),
     ).fit(X, Y)  # fmt: skip
     assert loss_fn.calls == 0
 
@@ -85,14 +85,14 @@ def test_the_module_is_rehearsed_again_with_the_numbers_that_it_has_by_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps: list[int] = []
-    again = clipped.ClippedGradients.rehearse_again
+    again = clipping.ClippedGradients.rehearse_again
 
-    def look(gradients: clipped.ClippedGradients, x: Tensor, y: Tensor, *, step: int) -> None:
+    def look(gradients: clipping.ClippedGradients, x: Tensor, y: Tensor, *, step: int) -> None:
         steps.append(step)
         assert len(x) == len(y) == 0
         again(gradients, x, y, step=step)
 
-    monkeypatch.setattr(clipped.ClippedGradients, "rehearse_again", look)
+    monkeypatch.setattr(clipping.ClippedGradients, "rehearse_again", look)
     trainer_of(PublicData(), steps=18).fit(X, Y)
     assert steps == [4, 16]
 
@@ -107,10 +107,10 @@ def test_very_many_units_are_summed_with_care(
     trainer = trainer_of(PublicData(), module, rate=1, page=64, expected_batch=10)
     x, y = torch.randn(70, 4), torch.randint(0, 3, (70,))
     some = [k for k in range(70) if k != away]
-    gradients = trainer._gradients(module)
+    gradients = trainer._gradients()
     gradients.kinds = kinds
     many, fewer = (
-        trainer._sum(gradients, x[rows], y[rows], Units(len(rows), None)).clone()
+        trainer._sum(gradients, x[rows], y[rows], UnitIndex(len(rows), None)).clone()
         for rows in (list(range(70)), some)
     )
     single = torch.cat([value.flatten() for value in gradients.of(x, y)[0].values()])

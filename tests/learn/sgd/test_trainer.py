@@ -14,36 +14,33 @@ from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.losses import Loss, Relation
 from lapwing.errors import BadParameter, BadValue, OverBudget
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, Paid, PublicData, Purse
-from lapwing.learn.sgd import PrivateTrainer, clipped, sampling
-from lapwing.learn.sgd.iterate import to_bytes
-from lapwing.learn.sgd.noisy import release
-from lapwing.learn.sgd.sampling import Units
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PaidResult, Payer, PublicData
+from lapwing.learn.sgd import PrivateTrainer, clipping, randomness
+from lapwing.learn.sgd.private_trainer import module_to_bytes
+from lapwing.learn.sgd.randomness import UnitIndex, release_noisy_sum
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import FixedRun, Loss, Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 from learn.sgd.made import ByPlace, losses
 
 DELTA = Fraction(1, 10**5)
 
 
-class Recording(Purse):
+class Recording(Payer):
     """Remembers what was paid."""
 
     def __init__(self, relation: Relation = Relation.ADD_REMOVE) -> None:
         self.paid: list[Loss] = []
-        self._relation = relation
-
-    @property
-    def relation(self) -> Relation:
-        return self._relation
+        self.relation = relation
 
     def pay(
         self, loss: Loss, run: Callable[[], bytes], *, mechanism: str, parameters: Mapping[str, str | int]
-    ) -> Paid:
+    ) -> PaidResult:
         self.paid.append(loss)
-        return Paid(run(), None)
+        return PaidResult(run(), None)
 
 
 def module_of() -> nn.Module:
@@ -51,12 +48,12 @@ def module_of() -> nn.Module:
     return nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Linear(5, 3))
 
 
-def trainer_of(purse: Purse, module: nn.Module | None = None, **other: Any) -> PrivateTrainer:
+def trainer_of(payer: Payer, module: nn.Module | None = None, **other: Any) -> PrivateTrainer:
     chosen: dict[str, Any] = {
         "epsilon": 1, "delta": DELTA, "clip": 1, "rate": "0.2", "expected_batch": 10, "steps": 6,
         "learning_rate": 0.5, "page": 16, **other,
     }  # fmt: skip
-    return PrivateTrainer(module or module_of(), losses, purse=purse, **chosen)
+    return PrivateTrainer(module or module_of(), losses, payer=payer, **chosen)
 
 
 _COINS = torch.Generator().manual_seed(10)
@@ -64,27 +61,27 @@ X, Y = torch.randn(50, 4, generator=_COINS), torch.randint(0, 3, (50,), generato
 
 
 def test_the_steps_are_paid_at_once_and_all_of_them_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    purse = Recording()
-    trainer = trainer_of(purse)
+    payer = Recording()
+    trainer = trainer_of(payer)
     done: list[int] = []
 
     def counted(*given: Any, divided_by: int) -> Tensor:
-        done.append(len(purse.paid))
-        return release(*given, divided_by=divided_by)
+        done.append(len(payer.paid))
+        return release_noisy_sum(*given, divided_by=divided_by)
 
-    monkeypatch.setattr("lapwing.learn.sgd.trainer.release", counted)
-    before = to_bytes(trainer.module)
+    monkeypatch.setattr("lapwing.learn.sgd.private_trainer.release_noisy_sum", counted)
+    before = module_to_bytes(trainer.module)
     trainer.fit(X, Y, EACH_ROW)
     assert done == [1] * 6
-    (loss,) = purse.paid
+    (loss,) = payer.paid
     assert isinstance(loss, FixedRun)
     assert loss.steps[0][1] == 6
     assert loss.pair[0] <= 1
-    assert to_bytes(trainer.module) != before
+    assert module_to_bytes(trainer.module) != before
 
 
 def test_noise_is_fresh_each_time() -> None:
-    models = {to_bytes(trainer_of(PublicData()).fit(X, Y).module) for _ in range(3)}
+    models = {module_to_bytes(trainer_of(PublicData()).fit(X, Y).module) for _ in range(3)}
     assert len(models) == 3
 
 
@@ -98,33 +95,33 @@ def test_an_empty_batch_is_a_step_of_noise_alone() -> None:
 def test_going_on_from_an_iterate_is_paid_again_and_draws_fresh_coins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    purse = Recording()
+    payer = Recording()
     where: dict[str, Any] = {"save_to": tmp_path / "iterate", "save_every": 2, "momentum": 0.5}
-    trainer = trainer_of(purse, **where)
+    trainer = trainer_of(payer, **where)
     steps: list[int] = []
 
     def breaks(*given: Any, divided_by: int) -> Tensor:
         steps.append(1)
         if len(steps) == 4:
             raise RuntimeError("killed")
-        return release(*given, divided_by=divided_by)
+        return release_noisy_sum(*given, divided_by=divided_by)
 
     with monkeypatch.context() as patched:
-        patched.setattr("lapwing.learn.sgd.trainer.release", breaks)
+        patched.setattr("lapwing.learn.sgd.private_trainer.release_noisy_sum", breaks)
         with pytest.raises(RuntimeError, match="killed"):
             trainer.fit(X, Y, EACH_ROW)
-    again = trainer_of(purse, **where).fit(X, Y, EACH_ROW, resume=True)
-    first, second = purse.paid
+    again = trainer_of(payer, **where).fit(X, Y, EACH_ROW, resume=True)
+    first, second = payer.paid
     assert isinstance(first, FixedRun)
     assert isinstance(second, FixedRun)
     assert first.steps[0][1] == 6
     assert second.steps[0][1] == 4  # two were saved; the third, lost, is done and paid again
     saved = (tmp_path / "iterate").read_bytes()
-    assert to_bytes(again.module)[-40:] in saved
-    finished = trainer_of(purse, **where)
-    with pytest.raises(BadParameter, match="nothing to go on with"):
+    assert module_to_bytes(again.module)[-40:] in saved
+    finished = trainer_of(payer, **where)
+    with pytest.raises(BadParameter, match="all steps were done"):
         finished.fit(X, Y, EACH_ROW, resume=True)
-    assert len(purse.paid) == 2
+    assert len(payer.paid) == 2
 
 
 def test_an_iterate_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -134,12 +131,12 @@ def test_an_iterate_of_another_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadParameter, match="other parameters"):
         other.fit(X, Y, resume=True)
     elsewhere = trainer_of(PublicData(), save_to=tmp_path / "nothing")
-    with pytest.raises(BadParameter, match="no saved iterate"):
+    with pytest.raises(BadParameter, match="no checkpoint"):
         elsewhere.fit(X, Y, resume=True)
 
 
-def ledger_purse(ledger: Ledger, key: str | None) -> LedgerPurse:
-    return LedgerPurse(
+def ledger_payer(ledger: Ledger, key: str | None) -> LedgerPayer:
+    return LedgerPayer(
         Gate(ledger, principal="builder"), targets=(Target("visits"),), unit=Unit.PERSON,
         relation=Relation.ADD_REMOVE, request=b"a model", key=key,
     )  # fmt: skip
@@ -153,28 +150,28 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def test_the_same_key_gives_the_same_model_and_no_budget_no_look(ledger: Ledger) -> None:
-    first = trainer_of(ledger_purse(ledger, "one")).fit(X, Y, EACH_ROW)
-    second = trainer_of(ledger_purse(ledger, "one")).fit(X, Y, EACH_ROW)
-    assert to_bytes(first.module) == to_bytes(second.module)
+    first = trainer_of(ledger_payer(ledger, "one")).fit(X, Y, EACH_ROW)
+    second = trainer_of(ledger_payer(ledger, "one")).fit(X, Y, EACH_ROW)
+    assert module_to_bytes(first.module) == module_to_bytes(second.module)
     assert first.receipt is not None
     module = module_of()
-    before = to_bytes(module)
-    dear = trainer_of(ledger_purse(ledger, None), module, epsilon=2)
+    before = module_to_bytes(module)
+    dear = trainer_of(ledger_payer(ledger, None), module, epsilon=2)
     with pytest.raises(OverBudget):
         dear.fit(X, Y, EACH_ROW)
-    assert to_bytes(module) == before
+    assert module_to_bytes(module) == before
 
 
 def test_who_is_protected_must_be_said_for_accounts_of_persons(ledger: Ledger) -> None:
-    trainer = trainer_of(ledger_purse(ledger, None))
-    with pytest.raises(BadParameter, match="units: must say whose row each is"):
+    trainer = trainer_of(ledger_payer(ledger, None))
+    with pytest.raises(BadParameter, match="units: must give the unit of each row"):
         trainer.fit(X, Y)
 
 
 @pytest.mark.parametrize("bad", [3, 99, -1])
 def test_a_row_for_which_the_module_fails_does_not_end_the_work(ledger: Ledger, bad: int) -> None:
     """A target out of range is an error in torch: whoever has it is left out, and nobody hears of it."""
-    trainer = trainer_of(ledger_purse(ledger, None), rate=1)
+    trainer = trainer_of(ledger_payer(ledger, None), rate=1)
     wrong = Y.clone()
     wrong[7] = bad
     assert trainer.fit(X, wrong, EACH_ROW).receipt is not None
@@ -188,14 +185,14 @@ def test_shuffled_batches_are_refused() -> None:
 
 
 def test_only_adding_and_removing_is_priced() -> None:
-    purse = Recording(Relation.REPLACE)
-    with pytest.raises(BadParameter, match="adding or removing"):
-        trainer_of(purse)
+    payer = Recording(Relation.REPLACE)
+    with pytest.raises(BadParameter, match="add or remove"):
+        trainer_of(payer)
 
 
 def test_data_of_the_wrong_form_is_refused_before_the_charge() -> None:
-    purse = Recording()
-    trainer = trainer_of(purse)
+    payer = Recording()
+    trainer = trainer_of(payer)
     wrong: list[tuple[Tensor, Any]] = [
         (Y[:9], EACH_ROW),
         (Y, np.zeros(9, dtype=np.int64)),
@@ -206,15 +203,15 @@ def test_data_of_the_wrong_form_is_refused_before_the_charge() -> None:
             trainer.fit(X, y, units)
     with pytest.raises(BadParameter, match="such rows"):
         trainer.fit(torch.randn(50, 7), Y, EACH_ROW)
-    assert purse.paid == []
+    assert payer.paid == []
 
 
 def test_an_empty_sample_is_a_sum_of_nothing_after_whatever_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(PublicData(), rate=1)
-    gradients = trainer._gradients(trainer.module)
-    people = Units(len(X), None)
+    gradients = trainer._gradients()
+    people = UnitIndex(len(X), None)
     assert trainer._sum(gradients, X, Y, people).any()
-    monkeypatch.setattr(Units, "sample", lambda _, rate, rows: np.zeros((0, rows), dtype=np.int64))
+    monkeypatch.setattr(UnitIndex, "sample", lambda _, rate, rows: np.zeros((0, rows), dtype=np.int64))
     assert not trainer._sum(gradients, X, Y, people).any()
 
 
@@ -242,12 +239,12 @@ def test_each_unit_is_worked_on_at_a_place_of_its_own_kind(monkeypatch: pytest.M
     """Drawn anew in each step, of as many pages as that takes. Else floats that go by place are others'."""
     module = nn.Sequential(ByPlace(last=True), nn.Linear(4, 3))
     trainer = trainer_of(PublicData(), module, rate=1, page=32)
-    gradients = trainer._gradients(module)
+    gradients = trainer._gradients()
     gradients.rehearse(X[:0], Y[:0])
     assert gradients.kinds == 32
     drawn: list[Any] = []
     seen: list[dict[int, int]] = []
-    draw, on_page = sampling.drawn_kinds, clipped.ClippedGradients.add_page
+    draw, on_page = randomness.draw_place_kinds, clipping.ClippedGradients.add_page
 
     def draws(*given: int) -> Any:
         drawn.append(draw(*given))
@@ -260,10 +257,10 @@ def test_each_unit_is_worked_on_at_a_place_of_its_own_kind(monkeypatch: pytest.M
             seen[-1][unit] = place
         return on_page(self, x, y, present, *given, **named)
 
-    monkeypatch.setattr("lapwing.learn.sgd.trainer.drawn_kinds", draws)
-    monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+    monkeypatch.setattr("lapwing.learn.sgd.private_trainer.draw_place_kinds", draws)
+    monkeypatch.setattr(clipping.ClippedGradients, "add_page", look)
     for _ in range(2):
-        trainer._sum(gradients, X, Y, Units(50, None))
+        trainer._sum(gradients, X, Y, UnitIndex(50, None))
         assert seen[-1] == dict(enumerate(drawn[-1].tolist()))
     assert seen[0] != seen[1]  # equal with probability 32^-50
 
@@ -272,14 +269,14 @@ def test_units_of_several_rows_are_summed_before_clipping(monkeypatch: pytest.Mo
     """One unit with fifty equal rows moves the sum by no more than the clip."""
     trainer = trainer_of(PublicData(), rate=1, unit_rows=50, page=8)
     seen: list[float] = []
-    on_page = clipped.ClippedGradients.add_page
+    on_page = clipping.ClippedGradients.add_page
 
-    def look(self: clipped.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
+    def look(self: clipping.ClippedGradients, *given: Tensor, is_first: bool) -> Tensor:
         norms = on_page(self, *given, is_first=is_first)
         seen.append(float(given[-1].double().norm()))
         return norms
 
-    monkeypatch.setattr(clipped.ClippedGradients, "add_page", look)
+    monkeypatch.setattr(clipping.ClippedGradients, "add_page", look)
     trainer.fit(X[:1].repeat(50, 1), Y[:1].repeat(50), np.zeros(50, dtype=np.int64))
     assert seen
     assert all(0.9 < length <= 1 + 1e-4 for length in seen)

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from lapwing.errors import BadValue
 from lapwing.learn.sgd import ClippedGradients
-from lapwing.learn.sgd.usable import repeated
+from lapwing.learn.sgd.clipping import fill_empty_rows
 from learn.sgd.made import losses
 from learn.sgd.test_neighbours import Sums, check, grid_of
 
@@ -111,7 +111,7 @@ class Full(Together):
         raise torch.OutOfMemoryError(f"secret {float(x.max())}")
 
 
-@pytest.mark.parametrize(("make", "says"), [(Together, "on each of them"), (Full, "smaller page")])
+@pytest.mark.parametrize(("make", "says"), [(Together, "on each row"), (Full, "smaller page")])
 def test_what_nobody_causes_alone_ends_the_work_without_a_word(
     make: Callable[[], nn.Module], says: str
 ) -> None:
@@ -147,5 +147,5 @@ def test_a_unit_with_fewer_rows_than_places_counts() -> None:
 
 def test_an_empty_place_of_a_unit_holds_its_first_row() -> None:
     values = torch.tensor([[7, 0, 0], [0, 8, 9], [0, 0, 0]]).flatten()
-    found = repeated(values, values > 0, 3)
+    found = fill_empty_rows(values, values > 0, 3)
     assert found.tolist() == [7, 7, 7, 8, 8, 9, 0, 0, 0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,
@@ -18,9 +18,9 @@ from lapwing.learn.trainers import (
     NaiveBayes,
     Real,
 )
-from lapwing.learn.trainers.errors import likely
+from lapwing.learn.trainers.whole_vectors import class_probabilities
 
-PAID: dict[str, Any] = {"epsilon": 5, "delta": "1e-5", "purse": PublicData()}
+PAID: dict[str, Any] = {"epsilon": 5, "delta": "1e-5", "payer": PublicData()}
 NUMBERS: dict[str, Any] = {"columns": Real(-1, 1), **PAID}
 CODED: dict[str, Any] = {"columns": Binned([-0.5, 0, 0.5]), **PAID}
 TRAINERS: list[tuple[Any, tuple[str, ...]]] = [
@@ -54,6 +54,8 @@ def test_a_row_is_predicted_as_if_it_were_alone(trainer: Any, methods: tuple[str
 def test_probabilities_are_those_of_an_exponential() -> None:
     scores = np.random.default_rng(1).normal(scale=100, size=(2000, 4))
     odds = np.exp(scores - scores.max(axis=1, keepdims=True))
-    assert np.allclose(likely(scores), odds / odds.sum(axis=1, keepdims=True), rtol=1e-14, atol=1e-300)
+    assert np.allclose(
+        class_probabilities(scores), odds / odds.sum(axis=1, keepdims=True), rtol=1e-14, atol=1e-300
+    )
     far = np.array([[0.0, -40.0, -800.0, -1e308]])
-    assert likely(far)[0].tolist() == pytest.approx([1, np.exp(-40), 0, 0], rel=1e-14)
+    assert class_probabilities(far)[0].tolist() == pytest.approx([1, np.exp(-40), 0, 0], rel=1e-14)

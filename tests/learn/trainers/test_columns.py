@@ -14,13 +14,13 @@ from lapwing.learn.trainers import Binned, Category, Real
 from lapwing.learn.trainers.columns import (
     ONE,
     UNKNOWN,
-    classes_of,
-    coded_of,
-    columns_of,
-    features,
-    labels,
-    table_of,
-    target_of,
+    checked_classes,
+    checked_coded_columns,
+    checked_columns,
+    checked_table,
+    checked_target,
+    class_codes,
+    feature_matrix,
 )
 
 ODD = [0, 1, -1, 7.5, 1e300, -1e300, math.inf, -math.inf, math.nan, None, "text", [1], 10**400, True]
@@ -50,21 +50,21 @@ def test_a_row_is_placed_by_itself() -> None:
     columns = (Real(-3, 3), Binned([-1, 0, 1]), Category([0, 1]))
     rng = np.random.default_rng(1)
     table = np.column_stack([rng.normal(size=999), rng.normal(size=999), rng.integers(0, 3, 999)])
-    together = features(columns, table)
+    together = feature_matrix(columns, table)
     order = rng.permutation(999)[:500]
-    assert (features(columns, table[order]) == together[order]).all()
+    assert (feature_matrix(columns, table[order]) == together[order]).all()
     for at in range(0, 999, 100):
-        assert (features(columns, table[at : at + 1]) == together[at]).all()
+        assert (feature_matrix(columns, table[at : at + 1]) == together[at]).all()
 
 
 def test_undeclared_values_and_classes_are_unknown_and_raise_nothing() -> None:
     assert Category(["a", "b"]).codes(np.array(["b", "c", "a"])).tolist() == [1, UNKNOWN, 0]
-    assert labels(classes_of((1, 2)), np.array([2, 3, 1])).tolist() == [1, UNKNOWN, 0]
+    assert class_codes(checked_classes((1, 2)), np.array([2, 3, 1])).tolist() == [1, UNKNOWN, 0]
     assert Binned([0]).codes(np.array([-1, 0, math.nan])).tolist() == [0, 1, UNKNOWN]
 
 
 def test_no_rows_have_the_same_features() -> None:
-    assert features((Real(0, 1), Category(["a", "b"])), np.zeros((0, 2))).shape == (0, 3)
+    assert feature_matrix((Real(0, 1), Category(["a", "b"])), np.zeros((0, 2))).shape == (0, 3)
 
 
 @pytest.mark.parametrize(("low", "high"), [(1, 1), (2, 1), (math.nan, 1), (0, math.inf), ("a", 1)])
@@ -88,33 +88,33 @@ def test_bad_edges_are_refused(edges: Any) -> None:
 @pytest.mark.parametrize("columns", [(), (Real(0, 1),), (Real(0, 1), "b"), 3 * (Real(0, 1),)])
 def test_every_column_is_described_once(columns: Any) -> None:
     with pytest.raises(BadParameter):
-        columns_of(columns, 2)
+        checked_columns(columns, 2)
 
 
 def test_one_description_stands_for_all_columns() -> None:
-    assert columns_of(Real(0, 1), 3) == 3 * (Real(0, 1),)
+    assert checked_columns(Real(0, 1), 3) == 3 * (Real(0, 1),)
 
 
 def test_where_values_are_counted_a_real_column_is_refused() -> None:
     with pytest.raises(BadParameter, match="edges"):
-        coded_of(Real(0, 1), 2)
+        checked_coded_columns(Real(0, 1), 2)
 
 
 @pytest.mark.parametrize("classes", ["ab", (1,), (), (1, 1)])
 def test_bad_classes_are_refused(classes: Any) -> None:
     with pytest.raises(BadParameter):
-        classes_of(classes)
+        checked_classes(classes)
 
 
 @pytest.mark.parametrize("y", [None, [1, 2], [[1, 2], [3, 4], [5, 6]]])
 def test_a_target_of_another_form_is_refused(y: Any) -> None:
     with pytest.raises((BadParameter, BadValue)):
-        target_of(y, 3)
+        checked_target(y, 3)
 
 
 def test_a_table_of_another_form_is_refused() -> None:
     with pytest.raises(BadValue):
-        table_of([1, 2, 3])
+        checked_table([1, 2, 3])
 
 
 def test_bounds_are_exact() -> None:

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.utils.estimator_checks import check_estimator  # type: ignore[import-untyped]
 
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,
@@ -21,7 +21,7 @@ from lapwing.learn.trainers import (
     Real,
 )
 
-PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "purse": PublicData()}
+PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-6, "payer": PublicData()}
 EDGES = Binned([-0.75, -0.5, -0.25, 0, 0.25, 0.5, 0.75])
 ROWS = 4000
 

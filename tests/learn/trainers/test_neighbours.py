@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.base import clone  # type: ignore[import-untyped]
 
-from lapwing.learn.purse import PublicData
+from lapwing.learn.payer import PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,
@@ -27,12 +27,12 @@ from lapwing.learn.trainers import (
     NaiveBayes,
     Real,
     kmeans,
-    logistic,
+    linear_models,
 )
-from lapwing.learn.trainers.pricing import Run
+from lapwing.learn.trainers.pricing import PricedReleases
 
-Seen = list[tuple[Run, int, NDArray[np.int64]]]
-PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-5, "purse": PublicData()}
+Seen = list[tuple[PricedReleases, int, NDArray[np.int64]]]
+PAID: dict[str, Any] = {"epsilon": 1, "delta": 1e-5, "payer": PublicData()}
 REAL = (Real(-1, 1), Real(0, 10), Category([0, 1, 2]), Binned([0.5, 1]))
 CODED = (Binned([-0.5, 0, 0.5]), Binned([2, 5]), Category([0, 1, 2]), Binned([0.5, 1]))
 TRAINERS: dict[str, Any] = {
@@ -72,17 +72,17 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """What reaches the mechanism. Emptied, it makes the mechanism give the same values again."""
     sums: Seen = []
     given: list[NDArray[np.int64]] = []
-    real = Run.release
+    real = PricedReleases.release
 
-    def release(self: Run, part: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
+    def release(self: PricedReleases, part: int, values: NDArray[np.int64]) -> NDArray[np.int64]:
         sums.append((self, part, values.copy()))
         if len(given) < len(sums):
             given.append(real(self, part, values))
         return given[len(sums) - 1]
 
-    monkeypatch.setattr(Run, "release", release)
-    centres = kmeans.beginning(3, 8)
-    monkeypatch.setattr(kmeans, "beginning", lambda *_: centres)
+    monkeypatch.setattr(PricedReleases, "release", release)
+    centres = kmeans.initial_centres(3, 8)
+    monkeypatch.setattr(kmeans, "initial_centres", lambda *_: centres)
     return sums
 
 
@@ -149,7 +149,7 @@ def test_one_unit_moves_every_sum_of_a_sample_within_its_price(monkeypatch: pyte
     table, truth = data(6)
     coins = np.random.default_rng(8).random((12, 60)) < 0.3
     kept, tossed = list(range(60)), iter(coins)
-    monkeypatch.setattr(logistic, "bernoulli", lambda *_: next(tossed)[kept])
+    monkeypatch.setattr(linear_models, "bernoulli", lambda *_: next(tossed)[kept])
     trainer = clone(TRAINERS["logistic of three"]).set_params(rate="0.3")
     trainer.fit(table, truth)
     whole = list(sums)
@@ -184,7 +184,7 @@ def test_a_bound_that_is_too_small_would_be_seen(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_row_is_seen_before_it_is_paid() -> None:
-    """Every use of a row is inside the work: a purse that never runs it sees no cell read."""
+    """Every use of a row is inside the work: a payer that never runs it sees no cell read."""
     seen: list[str] = []
 
     class Cell:
@@ -197,7 +197,7 @@ def test_no_row_is_seen_before_it_is_paid() -> None:
             raise InterruptedError
 
     table = np.array([[Cell()] * 4] * 3, dtype=object)
-    model = LogisticRegression(columns=Real(0, 1), classes=(0, 1), size=3, **{**PAID, "purse": Broke()})
+    model = LogisticRegression(columns=Real(0, 1), classes=(0, 1), size=3, **{**PAID, "payer": Broke()})
     with pytest.raises(InterruptedError):
         model.fit(table, [0, 1, 0])
     assert not seen

@@ -14,13 +14,14 @@ from sklearn import config_context  # type: ignore[import-untyped]
 from sklearn.model_selection import GridSearchCV, cross_val_score  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 
+from lapwing.core.losses import Relation
 from lapwing.errors import BadFile, BadParameter, LapwingError, OverBudget
-from lapwing.gate import Gate, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse
+from lapwing.learn.payer import EACH_ROW, LedgerPayer
 from lapwing.learn.trainers import PCA, Category, LogisticRegression, NaiveBayes, Real
-from lapwing.learn.trainers.pricing import Run
+from lapwing.learn.trainers.pricing import PricedReleases
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Relation
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.spending import Target
 
 TABLE = np.random.default_rng(3).integers(0, 2, (60, 2))
 Y = TABLE[:, 0]
@@ -30,14 +31,14 @@ UNITS = np.arange(60) // 3
 def bayes(tmp_path: Path, unit: Unit = Unit.PERSON) -> tuple[Any, Ledger]:
     ledger = Ledger.create(tmp_path / "visits.ledger")
     ledger.open_account("visits", epsilon=100, delta="1e-3", unit=unit, relation=Relation.ADD_REMOVE)
-    purse = LedgerPurse(
+    payer = LedgerPayer(
         Gate(ledger, principal="builder"),
         targets=(Target("visits"),),
         unit=unit,
         relation=Relation.ADD_REMOVE,
         request=b"a model of visits",
     )
-    made = NaiveBayes(columns=Category([0, 1]), classes=(0, 1), epsilon=1, delta="1e-5", purse=purse)
+    made = NaiveBayes(columns=Category([0, 1]), classes=(0, 1), epsilon=1, delta="1e-5", payer=payer)
     return made, ledger
 
 
@@ -63,11 +64,11 @@ def test_a_unit_moves_no_more_than_is_paid(tmp_path: Path, monkeypatch: pytest.M
     trainer, _ = bayes(tmp_path)
     seen: list[Any] = []
 
-    def release(run: Run, part: int, sums: Any) -> Any:
+    def release(run: PricedReleases, part: int, sums: Any) -> Any:
         seen.append((np.array(sums), run.parts[part].l2_squared))
         return sums
 
-    monkeypatch.setattr(Run, "release", release)
+    monkeypatch.setattr(PricedReleases, "release", release)
     whose = np.where(np.arange(60) < 30, 7, 100 + np.arange(60))
     trainer.fit(TABLE, Y, units=whose)
     trainer.fit(TABLE[30:], Y[30:], units=whose[30:])
@@ -93,7 +94,7 @@ def test_units_are_routed(tmp_path: Path) -> None:
 
 def test_units_go_to_each_step_of_a_pipeline(tmp_path: Path) -> None:
     trainer, ledger = bayes(tmp_path)
-    common: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "purse": trainer.purse}
+    common: dict[str, Any] = {"epsilon": 1, "delta": "1e-5", "payer": trainer.payer}
     first = PCA(columns=Real(0, 1), n_components=1, **common)
     second = LogisticRegression(columns=Real(-2, 2), classes=(0, 1), size=60, **common)
     both = make_pipeline(first, second)
@@ -127,7 +128,7 @@ def test_errors_come_whole_out_of_a_worker(error: LapwingError) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_in_worker_processes_there_is_no_purse_and_the_error_says_so(tmp_path: Path) -> None:
+def test_in_worker_processes_there_is_no_payer_and_the_error_says_so(tmp_path: Path) -> None:
     trainer, ledger = bayes(tmp_path)
     with pytest.raises(BadParameter, match="n_jobs=1"):
         cross_val_score(trainer, TABLE, Y, cv=3, params={"units": EACH_ROW}, n_jobs=2, error_score="raise")

@@ -17,10 +17,11 @@ from sklearn.exceptions import NotFittedError  # type: ignore[import-untyped]
 from sklearn.model_selection import GridSearchCV  # type: ignore[import-untyped]
 from sklearn.pipeline import make_pipeline  # type: ignore[import-untyped]
 
+from lapwing.core.conversions import loss_to_epsilon
+from lapwing.core.exact import round_up
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue, KeyReused, OverBudget, WorkEnded
-from lapwing.exact import round_up
-from lapwing.gate import Gate, Point, Target
-from lapwing.learn.purse import EACH_ROW, LedgerPurse, PublicData
+from lapwing.learn.payer import EACH_ROW, LedgerPayer, PublicData
 from lapwing.learn.trainers import (
     PCA,
     AdditiveTrees,
@@ -32,12 +33,12 @@ from lapwing.learn.trainers import (
     Real,
 )
 from lapwing.ledger import Ledger, Unit
-from lapwing.privacy import Relation
-from lapwing.privacy.convert import loss_to_epsilon
+from lapwing.ledger.gate import Gate, ReleaseStep
+from lapwing.ledger.spending import Target
 from support.faults import KILLED
 from support.ledgers import Home, open_account
 
-PAID: dict[str, Any] = {"epsilon": "0.5", "delta": "1e-7", "purse": PublicData()}
+PAID: dict[str, Any] = {"epsilon": "0.5", "delta": "1e-7", "payer": PublicData()}
 FEW: dict[str, Any] = {"columns": Real(-1, 1), **PAID}
 CODED: dict[str, Any] = {"columns": Binned([-0.5, 0, 0.5]), "classes": ("no", "yes"), **PAID}
 ALL: list[Any] = [
@@ -65,15 +66,15 @@ def outcome(model: Any, table: Any) -> Any:
     return model.predict(table) if hasattr(model, "predict") else model.transform(table)
 
 
-def purse_of(
-    ledger: Ledger, key: str | None = None, watch: Callable[[Point], None] | None = None
-) -> LedgerPurse:
+def payer_of(
+    ledger: Ledger, key: str | None = None, watch: Callable[[ReleaseStep], None] | None = None
+) -> LedgerPayer:
     gate = (
         Gate(ledger, principal="builder")
         if watch is None
         else Gate(ledger, principal="builder", watch=watch)
     )
-    return LedgerPurse(
+    return LedgerPayer(
         gate,
         targets=(Target("visits"),),
         unit=Unit.PERSON,
@@ -92,9 +93,9 @@ def ledger(file_home: Home) -> Ledger:
 
 @each
 class TestEachTrainer:
-    def test_is_cloned_with_the_same_purse_and_parameters(self, trainer: Any) -> None:
+    def test_is_cloned_with_the_same_payer_and_parameters(self, trainer: Any) -> None:
         copy = clone(trainer)
-        assert copy.purse is trainer.purse
+        assert copy.payer is trainer.payer
         assert copy.get_params().keys() == trainer.get_params().keys()
 
     def test_says_what_a_fit_costs_for_free(self, trainer: Any) -> None:
@@ -106,7 +107,7 @@ class TestEachTrainer:
 
     def test_is_charged_for_each_fit_what_it_said(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        paying = clone(trainer).set_params(purse=purse_of(ledger))
+        paying = clone(trainer).set_params(payer=payer_of(ledger))
         first = fitted(paying, table, y)
         before = ledger.blocks("visits")[0].spent
         second = fitted(paying, table, y)
@@ -117,14 +118,14 @@ class TestEachTrainer:
 
     def test_gives_the_stored_model_for_the_same_key(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        paying = clone(trainer).set_params(purse=purse_of(ledger, "attempt 1"))
+        paying = clone(trainer).set_params(payer=payer_of(ledger, "attempt 1"))
         first, again = fitted(paying, table, y), fitted(paying, table, y)
         assert np.array_equal(outcome(first, table), outcome(again, table))
         assert again.receipt_.position == first.receipt_.position
 
     def test_does_not_take_one_key_for_two_settings(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        paying = clone(trainer).set_params(purse=purse_of(ledger, "attempt 1"))
+        paying = clone(trainer).set_params(payer=payer_of(ledger, "attempt 1"))
         fitted(paying, table, y)
         other = clone(paying).set_params(epsilon="0.25")
         with pytest.raises(KeyReused):
@@ -134,15 +135,15 @@ class TestEachTrainer:
         ledger = file_home.create()
         open_account(ledger, epsilon="0.01", delta="1e-9")
         with pytest.raises(OverBudget):
-            fitted(clone(trainer).set_params(purse=purse_of(ledger)), *data())
+            fitted(clone(trainer).set_params(payer=payer_of(ledger)), *data())
         assert ledger.blocks("visits")[0].spent[1] == 0
 
-    def test_comes_back_from_a_pickle_without_its_purse(self, trainer: Any, ledger: Ledger) -> None:
+    def test_comes_back_from_a_pickle_without_its_payer(self, trainer: Any, ledger: Ledger) -> None:
         table, y = data()
-        model = fitted(clone(trainer).set_params(purse=purse_of(ledger)), table, y)
+        model = fitted(clone(trainer).set_params(payer=payer_of(ledger)), table, y)
         back = pickle.loads(pickle.dumps(model))
         assert np.array_equal(outcome(back, table), outcome(model, table))
-        with pytest.raises(BadParameter, match="pickled"):
+        with pytest.raises(BadParameter, match="left out of pickles"):
             fitted(back, table, y)
 
     def test_tells_no_cell_in_its_text(self, trainer: Any) -> None:
@@ -156,7 +157,7 @@ class TestEachTrainer:
 
     @pytest.mark.parametrize(
         "wrong",
-        [{"epsilon": 0}, {"epsilon": "much"}, {"delta": 0}, {"delta": 1}, {"purse": None}, {"columns": ()}],
+        [{"epsilon": 0}, {"epsilon": "much"}, {"delta": 0}, {"delta": 1}, {"payer": None}, {"columns": ()}],
     )
     def test_refuses_bad_parameters_before_paying(self, trainer: Any, wrong: dict[str, Any]) -> None:
         table, y = data(10)
@@ -176,7 +177,7 @@ class TestEachTrainer:
 
     def test_refuses_accounts_where_a_unit_is_replaced(self, trainer: Any, file_home: Home) -> None:
         ledger = file_home.create()
-        purse = LedgerPurse(
+        payer = LedgerPayer(
             Gate(ledger, principal="builder"),
             targets=(Target("visits"),),
             unit=Unit.PERSON,
@@ -184,7 +185,7 @@ class TestEachTrainer:
             request=b"",
         )
         with pytest.raises(BadParameter, match="add or remove"):
-            clone(trainer).set_params(purse=purse).fit(np.zeros((3, 3)), np.zeros(3))
+            clone(trainer).set_params(payer=payer).fit(np.zeros((3, 3)), np.zeros(3))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_what_is_learned_from_needs_one_value_for_each_row(trainer: Any) -> None
 
 def test_a_grid_search_charges_every_fit(ledger: Ledger) -> None:
     table, y = data(60)
-    trainer = NaiveBayes(**{**CODED, "purse": purse_of(ledger), "epsilon": "0.1"})
+    trainer = NaiveBayes(**{**CODED, "payer": payer_of(ledger), "epsilon": "0.1"})
     search = GridSearchCV(trainer, {"epsilon": ["0.1", "0.2"]}, cv=3)
     search.fit(table, y, units=EACH_ROW)
     prices: dict[str, Any] = {at: clone(trainer).set_params(epsilon=at).price(3) for at in ("0.1", "0.2")}
@@ -229,9 +230,9 @@ def test_units_go_through_a_grid_search(ledger: Ledger) -> None:
 
 def test_a_pipeline_of_two_pays_for_both(ledger: Ledger) -> None:
     table, y = data(60)
-    first = PCA(n_components=2, **{**FEW, "purse": purse_of(ledger)})
+    first = PCA(n_components=2, **{**FEW, "payer": payer_of(ledger)})
     second = LogisticRegression(
-        classes=("no", "yes"), size=60, **{**FEW, "columns": Real(-2, 2), "purse": purse_of(ledger)}
+        classes=("no", "yes"), size=60, **{**FEW, "columns": Real(-2, 2), "payer": payer_of(ledger)}
     )
     make_pipeline(first, second).fit(table, y, pca__units=EACH_ROW, logisticregression__units=EACH_ROW)
     fits: tuple[tuple[Any, int], ...] = ((first, 3), (second, 2))
@@ -239,28 +240,28 @@ def test_a_pipeline_of_two_pays_for_both(ledger: Ledger) -> None:
     assert ledger.blocks("visits")[0].spent[1] == wanted
 
 
-@pytest.mark.parametrize("point", list(Point))
-def test_after_a_crash_nothing_is_trained_twice(point: Point, file_home: Home) -> None:
+@pytest.mark.parametrize("point", list(ReleaseStep))
+def test_after_a_crash_nothing_is_trained_twice(point: ReleaseStep, file_home: Home) -> None:
     ledger = file_home.create()
     open_account(ledger, epsilon=5, delta="1e-5")
     ledger.close()
     table, y = data(60)
 
-    def die(reached: Point) -> None:
+    def die(reached: ReleaseStep) -> None:
         if reached is point:
             os._exit(KILLED)
 
     child = os.fork()
     if child == 0:
         try:
-            NaiveBayes(**{**CODED, "purse": purse_of(file_home.open(), "once", die)}).fit(
+            NaiveBayes(**{**CODED, "payer": payer_of(file_home.open(), "once", die)}).fit(
                 table, y, units=EACH_ROW
             )
         finally:
             os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
-    again = NaiveBayes(**{**CODED, "purse": purse_of(file_home.open(), "once")})
-    if point in {Point.CHARGED, Point.RAN}:
+    again = NaiveBayes(**{**CODED, "payer": payer_of(file_home.open(), "once")})
+    if point in {ReleaseStep.CHARGED, ReleaseStep.RAN}:
         with pytest.raises(WorkEnded):
             again.fit(table, y, units=EACH_ROW)
         assert not hasattr(again, "logs_")
@@ -274,7 +275,7 @@ def test_an_error_while_training_tells_nothing(ledger: Ledger, monkeypatch: pyte
 
     monkeypatch.setattr(NaiveBayes, "_train", fail)
     with pytest.raises(WorkEnded) as caught:
-        NaiveBayes(**{**CODED, "purse": purse_of(ledger)}).fit(*data(60), units=EACH_ROW)
+        NaiveBayes(**{**CODED, "payer": payer_of(ledger)}).fit(*data(60), units=EACH_ROW)
     assert "42" not in str(caught.value)
 
 

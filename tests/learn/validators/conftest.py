@@ -14,4 +14,4 @@ def without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_: Fraction, size: int) -> NDArray[np.int64]:
         return np.zeros(size, dtype=np.int64)
 
-    monkeypatch.setattr("lapwing.mechanisms.laplace.discrete_laplace", nothing)
+    monkeypatch.setattr("lapwing.core.laplace.discrete_laplace", nothing)

@@ -9,8 +9,9 @@ import pandas as pd
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.validators import AccuracyValidator, OfClass, Released, Rows, Verdict
-from lapwing.learn.validators.bounds import share_floor
+from lapwing.learn.confidence_bounds import share_floor
+from lapwing.learn.validation import ClassLosses, ValidationRelease, ValidationRows, ValidationVerdict
+from lapwing.learn.validators import AccuracyValidator
 from learn.validators.exact_verdicts import Gets, binomial, chance, chances
 from support.slowly import slow
 
@@ -22,10 +23,13 @@ def validator(epsilon: str, target: str = "0.8", eta: Fraction = ETA) -> Accurac
 
 
 def accepting(judge: AccuracyValidator, attempt: int) -> Gets:
-    name = judge.release(Rows([], units=None)).made_by
+    name = judge.release(ValidationRows([], units=None)).made_by
 
     def gets(right: int, wrong: int) -> bool:
-        return judge.judge(Released((right, wrong), name), attempt=attempt).verdict is Verdict.ACCEPT
+        return (
+            judge.judge(ValidationRelease((right, wrong), name), attempt=attempt).verdict
+            is ValidationVerdict.ACCEPT
+        )
 
     return gets
 
@@ -62,8 +66,8 @@ def test_without_correction_for_noise_bad_models_pass_more_often_than_eta(eta: F
 
 def test_a_verdict_from_many_units_says_what_was_shown() -> None:
     judge = validator("1")
-    judged = judge.judge(judge.release(Rows(np.arange(20_000) % 10 != 0, units=None)), attempt=1)
-    assert judged.verdict is Verdict.ACCEPT
+    judged = judge.judge(judge.release(ValidationRows(np.arange(20_000) % 10 != 0, units=None)), attempt=1)
+    assert judged.verdict is ValidationVerdict.ACCEPT
     assert judged.estimate == pytest.approx(0.9, abs=0.01)
     assert judged.bound is not None
     assert 0.88 < judged.bound < 0.9
@@ -73,16 +77,16 @@ def test_a_verdict_from_many_units_says_what_was_shown() -> None:
 @pytest.mark.usefixtures("without_noise")
 def test_few_units_are_asked_to_come_again() -> None:
     judge = validator("0.1")
-    judged = judge.judge(judge.release(Rows([True] * 10, units=None)), attempt=1)
-    assert judged.verdict is Verdict.RETRY
+    judged = judge.judge(judge.release(ValidationRows([True] * 10, units=None)), attempt=1)
+    assert judged.verdict is ValidationVerdict.RETRY
     assert judged.bound is None
     assert judged.words == "there are too few units for this noise"
 
 
 def test_what_is_near_the_target_is_asked_to_come_again() -> None:
     judge = validator("1")
-    judged = judge.judge(judge.release(Rows(np.arange(10_000) % 5 != 0, units=None)), attempt=1)
-    assert judged.verdict is Verdict.RETRY
+    judged = judge.judge(judge.release(ValidationRows(np.arange(10_000) % 5 != 0, units=None)), attempt=1)
+    assert judged.verdict is ValidationVerdict.RETRY
     assert "shown to be at least 0.7" in judged.words
 
 
@@ -90,9 +94,9 @@ def test_what_is_near_the_target_is_asked_to_come_again() -> None:
 def test_a_unit_counts_once_however_many_rows_it_has() -> None:
     judge = validator("1")
     is_right, units = [True] * 50 + [False, True, False], np.array([1] * 50 + [2, 3, 4])
-    right, wrong = judge.release(Rows(is_right, units=units)).numbers
+    right, wrong = judge.release(ValidationRows(is_right, units=units)).numbers
     assert (right, wrong) == (2, 2)
-    fewer = judge.release(Rows(is_right[50:], units=units[50:])).numbers
+    fewer = judge.release(ValidationRows(is_right[50:], units=units[50:])).numbers
     assert abs(right - fewer[0]) + abs(wrong - fewer[1]) == 1
     assert judge.loss.pure == 1
 
@@ -100,14 +104,14 @@ def test_a_unit_counts_once_however_many_rows_it_has() -> None:
 @pytest.mark.parametrize("values", [np.array([1, 0]), np.array([0.5]), np.array(["yes"]), [[True]], True])
 def test_values_must_be_true_or_false(values: object) -> None:
     judge = validator("1")
-    rows = Rows(values, units=None)  # type: ignore[arg-type]
+    rows = ValidationRows(values, units=None)  # type: ignore[arg-type]
     with pytest.raises(BadValue, match="True or False"):
         judge.release(rows)
 
 
 def test_a_class_is_refused() -> None:
     judge = validator("1")
-    rows = Rows([True], units=None, of_class=OfClass([[0.0]], units=None))
+    rows = ValidationRows([True], units=None, of_class=ClassLosses([[0.0]], units=None))
     with pytest.raises(BadValue, match="class"):
         judge.release(rows)
 
@@ -133,5 +137,5 @@ def test_bad_parameters_are_refused(bad: dict[str, str | int]) -> None:
 @pytest.mark.usefixtures("without_noise")
 @pytest.mark.parametrize("odd", [None, "x", 0.5, [True], pd.NA])
 def test_one_odd_value_in_a_list_counts_as_wrong(odd: object) -> None:
-    released = validator("1").release(Rows([True, False, np.True_, 1, odd], units=None))
+    released = validator("1").release(ValidationRows([True, False, np.True_, 1, odd], units=None))
     assert released.numbers == (3, 2)

@@ -7,23 +7,26 @@ from fractions import Fraction
 
 import pytest
 
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.purse import PublicData
+from lapwing.learn.confidence_bounds import float_down, float_up
+from lapwing.learn.payer import PublicData
+from lapwing.learn.validation import (
+    ValidationRelease,
+    ValidationRows,
+    ValidationVerdict,
+    Validator,
+    eta_share,
+    noise_quantile,
+)
 from lapwing.learn.validators import (
     AccuracyValidator,
     BestInClass,
     HistogramValidator,
     LossValidator,
     MeanValidator,
-    Released,
-    Rows,
-    Validator,
-    Verdict,
-    eta_of,
 )
-from lapwing.learn.validators.validator import float_down, float_up, noise_reach
-from lapwing.mechanisms import Laplace
-from lapwing.privacy import Relation
 from support.exact_laws import dec, laplace_at_least
 
 ETA, ONE = Fraction(1, 20), Fraction(1)
@@ -43,20 +46,20 @@ def names(validator: Validator) -> str:
 
 def test_the_shares_of_all_attempts_add_up_to_less_than_eta() -> None:
     for attempts in (1, 2, 10, 1000):
-        total = sum(eta_of(ETA, i) for i in range(1, attempts + 1))
+        total = sum(eta_share(ETA, i) for i in range(1, attempts + 1))
         assert total == ETA * Fraction(attempts, attempts + 1) < ETA
 
 
 @pytest.mark.parametrize("attempt", [0, -1, 1.5, True])
 def test_attempts_are_counted_from_one(attempt: int) -> None:
     with pytest.raises(BadParameter, match="attempt"):
-        eta_of(ETA, attempt)
+        eta_share(ETA, attempt)
 
 
 @pytest.mark.parametrize("scale", [Fraction(1, 4), Fraction(1), Fraction(10), Fraction(2000)])
 @pytest.mark.parametrize("miss", [Fraction(1, 3), Fraction(1, 60), Fraction(1, 10**9)])
 def test_the_reach_of_noise_is_the_exact_quantile(scale: Fraction, miss: Fraction) -> None:
-    reach = noise_reach(Laplace(scale, 1), miss)
+    reach = noise_quantile(Laplace(scale, 1), miss)
     assert laplace_at_least(scale, reach + 1) <= dec(miss)
     assert not reach or laplace_at_least(scale, reach) > dec(miss), "and the least one"
 
@@ -70,17 +73,17 @@ class TestEveryValidator:
     def test_pays_stores_and_judges(self, validator: Validator) -> None:
         paid = PublicData().pay(
             validator.loss,
-            lambda: validator.release(Rows([], units=None)).to_bytes(),
+            lambda: validator.release(ValidationRows([], units=None)).to_bytes(),
             mechanism=validator.mechanism,
             parameters=validator.parameters,
         )
-        released = Released.from_bytes(paid.result)
+        released = ValidationRelease.from_bytes(paid.result)
         assert released.to_bytes() == paid.result
-        assert validator.judge(released, attempt=1).verdict is Verdict.RETRY
+        assert validator.judge(released, attempt=1).verdict is ValidationVerdict.RETRY
 
     def test_wants_more_of_later_attempts(self, validator: Validator) -> None:
-        released = validator.release(Rows([], units=None))
-        many = Released((90_000, 10_000), released.made_by)
+        released = validator.release(ValidationRows([], units=None))
+        many = ValidationRelease((90_000, 10_000), released.made_by)
         bounds = [validator.judge(many, attempt=i).bound for i in (1, 2, 5)]
         known = [bound for bound in bounds if bound is not None]
         wider = sorted(known, reverse=isinstance(validator, AccuracyValidator))
@@ -89,14 +92,14 @@ class TestEveryValidator:
 
     def test_judges_only_what_it_released_itself(self, validator: Validator) -> None:
         """With another η, target or price after the fact, the bounds would not hold."""
-        released = validator.release(Rows([], units=None))
+        released = validator.release(ValidationRows([], units=None))
         for change in ({"eta": ETA / 2}, {"epsilon": 2}, {"target": Fraction(1, 3)}):
             other = replace(validator, **change)
             with pytest.raises(BadParameter, match="another validator"):
                 other.judge(released, attempt=1)
 
     def test_refuses_too_few_numbers(self, validator: Validator) -> None:
-        short = Released((1,), validator.release(Rows([], units=None)).made_by)
+        short = ValidationRelease((1,), validator.release(ValidationRows([], units=None)).made_by)
         with pytest.raises(BadValue, match="2 numbers"):
             validator.judge(short, attempt=1)
 

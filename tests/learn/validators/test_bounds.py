@@ -12,12 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from lapwing.learn.validators.bounds import (
-    mean_ceiling,
-    mean_floor,
-    share_ceiling,
-    share_floor,
-)
+from lapwing.learn.confidence_bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
 from learn.validators.exact_verdicts import binomial, sums_law
 from support.slowly import slow
 

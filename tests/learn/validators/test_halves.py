@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.validators import split_of
+from lapwing.learn.unit_split import in_test_half
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 ids = st.lists(st.one_of(st.integers(), st.text(), st.binary(), st.none()), max_size=20)
@@ -19,21 +19,21 @@ ids = st.lists(st.one_of(st.integers(), st.text(), st.binary(), st.none()), max_
 @given(ids, ids)
 @settings(max_examples=30, deadline=None)
 def test_a_units_half_depends_on_nobody_else(some: list[str], more: list[str]) -> None:
-    alone = [bool(split_of([one], key=KEY, share="0.3")[0]) for one in some]
-    assert split_of([*some, *more], key=KEY, share="0.3").tolist()[: len(some)] == alone
+    alone = [bool(in_test_half([one], key=KEY, share="0.3")[0]) for one in some]
+    assert in_test_half([*some, *more], key=KEY, share="0.3").tolist()[: len(some)] == alone
 
 
 def test_it_does_not_change_from_one_version_to_the_next() -> None:
     """Models are tested with units that never trained: a new hash would mix them. Never edit this."""
-    numbers = split_of(np.arange(16), key=KEY, share="0.5")
-    texts = split_of([f"person {i}" for i in range(16)], key=KEY, share="0.5")
+    numbers = in_test_half(np.arange(16), key=KEY, share="0.5")
+    texts = in_test_half([f"person {i}" for i in range(16)], key=KEY, share="0.5")
     assert "".join("01"[int(tests)] for tests in numbers) == "0001111111011000"
     assert "".join("01"[int(tests)] for tests in texts) == "1111111000000100"
 
 
 def test_ids_are_the_same_however_they_are_typed() -> None:
     numbers = np.arange(-200, 200)
-    tests = split_of(numbers, key=KEY, share="0.5").tolist()
+    tests = in_test_half(numbers, key=KEY, share="0.5").tolist()
     forms: list[Any] = [
         numbers.astype(np.int16),
         numbers.tolist(),
@@ -41,12 +41,12 @@ def test_ids_are_the_same_however_they_are_typed() -> None:
         [f" {n}\n" for n in numbers],
         [b"%d" % n for n in numbers],
     ]
-    assert all(split_of(form, key=KEY, share="0.5").tolist() == tests for form in forms)
-    assert split_of(["ANN ", "ann"], key=KEY, share="0.5").tolist() in ([True] * 2, [False] * 2)
+    assert all(in_test_half(form, key=KEY, share="0.5").tolist() == tests for form in forms)
+    assert in_test_half(["ANN ", "ann"], key=KEY, share="0.5").tolist() in ([True] * 2, [False] * 2)
     huge = (1 << 64) - 1
     assert (
-        split_of(np.array([huge], dtype=np.uint64), key=KEY, share="0.5").tolist()
-        == split_of([str(huge)], key=KEY, share="0.5").tolist()
+        in_test_half(np.array([huge], dtype=np.uint64), key=KEY, share="0.5").tolist()
+        == in_test_half([str(huge)], key=KEY, share="0.5").tolist()
     )
 
 
@@ -56,34 +56,34 @@ def test_the_share_that_tests_is_about_the_wanted_one(as_text: bool) -> None:
     numbers = np.arange(20_000)
     units = [f"u{n}" for n in numbers] if as_text else numbers
     for share in (0.05, 0.5, 0.9):
-        found = split_of(units, key=KEY, share=share).mean()
+        found = in_test_half(units, key=KEY, share=share).mean()
         assert abs(found - share) < 5 * (share * (1 - share) / 20_000) ** 0.5
 
 
 def test_another_key_gives_other_halves() -> None:
     numbers = np.arange(20_000)
-    same = split_of(numbers, key=KEY, share="0.5") == split_of(numbers, key=OTHER, share="0.5")
+    same = in_test_half(numbers, key=KEY, share="0.5") == in_test_half(numbers, key=OTHER, share="0.5")
     assert 0.45 < same.mean() < 0.55
 
 
 def test_nobody_is_in_no_half() -> None:
-    assert split_of([], key=KEY, share="0.5").tolist() == []
-    assert split_of(np.zeros(0, dtype=np.int64), key=KEY, share="0.5").tolist() == []
+    assert in_test_half([], key=KEY, share="0.5").tolist() == []
+    assert in_test_half(np.zeros(0, dtype=np.int64), key=KEY, share="0.5").tolist() == []
 
 
 @pytest.mark.parametrize("share", [0, 1, -1, 2, "nan"])
 def test_bad_shares_are_refused(share: float | str) -> None:
     with pytest.raises(BadParameter, match="share"):
-        split_of([1], key=KEY, share=share)
+        in_test_half([1], key=KEY, share=share)
 
 
 @pytest.mark.parametrize("key", [b"short", b"", "text" * 8, b"l" * 65])
 def test_bad_keys_are_refused(key: bytes) -> None:
     with pytest.raises(BadParameter, match="key"):
-        split_of([1], key=key, share="0.5")
+        in_test_half([1], key=key, share="0.5")
 
 
 def test_bad_ids_are_refused() -> None:
     for bad in ([(1, 2)], np.zeros((2, 2), dtype=np.int64)):
         with pytest.raises(BadValue, match="unit ids"):
-            split_of(bad, key=KEY, share="0.5")  # type: ignore[arg-type]
+            in_test_half(bad, key=KEY, share="0.5")  # type: ignore[arg-type]

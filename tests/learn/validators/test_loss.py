@@ -9,11 +9,17 @@ from itertools import product
 import numpy as np
 import pytest
 
+from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.validators import BestInClass, LossValidator, OfClass, Released, Rows, Verdict
-from lapwing.learn.validators.bounds import mean_ceiling
-from lapwing.learn.validators.validator import noise_reach
-from lapwing.mechanisms import Laplace
+from lapwing.learn.confidence_bounds import mean_ceiling
+from lapwing.learn.validation import (
+    ClassLosses,
+    ValidationRelease,
+    ValidationRows,
+    ValidationVerdict,
+    noise_quantile,
+)
+from lapwing.learn.validators import BestInClass, LossValidator
 from learn.validators.exact_verdicts import Floats, Gets, binomial, chance, chances, sums_law
 
 ETA = Fraction(1, 5)
@@ -33,15 +39,18 @@ def validator(epsilon: str, best: BestInClass | None = None, step: str = "0.5") 
 
 
 def named(judge: LossValidator) -> str:
-    of_class = None if judge.best is None else OfClass([[]] * judge.best.models, units=None)
-    return judge.release(Rows([], units=None, of_class=of_class)).made_by
+    of_class = None if judge.best is None else ClassLosses([[]] * judge.best.models, units=None)
+    return judge.release(ValidationRows([], units=None, of_class=of_class)).made_by
 
 
 def accepting(judge: LossValidator, attempt: int = 1) -> Gets:
     name = named(judge)
 
     def gets(spared: int, lost: int) -> bool:
-        return judge.judge(Released((lost, spared), name), attempt=attempt).verdict is Verdict.ACCEPT
+        return (
+            judge.judge(ValidationRelease((lost, spared), name), attempt=attempt).verdict
+            is ValidationVerdict.ACCEPT
+        )
 
     return gets
 
@@ -50,8 +59,8 @@ def rejecting(judge: LossValidator, attempt: int = 1) -> Gets:
     name = named(judge)
 
     def gets(least: int, spared: int) -> bool:
-        released = Released((10**6, 0, least, spared), name)
-        return judge.judge(released, attempt=attempt).verdict is Verdict.REJECT
+        released = ValidationRelease((10**6, 0, least, spared), name)
+        return judge.judge(released, attempt=attempt).verdict is ValidationVerdict.REJECT
 
     return gets
 
@@ -111,21 +120,23 @@ def test_verdicts_of_many_units_say_what_was_shown() -> None:
     judge = validator("1", BestInClass(models=2, epsilon=1), step="0.001")  # type: ignore[arg-type]
     low, high = np.full(4000, 0.4), np.full(4000, 1.6)
 
-    def judged(own: Floats, of_class: list[Floats]) -> tuple[Verdict, float | None, str]:
-        released = judge.release(Rows(own, units=None, of_class=OfClass(of_class, units=None)))
+    def judged(own: Floats, of_class: list[Floats]) -> tuple[ValidationVerdict, float | None, str]:
+        released = judge.release(
+            ValidationRows(own, units=None, of_class=ClassLosses(of_class, units=None))
+        )
         found = judge.judge(released, attempt=1)
         return found.verdict, found.bound, found.words
 
     verdict, bound, words = judged(low, [low, high])
-    assert (verdict, words[:19]) == (Verdict.ACCEPT, "the loss is at most")
+    assert (verdict, words[:19]) == (ValidationVerdict.ACCEPT, "the loss is at most")
     assert bound is not None
     assert 0.4 < bound < 0.5
     verdict, bound, words = judged(high, [high, high])
-    assert (verdict, words[:21]) == (Verdict.REJECT, "no model of the class")
+    assert (verdict, words[:21]) == (ValidationVerdict.REJECT, "no model of the class")
     assert bound is not None
     assert 1.5 < bound < 1.6
     verdict, bound, words = judged(high, [low, high])
-    assert verdict is Verdict.RETRY
+    assert verdict is ValidationVerdict.RETRY
     assert "above 1" in words
     assert bound is not None
     assert bound > 1.6
@@ -134,9 +145,9 @@ def test_verdicts_of_many_units_say_what_was_shown() -> None:
 @pytest.mark.usefixtures("without_noise")
 def test_few_units_are_asked_to_come_again() -> None:
     judge = validator("0.1", BestInClass(models=1, epsilon="0.1"))  # type: ignore[arg-type]
-    of_class = OfClass([[2.0] * 5], units=None)
-    judged = judge.judge(judge.release(Rows([0.0] * 5, units=None, of_class=of_class)), attempt=1)
-    assert judged.verdict is Verdict.RETRY
+    of_class = ClassLosses([[2.0] * 5], units=None)
+    judged = judge.judge(judge.release(ValidationRows([0.0] * 5, units=None, of_class=of_class)), attempt=1)
+    assert judged.verdict is ValidationVerdict.RETRY
     assert judged.bound is None
     assert judged.words == "there are too few units for this noise"
 
@@ -152,9 +163,11 @@ def test_removing_a_unit_moves_the_numbers_by_exactly_what_is_priced() -> None:
         losses, units = np.array([one, *others, two]), np.array([5, 1, 2, 2, 5])
         models = [losses, np.array([two, 1.1, 0.1, 0.2, one])]
         stay = units != 5
-        every = judge.release(Rows(losses, units=units, of_class=OfClass(models, units=units)))
-        rest = OfClass([model[stay] for model in models], units=units[stay])
-        fewer = judge.release(Rows(losses[stay], units=units[stay], of_class=rest))
+        every = judge.release(
+            ValidationRows(losses, units=units, of_class=ClassLosses(models, units=units))
+        )
+        rest = ClassLosses([model[stay] for model in models], units=units[stay])
+        fewer = judge.release(ValidationRows(losses[stay], units=units[stay], of_class=rest))
         moved = np.array(every.numbers) - np.array(fewer.numbers)
         assert (moved >= 0).all()
         assert moved[:2].sum() == moved[2:].sum() == 4, "bound / step, which the noise is made for"
@@ -164,7 +177,7 @@ def test_removing_a_unit_moves_the_numbers_by_exactly_what_is_priced() -> None:
 def test_losses_are_averaged_over_a_units_rows_and_rounded_to_the_safe_side() -> None:
     judge = validator("1", BestInClass(models=1, epsilon=1))  # type: ignore[arg-type]
     rows, units = [0.1, 2.0, 0.6], np.array([1, 1, 2])
-    released = judge.release(Rows(rows, units=units, of_class=OfClass([rows], units=units)))
+    released = judge.release(ValidationRows(rows, units=units, of_class=ClassLosses([rows], units=units)))
     # In halves: up 1 and 4, mean 2.5, so 3; and 2. Down 0 and 4, mean 2; and 1.
     assert released.numbers == (5, 3, 3, 5)
 
@@ -174,7 +187,7 @@ def test_it_needs_fewer_units_than_the_formulas_that_it_replaces() -> None:
     loss, target, epsilon, eta, one = 0.1, Fraction(12, 100), Fraction(1, 2), Fraction(1, 20), Fraction(1)
 
     def issues(n: int) -> bool:
-        c = noise_reach(Laplace.for_epsilon(epsilon / 2, l1=1), eta / 3)
+        c = noise_quantile(Laplace.for_epsilon(epsilon / 2, l1=1), eta / 3)
         seen, count, log = (loss * n + c) / (n - c), n - c, math.log(3 / eta)
         return seen + math.sqrt(2 * seen * log / count) + 2 * log / count <= target
 
@@ -186,18 +199,18 @@ def test_it_needs_fewer_units_than_the_formulas_that_it_replaces() -> None:
 
 
 @pytest.mark.parametrize(
-    "of_class", [None, OfClass([[0.1]], units=None), OfClass([[0.1], [0.1, 0.2]], units=None)]
+    "of_class", [None, ClassLosses([[0.1]], units=None), ClassLosses([[0.1], [0.1, 0.2]], units=None)]
 )
-def test_the_class_must_be_the_declared_one(of_class: OfClass | None) -> None:
+def test_the_class_must_be_the_declared_one(of_class: ClassLosses | None) -> None:
     judge = validator("1", BestInClass(models=2, epsilon=1))  # type: ignore[arg-type]
-    rows = Rows([0.1], units=None, of_class=of_class)
+    rows = ValidationRows([0.1], units=None, of_class=of_class)
     with pytest.raises(BadValue, match="model"):
         judge.release(rows)
 
 
 def test_a_class_that_was_not_paid_for_is_refused() -> None:
     judge = validator("1")
-    rows = Rows([0.1], units=None, of_class=OfClass([[0.1]], units=None))
+    rows = ValidationRows([0.1], units=None, of_class=ClassLosses([[0.1]], units=None))
     with pytest.raises(BadValue, match="declares"):
         judge.release(rows)
 

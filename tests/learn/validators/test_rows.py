@@ -13,18 +13,18 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.learn.purse import EACH_ROW
-from lapwing.learn.validators.rows import (
-    OfClass,
+from lapwing.learn.payer import EACH_ROW
+from lapwing.learn.table_input import one_row_each
+from lapwing.learn.validation import (
+    ClassLosses,
     Rounding,
-    Rows,
+    ValidationRows,
     checked_bounds,
     in_steps,
-    one_row_each,
     real_rows,
     step_count,
     unit_means,
-    unit_rows,
+    unit_numbers,
 )
 from support.laws import follows
 from support.streams import SeededStream
@@ -62,7 +62,7 @@ def test_a_missing_loss_is_the_worst_that_it_could_be() -> None:
 @settings(deadline=None)
 def test_a_units_number_is_the_mean_of_its_own_rows(rows: list[tuple[int, int]]) -> None:
     names, wholes = (np.array(part) for part in zip(*rows, strict=True))
-    units = unit_rows(names, len(names))
+    units = unit_numbers(names, len(names))
     exactly = [
         Fraction(sum(k for u, k in rows if u == name), sum(u == name for u, _ in rows))
         for name in sorted(set(names.tolist()))
@@ -78,7 +78,7 @@ def test_a_units_number_is_the_mean_of_its_own_rows(rows: list[tuple[int, int]])
 def test_without_a_unit_all_others_keep_their_numbers(rows: list[tuple[int, int]]) -> None:
     def numbers(kept: list[tuple[int, int]]) -> dict[int, int]:
         names, wholes = np.array([u for u, _ in kept], int), np.array([k for _, k in kept], int)
-        means = unit_means(wholes, unit_rows(names, len(names)), Rounding.UP)
+        means = unit_means(wholes, unit_numbers(names, len(names)), Rounding.UP)
         return dict(zip(np.unique(names).tolist(), means.tolist(), strict=True))
 
     gone = rows[0][0]
@@ -89,22 +89,22 @@ def test_without_a_unit_all_others_keep_their_numbers(rows: list[tuple[int, int]
 def test_ids_that_differ_only_far_out_stay_different() -> None:
     """Clamped, they would be one person, and two people would move the sum together."""
     huge = np.array([(1 << 64) - 1, (1 << 64) - 2], dtype=np.uint64)
-    assert len(set(unit_rows(huge, 2).tolist())) == 2
+    assert len(set(unit_numbers(huge, 2).tolist())) == 2
 
 
 def test_one_row_of_each_unit_is_drawn_and_all_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
     """False alarm: that of `follows`, once for this seed."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(7))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(7))
     copies = 20_000
     units = np.tile([3, 0, 3, 1, 3], copies) + 4 * np.repeat(np.arange(copies), 5)
-    drawn = one_row_each(units)
+    drawn = one_row_each(units, len(units))
     assert np.array_equal(units[drawn], np.unique(units))
     of_three = drawn[units[drawn] % 4 == 3] % 5
     follows(of_three // 2, [Decimal(1) / 3] * 3, first=0)
 
 
 def test_nothing_is_drawn_of_nobody() -> None:
-    assert one_row_each(unit_rows(None, 0)).tolist() == []
+    assert one_row_each(unit_numbers(None, 0), 0).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_values_of_another_form_are_refused(values: object) -> None:
 )
 def test_units_of_another_form_are_refused(units: object) -> None:
     with pytest.raises(BadValue, match="units"):
-        unit_rows(units, 2)
+        unit_numbers(units, 2)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_bounds_must_lie_on_the_grid(low: float | str, high: float | str, step: 
 
 
 def test_printing_rows_shows_none_of_them() -> None:
-    rows = Rows([0.12345], units=[67890], of_class=OfClass([[0.54321]], units=[67890]))
+    rows = ValidationRows([0.12345], units=[67890], of_class=ClassLosses([[0.54321]], units=[67890]))
     assert not any(private in repr(rows) + repr(rows.of_class) for private in ("12345", "67890", "54321"))
 
 
@@ -158,4 +158,4 @@ def test_numbers_that_are_too_large_give_no_warning() -> None:
 
 
 def test_each_row_may_be_a_unit_by_promise() -> None:
-    assert unit_rows(EACH_ROW, 3).tolist() == unit_rows(None, 3).tolist() == [0, 1, 2]
+    assert unit_numbers(EACH_ROW, 3).tolist() == unit_numbers(None, 3).tolist() == [0, 1, 2]

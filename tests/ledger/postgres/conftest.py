@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lapwing.ledger.stores import postgres_keeper
-from lapwing.ledger.stores.postgres import PostgresStore
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.storage import postgres
 from support.postgres import fresh_url
 from support.stores import (
     MemoryAnchor,
@@ -19,7 +19,7 @@ from support.stores import (
 
 @pytest.fixture(autouse=True)
 def _nobody_seals_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_keeper, "SECONDS", 3600.0)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 3600.0)
 
 
 @pytest.fixture

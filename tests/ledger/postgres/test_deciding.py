@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.transaction import Debit, DoesNotFit, KeyTaken, Posting, Transaction
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.store import Debit, DoesNotFit, KeyTaken, Posting, Transaction
 from support.postgres import drawn, sql, until, waiting
 from support.stores import (
     CAP,

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.stores.postgres import PostgresStore
+from lapwing.ledger.postgres_store import PostgresStore
 from support.postgres import fresh_url, server, sql
 from support.stores import (
     BLOCK,

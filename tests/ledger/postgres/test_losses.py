@@ -18,9 +18,9 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.stores import postgres
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.transaction import DoesNotFit, Transaction
+from lapwing.ledger import postgres_store
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.store import DoesNotFit, Transaction
 from support.postgres import Server, Wire, fresh_url, schema_of, sql, until
 from support.stores import CAP, MemoryAnchor, entries, opened, posting, spent
 
@@ -86,7 +86,7 @@ def test_a_charge_whose_reply_is_lost_is_charged_once_and_marked(
 def test_a_charge_that_outlives_its_connection_is_ended_before_it_is_tried_again(
     store: PostgresStore, url: str, wire: Wire, beside: Callable[..., Future[Any]], blocks: tuple[int, ...]
 ) -> None:
-    first = store._links._idle[-1].connection.info.backend_pid
+    first = store._pool._idle[-1].connection.info.backend_pid
     with locked(url, 1) as other:
         wire.fail_next("hang_up")  # while it waits for the block, and the server does not notice
         charging = beside(store.charge, posting("asked", *blocks))
@@ -215,7 +215,7 @@ def test_a_server_that_crashes_under_load_loses_and_doubles_nothing(own: Server)
 def test_a_server_that_does_not_come_back_leaves_the_outcome_unknown(
     own: Server, beside: Callable[..., Future[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "WAIT_AFTER_BREAK", 0.5)
+    monkeypatch.setattr(postgres_store, "WAIT_AFTER_BREAK", 0.5)
     url, anchor = fresh_url(own.url), MemoryAnchor()
     with opened(url, create=True, anchor=anchor) as store:
         store.charge(posting("before", 1))

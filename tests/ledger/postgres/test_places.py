@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.postgres_links import Address
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.storage.postgres import PostgresAddress
 from support.postgres import Server, fresh_url, schema_of
 from support.stores import (
     opened,
@@ -51,7 +51,7 @@ def test_no_password_is_in_an_error_nor_in_where(tmp_path: Path) -> None:
     ):
         with pytest.raises(Unavailable) as caught:
             PostgresStore(address, create=True)
-        text = f"{caught.value} {caught.value.__cause__} {Address.of(address)!r}"
+        text = f"{caught.value} {caught.value.__cause__} {PostgresAddress.of(address)!r}"
         assert SECRET not in text.replace(f"//{SECRET}.invalid/", "")
         assert "reached" in text
 
@@ -109,8 +109,8 @@ def test_without_the_driver_the_extra_is_named() -> None:
     code = (
         "import sys; sys.modules['psycopg'] = None\n"
         "from lapwing.errors import MissingExtra\n"
-        "try:\n    import lapwing.ledger.stores.postgres\n"
+        "try:\n    import lapwing.ledger.postgres_store\n"
         "except MissingExtra as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "A ledger in PostgreSQL needs an extra: pip install 'lapwing[postgres]'\n"
+    assert done.stdout == "PostgreSQL needs an extra: pip install 'lapwing[postgres]'\n"

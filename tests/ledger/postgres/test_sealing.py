@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.proofs.tree import Tree
-from lapwing.ledger.stores import postgres_keeper
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.transaction import Transaction, last_seal
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.seals import MerkleTree
+from lapwing.ledger.store import Transaction, last_seal
+from lapwing.storage import postgres
 from support.postgres import drawn, schema_of, sql, until, waiting
 from support.stores import (
     LEDGER_ID,
@@ -30,7 +30,7 @@ def check_seals(store: PostgresStore) -> int:
     leaves = store.read(lambda tx: tx.rows("SELECT seq, digest FROM entries ORDER BY seq"))
     seals = store.read(lambda tx: tx.rows("SELECT last, size, root FROM seals ORDER BY number"))
     for last, size, root in seals:
-        tree = Tree()
+        tree = MerkleTree()
         tree.extend([digest for seq, digest in leaves if seq <= last])
         assert (tree.size, tree.root) == (size, root)
     newest = store.read(last_seal)
@@ -108,7 +108,7 @@ def test_seals_beside_many_charges_are_whole_beginnings(
 def test_one_process_seals_by_itself_and_another_takes_over(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres_keeper, "SECONDS", 0.02)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 0.02)
     first, second = MemoryAnchor(), MemoryAnchor()
     with opened(url, create=True, anchor=first) as store:
         store.charge(posting("a", 1))
@@ -130,7 +130,7 @@ def test_one_process_seals_by_itself_and_another_takes_over(
 def test_sealing_that_keeps_failing_is_reported(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(postgres_keeper, "SECONDS", 0.02)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 0.02)
     anchor = MemoryAnchor()
     with opened(url, create=True, anchor=anchor) as store:
         store.charge(posting("a", 1))

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lapwing.errors import LapwingError, SessionOver
-from lapwing.ledger.stores import postgres_keeper
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.transaction import last_seal
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.store import last_seal
+from lapwing.storage import postgres
 from support.postgres import sql, until
 from support.stores import (
     entries,
@@ -35,7 +35,7 @@ def test_a_session_lives_as_long_as_its_store(store: PostgresStore, url: str) ->
 def test_a_session_that_loses_its_connection_takes_its_number_again(
     store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_keeper, "SECONDS", 0.05)
+    monkeypatch.setattr(postgres, "KEEPER_SECONDS", 0.05)
     with opened(url) as second:
         sql(url, f"SELECT pg_terminate_backend({second._keeper._link.connection.info.backend_pid})")
         until(lambda: not store.is_alive(second.session))
@@ -69,7 +69,7 @@ def test_a_forked_child_has_no_part_in_it(store: PostgresStore, url: str) -> Non
 def test_a_child_does_not_keep_the_session_of_a_parent_that_crashed(store: PostgresStore, url: str) -> None:
     code = (
         "import os, sys, time\n"
-        "from lapwing.ledger.stores.postgres import PostgresStore\n"
+        "from lapwing.ledger.postgres_store import PostgresStore\n"
         "store = PostgresStore(sys.argv[1], create=False)\n"
         "if os.fork() == 0:\n    print(store.session, flush=True); time.sleep(30)\n"
         "time.sleep(1); os._exit(1)"

@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger.stores import postgres_transaction
-from lapwing.ledger.stores.postgres import PostgresStore
-from lapwing.ledger.stores.transaction import DoesNotFit, Transaction
+from lapwing.ledger import postgres_store
+from lapwing.ledger.postgres_store import PostgresStore
+from lapwing.ledger.store import DoesNotFit, Transaction
 from support.postgres import sql
 from support.stores import (
     CAP,
@@ -89,7 +89,7 @@ def test_a_deadlock_is_undone_and_tried_again(
 def test_reading_sees_one_moment_and_history_in_order(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_transaction, "ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(postgres_store, "ROWS_AT_ONCE", 4)
     asked = [posting(f"{n}", 1) for n in range(11)]
     numbers = [store.charge(one) for one in asked]
 

@@ -14,22 +14,23 @@ import pytest
 
 from lapwing.errors import BadFile, BadParameter
 from lapwing.parties.consortium import Consortium
-from lapwing.parties.identity import Keys
-from lapwing.parties.planning import JointWish, plan_jointly
-from lapwing.parties.statistics import Block
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.joint_plan import plan_jointly
+from lapwing.parties.requirements import JointRequirements
+from lapwing.parties.statistics import CellBlock
 
 NAMES = ("east", "north", "south")
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> list[Keys]:
+def keys(tmp_path_factory: pytest.TempPathFactory) -> list[MemberKeys]:
     folder = tmp_path_factory.mktemp("keys")
-    return [Keys.create(name, folder / name) for name in (*NAMES, "west")]
+    return [MemberKeys.create(name, folder / name) for name in (*NAMES, "west")]
 
 
 @pytest.fixture
-def unsigned(keys: list[Keys]) -> Consortium:
-    wish = JointWish(
+def unsigned(keys: list[MemberKeys]) -> Consortium:
+    wish = JointRequirements(
         members=3,
         coalition=1,
         losses=0,
@@ -47,14 +48,14 @@ def unsigned(keys: list[Keys]) -> Consortium:
         address="127.0.0.1:7443",
         statistic={"kind": "vector", "length": 4, "l1": 1, "l2_squared": 1, "labels": list("abcd")},
         meaning="00" * 32,
-        plan=plan_jointly(wish, [Block("rows", 4, 1, 1)]),
+        plan=plan_jointly(wish, [CellBlock("rows", 4, 1, 1)]),
         lobby_seconds=300,
         round_seconds=60,
     )
 
 
 @pytest.fixture
-def signed(unsigned: Consortium, keys: list[Keys]) -> Consortium:
+def signed(unsigned: Consortium, keys: list[MemberKeys]) -> Consortium:
     for one in keys[:3]:
         unsigned = unsigned.signed(one)
     return unsigned
@@ -73,12 +74,12 @@ def test_it_is_read_as_it_was_written(signed: Consortium, tmp_path: Path) -> Non
 
 
 def test_a_quorum_is_signed_and_a_majority_is_written_as_before(
-    signed: Consortium, keys: list[Keys]
+    signed: Consortium, keys: list[MemberKeys]
 ) -> None:
     """Files that were signed before there was a choice mean a majority, and keep their digests."""
     assert "quorum" not in signed.document["wish"]
-    five = [*keys, Keys.create("zone", keys[0].folder.parent / "zone")]
-    wish = replace(signed.plan.wish, members=5, coalition=2, losses=1, quorum="honest")
+    five = [*keys, MemberKeys.create("zone", keys[0].folder.parent / "zone")]
+    wish = replace(signed.plan.requirements, members=5, coalition=2, losses=1, quorum="honest")
     plan = plan_jointly(wish, signed.plan.blocks)
     safe = replace(signed, cards=tuple(one.card for one in five), plan=plan, signatures={})
     assert safe.document["wish"]["quorum"] == "honest"
@@ -87,7 +88,7 @@ def test_a_quorum_is_signed_and_a_majority_is_written_as_before(
     before = json.loads(safe.to_text())
     del before["consortium"]["wish"]["quorum"]
     old = Consortium.from_text(json.dumps(before))
-    assert old.plan.wish.quorum == "majority"
+    assert old.plan.requirements.quorum == "majority"
     assert old.table(1).setting(0).quorum == 3
     assert old.digest != safe.digest
     assert "quorum" not in old.document["wish"]
@@ -105,7 +106,7 @@ def test_the_table_of_a_run_is_that_of_the_consortium(signed: Consortium) -> Non
     assert one.document == signed.to_text()
 
 
-def test_who_has_not_signed_is_named(unsigned: Consortium, keys: list[Keys]) -> None:
+def test_who_has_not_signed_is_named(unsigned: Consortium, keys: list[MemberKeys]) -> None:
     with pytest.raises(BadParameter, match="east, north, south have not signed"):
         unsigned.require_signed_by_all()
     two = unsigned.signed(keys[0]).signed(keys[1])
@@ -115,7 +116,7 @@ def test_who_has_not_signed_is_named(unsigned: Consortium, keys: list[Keys]) -> 
     two.merged(third).require_signed_by_all()
 
 
-def test_only_members_sign_and_only_this(unsigned: Consortium, keys: list[Keys]) -> None:
+def test_only_members_sign_and_only_this(unsigned: Consortium, keys: list[MemberKeys]) -> None:
     with pytest.raises(BadParameter, match="none of east, north, south"):
         unsigned.signed(keys[3])
     other = replace(unsigned, name="other").signed(keys[0])
@@ -255,7 +256,7 @@ def test_files_that_cannot_be_read_are_told_by_name(tmp_path: Path) -> None:
 
 
 def test_members_must_differ_and_the_host_must_be_who_it_says(
-    unsigned: Consortium, keys: list[Keys], tmp_path: Path
+    unsigned: Consortium, keys: list[MemberKeys], tmp_path: Path
 ) -> None:
     with pytest.raises(BadParameter, match="for 3, not 2"):
         replace(unsigned, cards=unsigned.cards[:2])
@@ -263,7 +264,7 @@ def test_members_must_differ_and_the_host_must_be_who_it_says(
         replace(unsigned, cards=(unsigned.cards[0],) * 3)
     with pytest.raises(BadParameter, match="in their order"):
         replace(unsigned, cards=unsigned.cards[::-1])
-    false = Keys.create("north", tmp_path / "false")
+    false = MemberKeys.create("north", tmp_path / "false")
     with pytest.raises(BadParameter, match="not its card"):
         replace(unsigned, host=false.card)
     assert replace(unsigned, host=keys[3].card).table(1).host.name == "west"

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.parties.consortium import read_wish
-from lapwing.parties.consortium.founding import found, plan_for, require_same_meaning
-from lapwing.parties.identity import Keys
+from lapwing.parties.draft import found_consortium, plan_for, read_draft, require_same_meaning
+from lapwing.parties.identity import MemberKeys
 from lapwing.parties.statistics import statistic_of
 
 GOOD = """\
@@ -35,14 +34,14 @@ def written(folder: Path, text: str) -> Path:
 
 
 def test_a_short_file_is_enough(tmp_path: Path) -> None:
-    file = read_wish(written(tmp_path, GOOD))
+    file = read_draft(written(tmp_path, GOOD))
     assert file.name == "joint-wards"
     assert file.statistic == {
         "kind": "question",
         "sql": "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward",
     }
     assert (file.lobby_seconds, file.round_seconds) == (300, 60)
-    wish = file.wish(3)
+    wish = file.requirements(3)
     assert (float(wish.epsilon), float(wish.delta)) == (1.0, 0.0)
     assert (wish.protocol, wish.noise) == ("auto", "auto")
 
@@ -50,19 +49,19 @@ def test_a_short_file_is_enough(tmp_path: Path) -> None:
 def test_everything_can_be_said(tmp_path: Path) -> None:
     text = GOOD.replace("[relay]", 'delta = 1e-6\nprotocol = "D"\nnoise = "laplace"\n[relay]')
     text = text.replace('"unbounded"', '"bounded"') + "[deadlines]\nlobby = 10\nround = 2\n"
-    file = read_wish(written(tmp_path, text))
+    file = read_draft(written(tmp_path, text))
     assert (file.lobby_seconds, file.round_seconds) == (10, 2)
-    assert file.wish(4).delta == Fraction(1, 10**6)
+    assert file.requirements(4).delta == Fraction(1, 10**6)
 
 
 def test_a_quorum_can_be_said_or_is_the_safest(tmp_path: Path) -> None:
     text = GOOD.replace("losses = 0", "losses = 1").replace("coalition = 1", "coalition = 2")
-    assert read_wish(written(tmp_path, text)).wish(5).quorum == "honest"
+    assert read_draft(written(tmp_path, text)).requirements(5).quorum == "honest"
     said = text.replace("[relay]", 'quorum = "majority"\n[relay]')
-    assert read_wish(written(tmp_path, said)).wish(5).quorum == "majority"
+    assert read_draft(written(tmp_path, said)).requirements(5).quorum == "majority"
     wrong = text.replace("[relay]", 'quorum = "all"\n[relay]')
     with pytest.raises(BadFile, match=r"consortium\.quorum"):
-        read_wish(written(tmp_path, wrong))
+        read_draft(written(tmp_path, wrong))
 
 
 def test_a_question_may_take_several_lines(tmp_path: Path) -> None:
@@ -71,7 +70,7 @@ def test_a_question_may_take_several_lines(tmp_path: Path) -> None:
         '"""\nSELECT ward, COUNT(*)\n  FROM visits\n  GROUP BY ward"""',
     )
     assert (
-        read_wish(written(tmp_path, text)).statistic["sql"]
+        read_draft(written(tmp_path, text)).statistic["sql"]
         == "SELECT ward, COUNT(*) FROM visits GROUP BY ward"
     )
 
@@ -93,7 +92,7 @@ def test_other_statistics_have_tables_of_their_own(
     tmp_path: Path, section: str, spec: dict[str, object]
 ) -> None:
     lines = [line for line in GOOD.splitlines(keepends=True) if not line.startswith("question")]
-    assert read_wish(written(tmp_path, "".join(lines) + section)).statistic == spec
+    assert read_draft(written(tmp_path, "".join(lines) + section)).statistic == spec
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str,
     assert old in GOOD
     path = written(tmp_path, GOOD.replace(old, new, 1))
     with pytest.raises(BadFile) as caught:
-        read_wish(path)
+        read_draft(path)
     assert any(told in mistake for mistake in caught.value.mistakes)
     assert all(str(path) in mistake for mistake in caught.value.mistakes)
 
@@ -136,7 +135,7 @@ def test_every_mistake_is_told_with_its_line(tmp_path: Path, old: str, new: str,
 def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
     path = written(tmp_path, GOOD.replace("epsilon = 1.0", "epsilon = 0").replace(":7443", ""))
     with pytest.raises(BadFile) as caught:
-        read_wish(path)
+        read_draft(path)
     assert len(caught.value.mistakes) == 2
 
 
@@ -144,27 +143,27 @@ def test_all_mistakes_come_at_once(tmp_path: Path) -> None:
 def test_what_does_not_fit_the_members_is_a_mistake_at_its_line(
     tmp_path: Path, members: int, told: str
 ) -> None:
-    file = read_wish(written(tmp_path, GOOD))
+    file = read_draft(written(tmp_path, GOOD))
     with pytest.raises(BadFile, match=told):
-        file.wish(members)
+        file.requirements(members)
 
 
 def test_there_is_a_file_or_a_hint_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="lapwing party example"):
-        read_wish(tmp_path / "none.toml")
+        read_draft(tmp_path / "none.toml")
 
 
 def test_a_consortium_is_made_of_a_wish_and_cards_in_any_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = read_wish(written(tmp_path, GOOD))
-    keys = [Keys.create(name, tmp_path / name) for name in ("south", "north", "east")]
+    file = read_draft(written(tmp_path, GOOD))
+    keys = [MemberKeys.create(name, tmp_path / name) for name in ("south", "north", "east")]
     vector = {"kind": "vector", "length": 4, "l1": 1, "l2_squared": 1, "labels": list("abcd")}
     statistic = statistic_of(vector, None)
     cards = [one.card for one in keys]
-    made = found(file, cards, statistic)
+    made = found_consortium(file, cards, statistic)
     assert made.names == ("east", "north", "south")
-    assert made.digest == found(file, cards[::-1], statistic).digest
+    assert made.digest == found_consortium(file, cards[::-1], statistic).digest
     assert made.host.name == "north"
     assert made.plan == plan_for(file, 3, statistic)
     require_same_meaning(made, statistic)
@@ -176,18 +175,18 @@ def test_a_consortium_is_made_of_a_wish_and_cards_in_any_order(
         with pytest.raises(BadParameter, match="other blocks"):
             require_same_meaning(made, other)
     with pytest.raises(BadParameter, match="several are called south"):
-        found(file, [*cards, cards[0]], statistic)
+        found_consortium(file, [*cards, cards[0]], statistic)
     with pytest.raises(BadFile, match="north is none of east, south"):
-        found(file, [cards[0], cards[2]], statistic)
-    west = Keys.create("west", tmp_path / "west").card
+        found_consortium(file, [cards[0], cards[2]], statistic)
+    west = MemberKeys.create("west", tmp_path / "west").card
     with pytest.raises(BadFile, match="none of"):
-        found(file, cards, statistic, relay=west)
+        found_consortium(file, cards, statistic, relay=west)
 
 
 def test_the_relay_may_be_somebody_else(tmp_path: Path) -> None:
-    file = read_wish(written(tmp_path, GOOD.replace('host = "north"', 'host = "hub"')))
-    cards = [Keys.create(name, tmp_path / name).card for name in ("south", "north", "east", "hub")]
+    file = read_draft(written(tmp_path, GOOD.replace('host = "north"', 'host = "hub"')))
+    cards = [MemberKeys.create(name, tmp_path / name).card for name in ("south", "north", "east", "hub")]
     vector = {"kind": "vector", "length": 4, "l1": 1, "l2_squared": 1, "labels": list("abcd")}
-    made = found(file, cards[:3], statistic_of(vector, None), relay=cards[3])
+    made = found_consortium(file, cards[:3], statistic_of(vector, None), relay=cards[3])
     assert made.host.name == "hub"
     assert "hub" not in made.names

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.mechanisms import GaussianShares, LaplaceShares
-from lapwing.parties.planning import JointWish, plan_jointly
-from lapwing.parties.planning.noises import covers
-from lapwing.parties.statistics import Block
-from lapwing.privacy import (
+from lapwing.core.conversions import zcdp_to_epsilon
+from lapwing.core.gaussian import GaussianShares
+from lapwing.core.laplace import LaplaceShares
+from lapwing.core.losses import (
     Approximate,
     BoundedRange,
     Concentrated,
@@ -22,12 +21,15 @@ from lapwing.privacy import (
     Loss,
     Pure,
     Repeated,
-    Sum,
+    SequentialComposition,
 )
-from lapwing.privacy.convert import zcdp_to_epsilon
+from lapwing.parties.joint_noise import covers
+from lapwing.parties.joint_plan import plan_jointly
+from lapwing.parties.requirements import JointRequirements
+from lapwing.parties.statistics import CellBlock
 
 
-def wish(**other: Any) -> JointWish:
+def wish(**other: Any) -> JointRequirements:
     said: dict[str, Any] = {
         "members": 5,
         "coalition": 2,
@@ -39,14 +41,14 @@ def wish(**other: Any) -> JointWish:
         "people_at": 1,
         "noise": "laplace",
     }
-    return JointWish(**{**said, **other})
+    return JointRequirements(**{**said, **other})
 
 
 def rho_of(loss: Loss) -> Fraction:
     match loss:
         case Concentrated(rho):
             return rho
-        case Sum(parts):
+        case SequentialComposition(parts):
             return sum(map(rho_of, parts), Fraction(0))
         case Repeated(each, count):
             return count * rho_of(each)
@@ -55,7 +57,7 @@ def rho_of(loss: Loss) -> Fraction:
 
 blocks_strategy = st.lists(
     st.builds(
-        lambda length, l1, weight: Block("b", length, l1, l1 * l1, weight),
+        lambda length, l1, weight: CellBlock("b", length, l1, l1 * l1, weight),
         st.integers(1, 50),
         st.integers(1, 1000),
         st.fractions(Fraction(1, 1000), 1000),
@@ -73,7 +75,7 @@ blocks_strategy = st.lists(
     epsilon=st.fractions(Fraction(1, 20), 5),
 )
 def test_a_person_at_all_its_members_loses_exactly_epsilon(
-    blocks: list[Block], stages: int, people_at: int, epsilon: Fraction
+    blocks: list[CellBlock], stages: int, people_at: int, epsilon: Fraction
 ) -> None:
     plan = plan_jointly(wish(people_at=people_at, epsilon=epsilon), blocks, stages)
     assert plan.loss.pure == epsilon / people_at  # on one member's ledger
@@ -90,7 +92,7 @@ def test_with_gaussian_noise_a_person_loses_at_most_epsilon_and_delta(
 ) -> None:
     delta = Fraction(1, 10**6)
     asked = wish(people_at=people_at, protocol=protocol, noise="gaussian", delta=delta)
-    blocks = (Block("long", 200, 30, 30), Block("short", 1, 9, 81, Fraction(5)))
+    blocks = (CellBlock("long", 200, 30, 30), CellBlock("short", 1, 9, 81, Fraction(5)))
     plan = plan_jointly(asked, blocks, 3)
     assert all(isinstance(share, GaussianShares) and share.of == honest for share in plan.shares)
     mine = rho_of(plan.loss)
@@ -104,20 +106,20 @@ def test_one_noise_for_a_sum_is_no_noise_of_ones_own() -> None:
     asked = wish(
         members=3, coalition=2, people_at=2, protocol="B", noise="gaussian", delta=Fraction(1, 10**6)
     )
-    plan = plan_jointly(asked, (Block("long", 200, 30, 30),))
+    plan = plan_jointly(asked, (CellBlock("long", 200, 30, 30),))
     assert zcdp_to_epsilon(4 * rho_of(plan.loss), Fraction(1, 10**6)) <= 1
 
 
 def test_planned_losses_are_paid_with_noise() -> None:
     for losses, honest in ((0, 3), (1, 2), (2, 1)):
-        plan = plan_jointly(wish(losses=losses), (Block("count", 1, 1, 1),))
+        plan = plan_jointly(wish(losses=losses), (CellBlock("count", 1, 1, 1),))
         assert [share.of for share in plan.shares] == [honest]
         assert plan.least == 5 - losses
 
 
 def test_weights_get_their_due() -> None:
     """ε_i ∝ weight^(2/3): eight times the weight is four times the ε, to a millionth."""
-    blocks = (Block("light", 1, 1, 1), Block("heavy", 1, 1, 1, Fraction(8)))
+    blocks = (CellBlock("light", 1, 1, 1), CellBlock("heavy", 1, 1, 1, Fraction(8)))
     light, heavy = plan_jointly(wish(), blocks).parts
     assert float(heavy / light) == pytest.approx(4, rel=1e-5)
 
@@ -131,10 +133,10 @@ LAPLACE = LaplaceNoise(Fraction(2), 2)  # ε 1
     [
         (LAPLACE, LAPLACE),
         (Pure(ONE), LAPLACE),
-        (Pure(2 * ONE), Sum((LAPLACE, LAPLACE))),
+        (Pure(2 * ONE), SequentialComposition((LAPLACE, LAPLACE))),
         (Approximate(ONE, TINY), Repeated(LaplaceNoise(Fraction(4), 2), 2)),
         (Approximate(ONE, TINY), Approximate(HALF, TINY / 2)),
-        (Concentrated(ONE), Sum((Concentrated(HALF), Concentrated(HALF)))),
+        (Concentrated(ONE), SequentialComposition((Concentrated(HALF), Concentrated(HALF)))),
         (Repeated(Concentrated(HALF), 3), Concentrated(ONE)),
     ],
 )
@@ -151,7 +153,7 @@ def test_a_charge_covers_what_its_bounds_hold_for(charged: Loss, revealed: Loss)
     ("charged", "revealed"),
     [
         (Pure(Fraction(99, 100)), LAPLACE),  # less ε
-        (Pure(ONE), Sum((LAPLACE, Pure(TINY)))),
+        (Pure(ONE), SequentialComposition((LAPLACE, Pure(TINY)))),
         (Pure(ONE), Repeated(LAPLACE, 2)),
         (Pure(2 * ONE), Approximate(ONE, TINY)),  # no δ, or less of it
         (Approximate(2 * ONE, TINY), Approximate(ONE, 2 * TINY)),
@@ -159,11 +161,11 @@ def test_a_charge_covers_what_its_bounds_hold_for(charged: Loss, revealed: Loss)
         (Approximate(900 * ONE, HALF), GaussianNoise(ONE, ONE, 1)),
         (Concentrated(900 * ONE), LAPLACE),  # no ρ for what is counted by ε
         (Concentrated(Fraction(99, 100)), Repeated(Concentrated(HALF), 2)),  # less ρ
-        (Sum((Concentrated(ONE), Pure(ONE))), Concentrated(HALF)),  # not made of ρs alone
-        (Concentrated(ONE), Sum((Concentrated(HALF), LAPLACE))),
+        (SequentialComposition((Concentrated(ONE), Pure(ONE))), Concentrated(HALF)),  # not made of ρs alone
+        (Concentrated(ONE), SequentialComposition((Concentrated(HALF), LAPLACE))),
         (BoundedRange(ONE), LAPLACE),  # the same ε, but its Rényi bounds are smaller
         (LAPLACE, Pure(ONE)),
-        (LaplaceNoise(ONE, 2), Sum((LAPLACE, LAPLACE))),
+        (LaplaceNoise(ONE, 2), SequentialComposition((LAPLACE, LAPLACE))),
     ],
 )
 def test_a_charge_for_less_or_for_something_else_covers_nothing(charged: Loss, revealed: Loss) -> None:

@@ -11,20 +11,18 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.parties.messages.box import sealed_size
-from lapwing.parties.messages.envelope import SALT_BYTES, Envelope
-from lapwing.parties.messages.parcel import Parcel
-from lapwing.parties.planning import JointPlan, JointWish, plan_jointly
-from lapwing.parties.planning.local import randomizer_of
-from lapwing.parties.planning.rules import setting_of
-from lapwing.parties.protocols.rehearsal import rehearse
-from lapwing.parties.statistics import Block
+from lapwing.parties.joint_noise import row_randomizer
+from lapwing.parties.joint_plan import JointPlan, plan_jointly
+from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
+from lapwing.parties.requirements import JointRequirements, protocol_setting
+from lapwing.parties.simulation import run_in_memory
+from lapwing.parties.statistics import CellBlock
 
-COUNT = (Block("count", 1, 1, 1),)
+COUNT = (CellBlock("count", 1, 1, 1),)
 V = 1.3569624860015788  # the deviation of one discrete Laplace noise at ε = 1
 
 
-def wish(members: int, coalition: int, **other: Any) -> JointWish:
+def wish(members: int, coalition: int, **other: Any) -> JointRequirements:
     said: dict[str, Any] = {
         "losses": 0,
         "adversary": "unbounded",
@@ -34,7 +32,7 @@ def wish(members: int, coalition: int, **other: Any) -> JointWish:
         "people_at": 1,
         "noise": "auto",
     }
-    return JointWish(members=members, coalition=coalition, **{**said, **other})
+    return JointRequirements(members=members, coalition=coalition, **{**said, **other})
 
 
 @pytest.mark.parametrize(
@@ -65,7 +63,7 @@ def test_the_protocol_with_the_least_error_is_chosen(
 
 
 def test_of_equal_errors_the_one_that_survives_more_and_then_the_smaller_one_is_chosen() -> None:
-    long = (Block("histogram", 10_000, 1, 1),)
+    long = (CellBlock("histogram", 10_000, 1, 1),)
     assert plan_jointly(wish(3, 1, adversary="bounded"), long).protocol == "D"  # as C, with fewer bytes
     assert plan_jointly(wish(4, 1, adversary="bounded"), long).protocol == "C"  # D needs three to open
 
@@ -94,7 +92,7 @@ def test_with_all_but_one_against_one_the_plan_says_that_cryptography_buys_nothi
     ],
 )
 def test_the_guarantee_says_whom_and_against_whom(letter: str, words: str) -> None:
-    block = (Block("groups", 3, 1, 1),)
+    block = (CellBlock("groups", 3, 1, 1),)
     asked = wish(5, 2, protocol=letter, adversary="bounded", people_at=2, losses=1)
     said = plan_jointly(asked, block).guarantee
     for part in (
@@ -115,7 +113,9 @@ def test_the_guarantee_says_whom_and_against_whom(letter: str, words: str) -> No
         (wish(4, 1, protocol="D"), "bounded computing power"),
     ],
 )
-def test_what_does_not_hold_is_refused_and_listed_with_the_reason(asked: JointWish, why: str) -> None:
+def test_what_does_not_hold_is_refused_and_listed_with_the_reason(
+    asked: JointRequirements, why: str
+) -> None:
     with pytest.raises(BadParameter, match=why):
         plan_jointly(asked, COUNT)
     other = plan_jointly(replace(asked, protocol="A"), COUNT)
@@ -133,25 +133,25 @@ def test_losses_that_leave_nobody_to_agree_are_refused_by_every_protocol(letter:
 
 def test_with_own_noise_more_than_half_must_stay_to_agree() -> None:
     plan = plan_jointly(wish(5, 4), COUNT)
-    assert (plan.protocol, plan.threshold, plan.footing.survives) == ("A", 3, 2)
+    assert (plan.protocol, plan.threshold, plan.fit.survives) == ("A", 3, 2)
     assert plan.cost.rounds == 2
 
 
 def test_the_local_model_is_for_one_count_of_groups_and_never_chosen_unasked() -> None:
-    groups = (Block("groups", 4, 1, 1),)
+    groups = (CellBlock("groups", 4, 1, 1),)
     local = plan_jointly(wish(3, 2, protocol="L", people_at=2), groups)
     assert local.is_local
     assert local.shares == ()
     assert local.loss.pure == Fraction(1, 2)
     assert local.deviations[0] > 50  # of 10,000 rows
-    for blocks, stages in (((Block("sum", 1, 7, 49),), 1), (groups * 2, 1), (groups, 2)):
+    for blocks, stages in (((CellBlock("sum", 1, 7, 49),), 1), (groups * 2, 1), (groups, 2)):
         with pytest.raises(BadParameter, match="local model"):
             plan_jointly(wish(3, 2, protocol="L"), blocks, stages)
     assert plan_jointly(wish(3, 2), groups).protocol == "A"
 
 
 def test_gaussian_noise_is_taken_where_it_is_smaller() -> None:
-    blocks = (Block("wide", 1000, 100, 100),)
+    blocks = (CellBlock("wide", 1000, 100, 100),)
     with_delta = plan_jointly(wish(3, 1, delta=Fraction(1, 10**6)), blocks)
     without = plan_jointly(wish(3, 1), blocks)
     assert (with_delta.noise, without.noise) == ("gaussian", "laplace")
@@ -163,8 +163,8 @@ def test_gaussian_noise_is_taken_where_it_is_smaller() -> None:
 @pytest.mark.parametrize("letter", ["A", "B", "C", "D", "L"])
 def test_the_bytes_are_those_of_real_posts(letter: str) -> None:
     asked = wish(4, 1, protocol=letter, adversary="bounded")
-    cost = plan_jointly(asked, (Block("groups", 7, 1, 1),)).cost
-    done = rehearse(letter, setting_of(asked, 7), [np.zeros(7, dtype=np.int64)] * 4)
+    cost = plan_jointly(asked, (CellBlock("groups", 7, 1, 1),)).cost
+    done = run_in_memory(letter, protocol_setting(asked, 7), [np.zeros(7, dtype=np.int64)] * 4)
     sent, messages = 0, 0
     for spoken in done.rounds:
         post = spoken.posts[0]
@@ -180,22 +180,22 @@ def test_the_bytes_are_those_of_real_posts(letter: str) -> None:
 
 
 def test_a_plan_is_plain_values_and_cannot_spend_more_than_its_wish() -> None:
-    plan = plan_jointly(wish(3, 1), (Block("one", 2, 1, 1), Block("two", 1, 5, 25, Fraction(3))), 4)
+    plan = plan_jointly(wish(3, 1), (CellBlock("one", 2, 1, 1), CellBlock("two", 1, 5, 25, Fraction(3))), 4)
     said = json.loads(json.dumps(plan.to_json()))
     assert said["protocol"] == "C"
     assert [one["protocol"] for one in said["alternatives"]] == list("ABCDL")
     assert plan.loss.pure == 1
     more = tuple(2 * part for part in plan.parts)
     with pytest.raises(BadParameter, match="more than epsilon"):
-        JointPlan(plan.wish, plan.blocks, plan.stages, plan.protocol, plan.noise, more)
+        JointPlan(plan.requirements, plan.blocks, plan.stages, plan.protocol, plan.noise, more)
     with pytest.raises(BadParameter, match="one above 0"):
         replace(plan, parts=(Fraction(-1), Fraction(1, 4)))
     with pytest.raises(BadParameter, match="delta"):
         replace(plan, noise="gaussian", parts=(Fraction(1, 100),) * 2)
-    with pytest.raises(BadParameter, match="not the one that was wished"):
-        replace(plan, wish=replace(plan.wish, protocol="B"))
-    with pytest.raises(BadParameter, match="not the one that was wished"):
-        replace(plan, wish=replace(plan.wish, noise="gaussian", delta=Fraction(1, 10**6)))
+    with pytest.raises(BadParameter, match="not the one that was asked"):
+        replace(plan, requirements=replace(plan.requirements, protocol="B"))
+    with pytest.raises(BadParameter, match="not the one that was asked"):
+        replace(plan, requirements=replace(plan.requirements, noise="gaussian", delta=Fraction(1, 10**6)))
 
 
 @pytest.mark.parametrize(
@@ -218,9 +218,12 @@ def test_a_plan_is_plain_values_and_cannot_spend_more_than_its_wish() -> None:
     ],
 )
 def test_wishes_that_promise_nothing_do_not_exist(name: str, value: object) -> None:
-    said = {**{field: getattr(wish(3, 1), field) for field in JointWish.__dataclass_fields__}, name: value}
+    said = {
+        **{field: getattr(wish(3, 1), field) for field in JointRequirements.__dataclass_fields__},
+        name: value,
+    }
     with pytest.raises(BadParameter):
-        JointWish(**said)
+        JointRequirements(**said)
 
 
 @pytest.mark.parametrize("letter", ["auto", "A", "B", "C", "D", "L"])
@@ -234,21 +237,21 @@ def test_members_are_protected_from_one_another(letter: str) -> None:
 
 def test_nothing_about_privacy_has_a_default() -> None:
     with pytest.raises(TypeError):
-        JointWish(members=3)  # type: ignore[call-arg]
+        JointRequirements(members=3)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(("blocks", "stages"), [((), 1), (COUNT, 0), (COUNT, 65)])
-def test_forms_that_cannot_be_are_refused(blocks: tuple[Block, ...], stages: int) -> None:
+def test_forms_that_cannot_be_are_refused(blocks: tuple[CellBlock, ...], stages: int) -> None:
     with pytest.raises(BadParameter):
         plan_jointly(wish(3, 1), blocks, stages)
 
 
 def test_noise_that_fits_no_number_is_refused_with_the_name_of_the_block() -> None:
     with pytest.raises(BadParameter, match="huge"):
-        plan_jointly(wish(3, 1, epsilon=Fraction(1, 10**6)), (Block("huge", 1, 1 << 40, 1 << 80),))
+        plan_jointly(wish(3, 1, epsilon=Fraction(1, 10**6)), (CellBlock("huge", 1, 1 << 40, 1 << 80),))
 
 
 def test_a_person_at_several_members_has_weaker_coins_at_each() -> None:
     asked = wish(3, 1, protocol="L", people_at=2)
-    randomizer = randomizer_of(asked, Block("rows", 4, 1, 1, Fraction(1)))
+    randomizer = row_randomizer(asked, CellBlock("rows", 4, 1, 1, Fraction(1)))
     assert 2 * randomizer.loss.pure == asked.epsilon

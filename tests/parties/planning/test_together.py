@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 
+from lapwing.core.laplace import LaplaceShares
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import LaplaceShares
-from lapwing.parties.planning import JointPlan, JointWish, plan_jointly
-from lapwing.parties.planning.rules import setting_of
-from lapwing.parties.planning.together import (
-    epsilon_together,
-    epsilon_with,
-    losses_together,
-    protected_against,
+from lapwing.parties.joint_plan import (
+    JointPlan,
+    epsilon_by_coalition,
+    epsilon_for_coalition,
+    epsilon_with_honest_shares,
+    largest_protected_coalition,
+    plan_jointly,
 )
-from lapwing.parties.protocols import PROTOCOLS, Setting
-from lapwing.parties.statistics import Block
+from lapwing.parties.protocols.protocol import Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.requirements import JointRequirements, protocol_setting
+from lapwing.parties.statistics import CellBlock
 from support.views import NOTHING_LOST, Basis, leaked, worst_loss
 
 
@@ -29,11 +31,11 @@ def plan_of(members: int, coalition: int, losses: int = 0, *, length: int = 1, *
         "adversary": "bounded", "protocol": "C", "epsilon": Fraction(1), "delta": Fraction(0),
         "noise": "auto",
     }  # fmt: skip
-    return plan_jointly(JointWish(**(asked | other)), [Block("cells", length, 1, 1)])
+    return plan_jointly(JointRequirements(**(asked | other)), [CellBlock("cells", length, 1, 1)])
 
 
 def test_two_of_ten_who_belong_together_learn_3_19_at_a_planned_1() -> None:
-    found = losses_together(plan_of(10, 1))
+    found = epsilon_by_coalition(plan_of(10, 1))
     assert {size: round(float(epsilon), 2) for size, epsilon in found.items()} == {
         1: 1.0, 2: 3.19, 3: 3.19, 4: 3.19, 9: 3.19,
     }  # fmt: skip
@@ -41,7 +43,7 @@ def test_two_of_ten_who_belong_together_learn_3_19_at_a_planned_1() -> None:
 
 def test_additive_shares_lose_little_by_little() -> None:
     share = LaplaceShares.for_epsilon(1, l1=1, of=9)
-    found = losses_together(plan_of(10, 1, protocol="B"))
+    found = epsilon_by_coalition(plan_of(10, 1, protocol="B"))
     assert found == {size: share.loss_with(10 - size) for size in (1, 2, 3, 4, 9)}
 
 
@@ -54,44 +56,44 @@ def test_it_is_what_such_a_view_tells(letter: str, members: int, coalition: int,
     world = Basis(setting)
     rehearsal = world.run(PROTOCOLS[letter], setting, NOTHING_LOST)
     for size in range(coalition, members):
-        said = float(epsilon_together(plan, size))
+        said = float(epsilon_for_coalition(plan, size))
         for some in combinations(range(members), size):
             rows = leaked(world, rehearsal, frozenset(some))
             assert float(worst_loss(rows, modulus, plan.honest)) <= said
-            is_alone = said == float(epsilon_with(plan, 1))
+            is_alone = said == float(epsilon_with_honest_shares(plan, 1))
             assert (len(rows) == members - size) == (is_alone or size == members - 1)
 
 
 def test_as_planned_it_is_what_was_wished_for() -> None:
     for letter in "ABCD":
         plan = plan_of(7, 2, 1, protocol=letter)
-        assert losses_together(plan)[2] == 1
-    assert losses_together(plan_of(7, 2, people_at=3, length=4))[2] == 1
-    assert losses_together(plan_of(7, 2, noise="gaussian", delta=Fraction(1, 10**6)))[2] <= 1
+        assert epsilon_by_coalition(plan)[2] == 1
+    assert epsilon_by_coalition(plan_of(7, 2, people_at=3, length=4))[2] == 1
+    assert epsilon_by_coalition(plan_of(7, 2, noise="gaussian", delta=Fraction(1, 10**6)))[2] <= 1
 
 
 def test_a_person_at_several_members_loses_at_each() -> None:
-    one, three = (losses_together(plan_of(7, 2, people_at=h, epsilon=Fraction(h)))[3] for h in (1, 3))
+    one, three = (epsilon_by_coalition(plan_of(7, 2, people_at=h, epsilon=Fraction(h)))[3] for h in (1, 3))
     assert three == 3 * one
 
 
 def test_gaussian_shares_lose_as_their_variance_says() -> None:
-    found = losses_together(plan_of(10, 1, protocol="B", noise="gaussian", delta=Fraction(1, 10**6)))
+    found = epsilon_by_coalition(plan_of(10, 1, protocol="B", noise="gaussian", delta=Fraction(1, 10**6)))
     assert sorted(found.values()) == list(found.values())
     assert 2.8 < found[9] < 3.6  # ρ is nine times as large
 
 
 def test_who_hides_alone_is_protected_from_all() -> None:
-    assert protected_against(plan_of(5, 1, protocol="A")) == 4
-    assert protected_against(plan_of(5, 1)) == 1
-    assert protected_against(plan_of(5, 4, protocol="B")) == 4
+    assert largest_protected_coalition(plan_of(5, 1, protocol="A")) == 4
+    assert largest_protected_coalition(plan_of(5, 1)) == 1
+    assert largest_protected_coalition(plan_of(5, 4, protocol="B")) == 4
 
 
 @pytest.mark.parametrize("together", [0, 5])
 def test_there_must_be_somebody_on_both_sides(together: int) -> None:
     plan = plan_of(5, 1)
     with pytest.raises(BadParameter, match="together"):
-        epsilon_together(plan, together)
+        epsilon_for_coalition(plan, together)
 
 
 class TestTheQuorum:
@@ -108,9 +110,9 @@ class TestTheQuorum:
         ],
     )
     def test_is_chosen(self, members: int, coalition: int, losses: int, quorum: str, number: int) -> None:
-        wish = plan_of(members, coalition, losses).wish
+        wish = plan_of(members, coalition, losses).requirements
         assert wish.quorum == quorum
-        assert setting_of(wish, 1).quorum == number
+        assert protocol_setting(wish, 1).quorum == number
 
     def test_is_above_half_of_members_and_coalition(self) -> None:
         for members in range(2, 30):
@@ -122,7 +124,7 @@ class TestTheQuorum:
 
     @pytest.mark.parametrize("letter", ["B", "C", "D"])
     def test_leaves_so_many_losses(self, letter: str) -> None:
-        assert plan_of(10, 4, 2, protocol=letter, quorum="honest").wish.most_losses == 2
+        assert plan_of(10, 4, 2, protocol=letter, quorum="honest").requirements.most_losses == 2
         with pytest.raises(BadParameter, match="losses must be at most 2"):
             plan_of(10, 4, 3, protocol=letter, quorum="honest")
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.parties.protocols.field import FIELD, Field
+from lapwing.parties.protocols.secret_sharing import FIELD, Field
 
 EDGES = [
     0,

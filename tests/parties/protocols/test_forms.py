@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols import (
-    PROTOCOLS,
-    FreshCoins,
-    Heard,
-    Post,
-    Protocol,
-    Setting,
-    Stop,
-)
-from lapwing.parties.protocols.protocol import Ints
-from lapwing.parties.protocols.rehearsal import rehearse
+from lapwing.parties.protocols.protocol import Heard, Ints, Post, Protocol, ProtocolStopped, Setting
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.protocols.secret_sharing import FreshCoins
+from lapwing.parties.simulation import run_in_memory
 from support.rehearsals import rehearsed, setting_of, values_of
 
 
@@ -56,10 +49,10 @@ def test_a_public_part_of_another_form_is_refused_by_the_number_of_its_sender(le
         protocols = members_of(letter, setting)
         posts = play(protocols, at)
         heard = heard_by(0, posts) | {2: Heard(bad, (posts[2].private or {}).get(0))}
-        with pytest.raises(Stop) as stop:
+        with pytest.raises(ProtocolStopped) as stop:
             protocols[0].hear(at, heard)
         assert stop.value.members == (2,)
-        with pytest.raises(Stop):
+        with pytest.raises(ProtocolStopped):
             protocols[0].post(at + 1)
 
 
@@ -70,7 +63,7 @@ def test_a_private_part_of_another_form_is_refused_by_the_number_of_its_sender(
 ) -> None:
     protocols = members_of(letter, setting_of(3, 1, length=5))
     posts = play(protocols, at)
-    with pytest.raises(Stop) as stop:
+    with pytest.raises(ProtocolStopped) as stop:
         protocols[0].hear(at, heard_by(0, posts) | {1: Heard(b"", bad)})
     assert stop.value.members == (1,)
 
@@ -82,7 +75,7 @@ def test_a_point_off_the_polynomial_stops_and_names_who_may_have_spoilt_it(lette
     posts = play(protocols, at)
     wrong = bytes([posts[3].public[0] ^ 1]) + posts[3].public[1:]
     protocols[0].hear(at, heard_by(0, posts) | {3: Heard(wrong)})
-    with pytest.raises(Stop) as stop:
+    with pytest.raises(ProtocolStopped) as stop:
         _ = protocols[0].opened
     assert stop.value.members == (3,)
 
@@ -94,7 +87,7 @@ def test_a_key_of_low_order_is_refused_by_the_number_of_its_sender() -> None:
         p.hear(0, heard_by(p.me, posts) | {2: Heard(bytes(32))})
     protocols[2].hear(0, heard_by(2, posts))
     seeds = {p.me: p.post(1) for p in protocols}
-    with pytest.raises(Stop) as stop:
+    with pytest.raises(ProtocolStopped) as stop:
         protocols[0].hear(1, heard_by(0, seeds))
     assert stop.value.members == (2,)
 
@@ -106,11 +99,11 @@ def test_who_has_missed_a_round_is_out(letter: str) -> None:
     first = {p.me: p.post(0) for p in protocols}
     for p in protocols[:4]:
         p.hear(0, {i: h for i, h in heard_by(p.me, first).items() if i != 4})
-    with pytest.raises(Stop) as missed:
+    with pytest.raises(ProtocolStopped) as missed:
         protocols[4].hear(0, {i: h for i, h in heard_by(4, first).items() if i != 4})
     assert missed.value.members == (4,)
     posts = {p.me: p.post(1) for p in protocols[:4]}
-    with pytest.raises(Stop) as stranger:
+    with pytest.raises(ProtocolStopped) as stranger:
         protocols[0].hear(1, heard_by(0, posts) | {4: Heard()})
     assert stranger.value.members == (4,)
 
@@ -119,17 +112,17 @@ def test_who_has_missed_a_round_is_out(letter: str) -> None:
 def test_a_member_posts_and_hears_once_in_each_round(letter: str) -> None:
     protocols = members_of(letter, setting_of(3, 1))
     one = protocols[0]
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         one.hear(0, {})
     posts = play(protocols, 0)
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         one.post(0)
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         one.post(1)
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         _ = one.opened
     one.hear(0, heard_by(0, posts))
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         one.hear(0, heard_by(0, posts))
 
 
@@ -146,7 +139,7 @@ def test_members_of_other_numbers_are_refused() -> None:
     with pytest.raises(BadParameter):
         PROTOCOLS["A"](setting_of(3), 3, value, FreshCoins())
     with pytest.raises(BadParameter):
-        rehearse("A", setting_of(3), [value])
+        run_in_memory("A", setting_of(3), [value])
 
 
 @pytest.mark.parametrize(
@@ -190,7 +183,7 @@ def test_masks_of_another_run_or_stage_differ_even_with_the_same_keys() -> None:
     def masked(run: bytes) -> bytes:
         setting = Setting(members=2, coalition=1, losses=0, length=4, run=run)
         coins = [Repeating(), Repeating()]
-        said = rehearse("D", setting, [np.zeros(4, dtype=np.int64)] * 2, coins=coins)
+        said = run_in_memory("D", setting, [np.zeros(4, dtype=np.int64)] * 2, coins=coins)
         return said.rounds[2].posts[0].public
 
     assert masked(bytes(32)) != masked(bytes(31) + b"\x01")
@@ -200,6 +193,6 @@ def test_masks_of_another_run_or_stage_differ_even_with_the_same_keys() -> None:
 def test_no_post_has_a_value_in_the_clear(letter: str) -> None:
     setting = setting_of(3, 1)
     values = [np.full(4, 1_234_567 + i) for i in range(3)]
-    for seen in rehearse(letter, setting, values).view(range(3)):
+    for seen in run_in_memory(letter, setting, values).view(range(3)):
         for i in range(3):
             assert (1_234_567 + i).to_bytes(8, "little") not in seen.content

@@ -6,12 +6,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from lapwing.core.noise import random_bytes
 from lapwing.errors import BadValue
-from lapwing.noise import random_bytes
-from lapwing.parties.protocols.field import FIELD
-from lapwing.parties.protocols.masks import KeyedMasks
+from lapwing.parties.protocols.masked_sum import Masks
+from lapwing.parties.protocols.secret_sharing import FIELD
 
-MASKS = KeyedMasks()
+MASKS = Masks()
 
 
 def test_both_sides_of_a_pair_have_the_same_seed_and_others_have_not() -> None:

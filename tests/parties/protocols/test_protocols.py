@@ -8,17 +8,10 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols import (
-    FIELD,
-    LARGEST_VALUE,
-    NAMES,
-    PROTOCOLS,
-    FreshCoins,
-    Opened,
-    Setting,
-    Stop,
-)
-from lapwing.parties.protocols.rehearsal import Rehearsal, rehearse
+from lapwing.parties.protocols.protocol import LARGEST_VALUE, OpenedSum, ProtocolStopped, Setting
+from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
+from lapwing.parties.protocols.secret_sharing import FIELD, FreshCoins
+from lapwing.parties.simulation import SimulatedRun, run_in_memory
 from support.rehearsals import rehearsed, setting_of, values_of
 
 
@@ -29,7 +22,7 @@ def feared(letter: str, members: int) -> int:
     return min(max((members - 1) // 2, 1), members - 1)
 
 
-def assert_opened(setting: Setting, rehearsal: Rehearsal, contributors: tuple[int, ...]) -> None:
+def assert_opened(setting: Setting, rehearsal: SimulatedRun, contributors: tuple[int, ...]) -> None:
     opened = rehearsal.opened
     assert opened.contributors == contributors
     values = values_of(setting)
@@ -42,7 +35,7 @@ def test_everybody_opens_the_sum(letter: str, members: int) -> None:
     setting = setting_of(members, feared(letter, members))
     rehearsal = rehearsed(letter, setting)
     assert_opened(setting, rehearsal, tuple(range(members)))
-    assert all(isinstance(outcome, Opened) for outcome in rehearsal.outcomes)
+    assert all(isinstance(outcome, OpenedSum) for outcome in rehearsal.outcomes)
 
 
 @pytest.mark.parametrize("letter", PROTOCOLS)
@@ -67,10 +60,10 @@ def test_a_stranger_makes_the_same_sum_of_the_public_parts(letter: str) -> None:
     observed = PROTOCOLS[letter].observe(setting, publics)
     assert observed.values.tolist() == rehearsal.opened.values.tolist()
     assert observed.contributors == rehearsal.opened.contributors == (0, 1, 2, 4)
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         PROTOCOLS[letter].observe(setting, publics[:-1])
     fewer = [*publics[:-1], {0: publics[-1][0]}]
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         PROTOCOLS[letter].observe(setting, fewer)
 
 
@@ -112,7 +105,7 @@ def test_losses_that_are_survived(
     rehearsal = rehearsed(letter, setting, losses=losses, late=late)
     assert_opened(setting, rehearsal, contributors)
     for i, outcome in enumerate(rehearsal.outcomes):
-        assert isinstance(outcome, Stop if i in losses or i in late else Opened)
+        assert isinstance(outcome, ProtocolStopped if i in losses or i in late else OpenedSum)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +134,9 @@ def test_more_losses_stop_everybody_and_are_named(
     """M2: nothing is opened with less noise than planned."""
     rehearsal = rehearsed(letter, setting_of(5, 1, 1), losses=losses)
     for i, outcome in enumerate(rehearsal.outcomes):
-        assert isinstance(outcome, Stop)
+        assert isinstance(outcome, ProtocolStopped)
         assert outcome.members == ((i,) if i in losses else missing)
-    with pytest.raises(Stop):
+    with pytest.raises(ProtocolStopped):
         _ = rehearsal.opened
     assert len(rehearsal.rounds) >= max(losses.values())
 
@@ -155,8 +148,8 @@ def test_no_two_sets_are_opened(letter: str) -> None:
     values = values_of(setting)
     for at, who in product(range(len(PROTOCOLS[letter].rounds)), product((False, True), repeat=4)):
         shown = {(at, i): {0, 1, 2} for i in range(3) if who[i]}
-        done = rehearse(letter, setting, values, shown=shown)
-        opened = {one.contributors for one in done.outcomes if isinstance(one, Opened)}
+        done = run_in_memory(letter, setting, values, shown=shown)
+        opened = {one.contributors for one in done.outcomes if isinstance(one, OpenedSum)}
         assert len(opened) <= 1, (at, who)
 
 
@@ -240,4 +233,7 @@ def test_sums_of_the_largest_values_fit() -> None:
     setting = setting_of(3, 1)
     for sign, letter in product((-1, 1), "ABCD"):
         values = [np.full(4, sign * setting.largest) for _ in range(3)]
-        assert rehearse(letter, setting, values).opened.values.tolist() == [3 * sign * setting.largest] * 4
+        assert (
+            run_in_memory(letter, setting, values).opened.values.tolist()
+            == [3 * sign * setting.largest] * 4
+        )

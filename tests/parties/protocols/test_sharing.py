@@ -11,17 +11,20 @@ from mpyc import thresha
 from mpyc.finfields import GF
 
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols.coins import Coins, Elements, FreshCoins
-from lapwing.parties.protocols.field import FIELD, Field
-from lapwing.parties.protocols.sharing import (
+from lapwing.parties.protocols.secret_sharing import (
+    FIELD,
+    Elements,
+    Field,
+    FreshCoins,
+    ProtocolCoins,
     additive_pieces,
-    off_the_polynomial,
-    recombine,
+    inconsistent_members,
+    reconstruct,
     shamir_pieces,
 )
 
 
-class GivenCoins(Coins):
+class GivenCoins(ProtocolCoins):
     """One after another from a list."""
 
     def __init__(self, drawn: Sequence[int]) -> None:
@@ -70,7 +73,7 @@ def test_fewer_shamir_pieces_than_the_threshold_are_uniform(
         assert len(seen) == 5 ** (threshold - 1)
         assert set(seen.values()) == {1}
     for pieces, some in product(dealt, combinations(range(members), threshold)):
-        assert recombine(field, {i: pieces[i] for i in some}, threshold=threshold).tolist() == [secret]
+        assert reconstruct(field, {i: pieces[i] for i in some}, threshold=threshold).tolist() == [secret]
 
 
 @pytest.mark.parametrize(("threshold", "members"), [(1, 1), (2, 3), (5, 10), (15, 30)])
@@ -83,7 +86,7 @@ def test_pieces_are_those_of_mpyc_and_recombine_with_either(threshold: int, memb
     assert [int(n) % FIELD for n in thresha.recombine(theirs, points)] == secret.tolist()
     split = thresha.random_split(theirs, [theirs(int(n)) for n in secret], threshold - 1, members)
     pieces = {i: np.array([int(n) for n in split[i]], dtype=np.uint64) for i in some}
-    assert recombine(field, pieces, threshold=threshold).tolist() == secret.tolist()
+    assert reconstruct(field, pieces, threshold=threshold).tolist() == secret.tolist()
 
 
 def test_pieces_of_sums_are_sums_of_pieces() -> None:
@@ -91,7 +94,7 @@ def test_pieces_of_sums_are_sums_of_pieces() -> None:
     secrets = [FreshCoins().elements(FIELD, 5) for _ in range(3)]
     dealt = [shamir_pieces(field, s, threshold=2, members=3, coins=FreshCoins()) for s in secrets]
     sums = {i: field.total([pieces[i] for pieces in dealt], 5) for i in range(3)}
-    assert recombine(field, sums, threshold=2).tolist() == field.total(secrets, 5).tolist()
+    assert reconstruct(field, sums, threshold=2).tolist() == field.total(secrets, 5).tolist()
 
 
 def test_a_piece_off_the_polynomial_is_found_and_named_where_that_can_be() -> None:
@@ -99,14 +102,14 @@ def test_a_piece_off_the_polynomial_is_found_and_named_where_that_can_be() -> No
     secret = FreshCoins().elements(FIELD, 4)
     dealt = shamir_pieces(field, secret, threshold=2, members=5, coins=FreshCoins())
     pieces = dict(enumerate(dealt))
-    assert off_the_polynomial(field, pieces, threshold=2) == ()
+    assert inconsistent_members(field, pieces, threshold=2) == ()
     for liar in range(5):
         wrong = pieces | {liar: field.add(pieces[liar], np.array([0, 0, 1, 0], dtype=np.uint64))}
-        assert off_the_polynomial(field, wrong, threshold=2) == (liar,)
+        assert inconsistent_members(field, wrong, threshold=2) == (liar,)
         three = {i: wrong[i] for i in (liar, (liar + 1) % 5, (liar + 2) % 5)}
-        assert off_the_polynomial(field, three, threshold=2) == tuple(sorted(three)), "any of them may be"
+        assert inconsistent_members(field, three, threshold=2) == tuple(sorted(three)), "any of them may be"
         two = {i: wrong[i] for i in (liar, (liar + 1) % 5)}
-        assert off_the_polynomial(field, two, threshold=2) == (), "nothing to compare with"
+        assert inconsistent_members(field, two, threshold=2) == (), "nothing to compare with"
 
 
 @pytest.mark.parametrize(("threshold", "members", "modulus"), [(0, 3, FIELD), (4, 3, FIELD), (2, 5, 5)])
@@ -117,7 +120,7 @@ def test_impossible_sharings_are_refused(threshold: int, members: int, modulus: 
 
 def test_too_few_pieces_do_not_recombine() -> None:
     with pytest.raises(BadParameter):
-        recombine(Field(FIELD), {0: one(1)}, threshold=2)
+        reconstruct(Field(FIELD), {0: one(1)}, threshold=2)
 
 
 @pytest.mark.slow

@@ -15,35 +15,35 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
 from lapwing.errors import BadFile, BadParameter, Unavailable
-from lapwing.parties.identity import Card, Keys, _bound
+from lapwing.parties.identity import Card, MemberKeys, _bound
 
 
 def test_what_was_created_can_be_opened(tmp_path: Path) -> None:
-    made = Keys.create("north", tmp_path / "north")
-    opened = Keys.open(tmp_path / "north")
+    made = MemberKeys.create("north", tmp_path / "north")
+    opened = MemberKeys.open(tmp_path / "north")
     assert opened.card == made.card == Card.read(tmp_path / "north" / "north.card")
     assert made.card.verifies(opened.sign(b"words"), b"words")
     assert not made.card.verifies(opened.sign(b"words"), b"other words")
 
 
 def test_private_keys_are_their_owners_alone(tmp_path: Path) -> None:
-    Keys.create("north", tmp_path / "north")
+    MemberKeys.create("north", tmp_path / "north")
     for name in ("signing.key", "box.key"):
         assert (tmp_path / "north" / name).stat().st_mode & 0o777 == 0o600
     (tmp_path / "north" / "box.key").chmod(0o644)
     with pytest.raises(BadFile, match="chmod 600"):
-        Keys.open(tmp_path / "north")
+        MemberKeys.open(tmp_path / "north")
 
 
 def test_keys_are_never_overwritten(tmp_path: Path) -> None:
-    before = Keys.create("north", tmp_path)
+    before = MemberKeys.create("north", tmp_path)
     with pytest.raises(BadParameter, match="never overwritten"):
-        Keys.create("south", tmp_path)
-    assert Keys.open(tmp_path).card == before.card
+        MemberKeys.create("south", tmp_path)
+    assert MemberKeys.open(tmp_path).card == before.card
 
 
 def test_no_key_shows_in_words(tmp_path: Path) -> None:
-    keys = Keys.create("north", tmp_path)
+    keys = MemberKeys.create("north", tmp_path)
     secret = (tmp_path / "signing.key").read_text().splitlines()[1]
     assert secret not in repr(keys)
     assert keys.signing.private_bytes_raw().hex() not in repr(keys)
@@ -52,13 +52,13 @@ def test_no_key_shows_in_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["", "North", "a" * 41, "a/b", "a b", "..", "ä"])
 def test_names_are_short_and_plain(tmp_path: Path, name: str) -> None:
     with pytest.raises(BadParameter, match="1 to 40"):
-        Keys.create(name, tmp_path)
+        MemberKeys.create(name, tmp_path)
 
 
 class TestACard:
     @pytest.fixture
     def cards(self, tmp_path: Path) -> tuple[Card, Card]:
-        return tuple(Keys.create(name, tmp_path / name).card for name in ("north", "south"))  # type: ignore[return-value]
+        return tuple(MemberKeys.create(name, tmp_path / name).card for name in ("north", "south"))  # type: ignore[return-value]
 
     @pytest.mark.parametrize("part", ["name", "certificate", "box", "signature"])
     def test_has_no_part_of_another(self, cards: tuple[Card, Card], part: str) -> None:
@@ -78,7 +78,7 @@ class TestACard:
             Card.read(tmp_path / "x.card")
 
     def test_of_a_key_that_nothing_can_be_sealed_for_is_refused(self, tmp_path: Path) -> None:
-        keys = Keys.create("north", tmp_path)
+        keys = MemberKeys.create("north", tmp_path)
         for low in (bytes(32), bytes([1]) + bytes(31)):
             signature = keys.sign(_bound("north", keys.card.der, low))
             with pytest.raises(BadParameter, match="nothing can be sealed"):
@@ -96,7 +96,7 @@ class TestACard:
     )
     def test_has_a_certificate_as_init_writes_it(self, tmp_path: Path, wrong: dict[str, Any]) -> None:
         """Else a member could show an outage to TLS, or pass for another name in it."""
-        keys = Keys.create("north", tmp_path)
+        keys = MemberKeys.create("north", tmp_path)
         assert _card_with(keys) is not None
         with pytest.raises(BadParameter, match="not written in the usual form"):
             _card_with(keys, **wrong)
@@ -130,34 +130,34 @@ class TestACard:
 
 
 def test_keys_of_another_card_are_refused(tmp_path: Path) -> None:
-    Keys.create("north", tmp_path / "north")
-    other = Keys.create("south", tmp_path / "south")
+    MemberKeys.create("north", tmp_path / "north")
+    other = MemberKeys.create("south", tmp_path / "south")
     (tmp_path / "north" / "north.card").write_text(json.dumps(other.card.to_json()))
     with pytest.raises(BadFile, match="do not belong together"):
-        Keys.open(tmp_path / "north")
+        MemberKeys.open(tmp_path / "north")
 
 
 def test_others_cards_may_lie_in_a_folder(tmp_path: Path) -> None:
-    made = Keys.create("north", tmp_path / "north")
+    made = MemberKeys.create("north", tmp_path / "north")
     for name in ("a", "south"):
-        other = Keys.create(name, tmp_path / name)
+        other = MemberKeys.create(name, tmp_path / name)
         (tmp_path / "north" / f"{name}.card").write_text(json.dumps(other.card.to_json()))
     (tmp_path / "north" / "broken.card").write_text("{")
-    assert Keys.open(tmp_path / "north").card == made.card
+    assert MemberKeys.open(tmp_path / "north").card == made.card
     (tmp_path / "north" / "north.card").unlink()
     with pytest.raises(BadFile, match="do not belong together"):
-        Keys.open(tmp_path / "north")
+        MemberKeys.open(tmp_path / "north")
 
 
 def test_keys_that_cannot_be_read_are_said(tmp_path: Path) -> None:
-    keys = Keys.create("north", tmp_path)
+    keys = MemberKeys.create("north", tmp_path)
     (tmp_path / "certificate.pem").unlink()
     with pytest.raises(Unavailable, match="cannot be used"):
         keys.tls(trusting=(keys.card,), server=False)
 
 
 def _card_with(
-    keys: Keys,
+    keys: MemberKeys,
     *,
     subject: str = "north",
     issuer: str = "north",
@@ -178,4 +178,4 @@ def _card_with(
 
 def test_a_folder_without_keys_says_how_to_make_them(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="lapwing party init"):
-        Keys.open(tmp_path)
+        MemberKeys.open(tmp_path)

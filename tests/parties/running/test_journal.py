@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from lapwing.errors import Aborted, Unavailable
-from lapwing.parties.journal import Ending, Journal, RecordedCoins
-from lapwing.parties.messages.parcel import Delivery, Parcel
-from lapwing.parties.protocols import FIELD, Opened
+from lapwing.parties.journals import MemberJournal, RecordedCoins, RunEnding
+from lapwing.parties.posts import Delivery, Parcel
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.protocols.secret_sharing import FIELD
 from support.parties import Flock, flock
 
 VALUE = np.array([5, -7, 1 << 50, 0], dtype=np.int64)
@@ -25,8 +26,8 @@ def three(tmp_path: Path) -> Flock:
     return flock(tmp_path)
 
 
-def open_journal(three: Flock) -> Journal:
-    return Journal(three.journal(1), three.table, 1)
+def open_journal(three: Flock) -> MemberJournal:
+    return MemberJournal(three.journal(1), three.table, 1)
 
 
 def test_what_was_stored_is_there_after_a_crash(three: Flock) -> None:
@@ -87,9 +88,9 @@ def test_it_is_of_one_run_and_member(three: Flock) -> None:
     with open_journal(three):
         pass
     with pytest.raises(Unavailable, match="another run or member"):
-        Journal(three.journal(1), three.table, 2)
+        MemberJournal(three.journal(1), three.table, 2)
     with pytest.raises(Unavailable, match="another run or member"):
-        Journal(three.journal(1), replace(three.table, number=three.table.number + 1), 1)
+        MemberJournal(three.journal(1), replace(three.table, number=three.table.number + 1), 1)
     with open_journal(three) as journal:  # whoever was refused has left no mark
         assert not journal.has_begun()
 
@@ -97,11 +98,11 @@ def test_it_is_of_one_run_and_member(three: Flock) -> None:
 def test_secrets_are_gone_when_the_run_is_over_and_the_sums_are_not(three: Flock) -> None:
     coins = RecordedCoins()
     secret = coins.secret()
-    opened = Opened(np.array([-4, 9, 1 << 60, 0], dtype=np.int64), (0, 2))
+    opened = OpenedSum(np.array([-4, 9, 1 << 60, 0], dtype=np.int64), (0, 2))
     with open_journal(three) as journal:
         journal.drawing(0, None)
         journal.posting((0, 0), b"parcel", coins=coins, value=VALUE, heard=None)
-        journal.finish([HEARD], Ending([opened], "why"))
+        journal.finish([HEARD], RunEnding([opened], "why"))
     stored = b"".join(path.read_bytes() for path in three.folder(1).glob("*.journal*"))
     assert secret not in stored
     assert VALUE.astype("<i8").tobytes() not in stored
@@ -130,7 +131,7 @@ def test_secrets_are_overwritten_before_the_log_is_cut(
         journal.posting((0, 0), b"parcel", coins=coins, value=VALUE, heard=None)
         assert VALUE.astype("<i8").tobytes() in Path(f"{three.journal(1)}-wal").read_bytes()
         monkeypatch.setattr(os, "fsync", seen)
-        journal.finish([HEARD], Ending([], "why"))
+        journal.finish([HEARD], RunEnding([], "why"))
         assert cut
         assert len(cut[-1]) > 4096
         assert not any(cut[-1])

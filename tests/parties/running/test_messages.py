@@ -13,32 +13,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.errors import Aborted, BadParameter, BadValue
-from lapwing.parties.identity import Keys
-from lapwing.parties.messages.box import Place, seal, sealed_size, unseal
-from lapwing.parties.messages.envelope import Envelope, commit, commitment, round_digest
-from lapwing.parties.messages.frames import Kind, frame, parcel_size, read_header, read_words
-from lapwing.parties.messages.greeting import Greeting
-from lapwing.parties.messages.notice import Notice
-from lapwing.parties.messages.parcel import Delivery, Parcel
-from lapwing.parties.messages.table import where
-from lapwing.parties.protocols import PROTOCOLS
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.messages import (
+    FrameKind,
+    LeaveMessage,
+    ReadyMessage,
+    frame,
+    parcel_size,
+    read_header,
+    read_json,
+)
+from lapwing.parties.posts import (
+    BoxContext,
+    Delivery,
+    Envelope,
+    Parcel,
+    commit,
+    commitment,
+    round_digest,
+    seal,
+    sealed_size,
+    unseal,
+)
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.run_configuration import parse_address
 from support.parties import Flock, flock
 
 RUN = bytes(range(32))
 
 
 @pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
-    return Keys.create("north", tmp_path_factory.mktemp("keys"))
+def keys(tmp_path_factory: pytest.TempPathFactory) -> MemberKeys:
+    return MemberKeys.create("north", tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture
-def envelope(keys: Keys) -> Envelope:
+def envelope(keys: MemberKeys) -> Envelope:
     return Envelope(RUN, 1, 2, 0, bytes(32), b"public", {1: bytes(32), 2: bytes(32)}).signed(keys)
 
 
 class TestAnEnvelope:
-    def test_is_read_as_it_was_written(self, keys: Keys, envelope: Envelope) -> None:
+    def test_is_read_as_it_was_written(self, keys: MemberKeys, envelope: Envelope) -> None:
         again = Envelope.from_bytes(envelope.to_bytes())
         assert again == envelope
         assert again.is_signed_by(keys.card)
@@ -46,7 +61,9 @@ class TestAnEnvelope:
     def test_has_the_size_that_the_plan_says(self, envelope: Envelope) -> None:
         assert len(envelope.to_bytes()) == Envelope.size(6, 2)
 
-    def test_changed_anywhere_is_refused_or_no_longer_signed(self, keys: Keys, envelope: Envelope) -> None:
+    def test_changed_anywhere_is_refused_or_no_longer_signed(
+        self, keys: MemberKeys, envelope: Envelope
+    ) -> None:
         raw = envelope.to_bytes()
         for at in range(len(raw)):
             changed = raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
@@ -80,7 +97,7 @@ class TestAnEnvelope:
             replace(envelope, **wrong)  # type: ignore[arg-type]
 
 
-def test_a_round_has_another_digest_with_any_other_post(keys: Keys, envelope: Envelope) -> None:
+def test_a_round_has_another_digest_with_any_other_post(keys: MemberKeys, envelope: Envelope) -> None:
     other = replace(envelope, public=b"other", sender=3)
     digest = round_digest([envelope, other])
     assert digest == round_digest([other, envelope])
@@ -98,28 +115,28 @@ def test_commitments_to_the_same_words_differ() -> None:
 
 
 class TestABox:
-    place = Place(RUN, 0, 1, 2, 3)
+    place = BoxContext(RUN, 0, 1, 2, 3)
 
-    def test_opens_for_its_recipient(self, keys: Keys) -> None:
+    def test_opens_for_its_recipient(self, keys: MemberKeys) -> None:
         box = seal(b"plain", to=keys.card.box_key, place=self.place)
         assert unseal(box, key=keys.box, place=self.place) == b"plain"
         assert len(box) == sealed_size(5)
         assert b"plain" not in box
 
-    def test_is_fresh_each_time(self, keys: Keys) -> None:
+    def test_is_fresh_each_time(self, keys: MemberKeys) -> None:
         boxes = {seal(b"plain", to=keys.card.box_key, place=self.place) for _ in range(3)}
         assert len(boxes) == 3
 
     @pytest.mark.parametrize("wrong", ["run", "stage", "round", "sender", "recipient"])
-    def test_opens_nowhere_else(self, keys: Keys, wrong: str) -> None:
+    def test_opens_nowhere_else(self, keys: MemberKeys, wrong: str) -> None:
         box = seal(b"plain", to=keys.card.box_key, place=self.place)
         elsewhere = replace(self.place, **{wrong: bytes(32) if wrong == "run" else 9})  # type: ignore[arg-type]
         with pytest.raises(BadValue, match="does not open"):
             unseal(box, key=keys.box, place=elsewhere)
 
-    def test_does_not_open_for_others_or_changed(self, keys: Keys, tmp_path: Path) -> None:
+    def test_does_not_open_for_others_or_changed(self, keys: MemberKeys, tmp_path: Path) -> None:
         box = seal(b"plain", to=keys.card.box_key, place=self.place)
-        other = Keys.create("south", tmp_path)
+        other = MemberKeys.create("south", tmp_path)
         for key, wrong in (
             (other.box, box),
             (keys.box, box[:-1] + bytes([box[-1] ^ 1])),
@@ -158,13 +175,13 @@ class TestParcels:
 
 class TestFrames:
     def test_have_a_bounded_length(self) -> None:
-        head = frame(Kind.POST, bytes(1000))[0]
-        assert read_header(head, largest=1000) == (Kind.POST, 1000)
+        head = frame(FrameKind.POST, bytes(1000))[0]
+        assert read_header(head, largest=1000) == (FrameKind.POST, 1000)
         with pytest.raises(BadValue, match="at most 999"):
             read_header(head, largest=999)
 
     def test_small_ones_are_small_whatever_posts_may_be(self) -> None:
-        head = frame(Kind.HELLO, bytes(1 << 17))[0]
+        head = frame(FrameKind.HELLO, bytes(1 << 17))[0]
         with pytest.raises(BadValue, match="at most"):
             read_header(head, largest=1 << 30)
 
@@ -175,31 +192,31 @@ class TestFrames:
     @pytest.mark.parametrize("wrong", [b"", b"[]", b"{", b"\xff", b"[" * 100_000])
     def test_words_are_json_objects(self, wrong: bytes) -> None:
         with pytest.raises(BadValue):
-            read_words(wrong)
+            read_json(wrong)
 
 
 class TestAGreeting:
-    def test_is_read_as_it_was_written(self, keys: Keys) -> None:
-        greeting = Greeting.fresh(RUN, 2, keys)
-        again = Greeting.from_json(RUN, json.loads(json.dumps(greeting.to_json())))
+    def test_is_read_as_it_was_written(self, keys: MemberKeys) -> None:
+        greeting = ReadyMessage.fresh(RUN, 2, keys)
+        again = ReadyMessage.from_json(RUN, json.loads(json.dumps(greeting.to_json())))
         assert again == greeting
         assert again.is_signed_by(keys.card)
-        assert greeting != Greeting.fresh(RUN, 2, keys)
+        assert greeting != ReadyMessage.fresh(RUN, 2, keys)
 
     @pytest.mark.parametrize("wrong", [{"run": bytes(32)}, {"sender": 1}, {"nonce": bytes(16)}])
-    def test_is_signed_as_a_whole(self, keys: Keys, wrong: dict[str, Any]) -> None:
-        assert not replace(Greeting.fresh(RUN, 2, keys), **wrong).is_signed_by(keys.card)
+    def test_is_signed_as_a_whole(self, keys: MemberKeys, wrong: dict[str, Any]) -> None:
+        assert not replace(ReadyMessage.fresh(RUN, 2, keys), **wrong).is_signed_by(keys.card)
 
     @pytest.mark.parametrize("wrong", [None, [], [0, "", 1], [0, "?", ""], ["0", "", ""], [0, "", "", ""]])
     def test_is_read_strictly(self, wrong: object) -> None:
         with pytest.raises(BadValue):
-            Greeting.from_json(RUN, wrong)
+            ReadyMessage.from_json(RUN, wrong)
 
 
 class TestANotice:
-    def test_is_read_as_it_was_written(self, keys: Keys) -> None:
-        notice = Notice(RUN, 0, 1, 2, "why").signed(keys)
-        assert Notice.from_json(notice.to_json()) == notice
+    def test_is_read_as_it_was_written(self, keys: MemberKeys) -> None:
+        notice = LeaveMessage(RUN, 0, 1, 2, "why").signed(keys)
+        assert LeaveMessage.from_json(notice.to_json()) == notice
         assert notice.is_signed_by(keys.card)
         assert not replace(notice, why="other").is_signed_by(keys.card)
 
@@ -207,10 +224,10 @@ class TestANotice:
         "wrong",
         [{"why": 1}, {"why": "x" * 301}, {"why": "a\nb"}, {"signature": "?"}, {"run": "zz"}, {"more": 1}],
     )
-    def test_is_read_strictly(self, keys: Keys, wrong: dict[str, object]) -> None:
-        said = Notice(RUN, 0, 1, 2, "why").signed(keys).to_json() | wrong
+    def test_is_read_strictly(self, keys: MemberKeys, wrong: dict[str, object]) -> None:
+        said = LeaveMessage(RUN, 0, 1, 2, "why").signed(keys).to_json() | wrong
         with pytest.raises(BadValue):
-            Notice.from_json(said)
+            LeaveMessage.from_json(said)
 
 
 @pytest.fixture(scope="module")
@@ -243,7 +260,7 @@ class TestATable:
             replace(three.table, cards=three.table.cards[:1] * 3)
 
     def test_has_no_host_with_a_members_name_and_another_card(self, three: Flock, tmp_path: Path) -> None:
-        other = Keys.create("south", tmp_path).card
+        other = MemberKeys.create("south", tmp_path).card
         with pytest.raises(BadParameter, match="not with this card"):
             replace(three.table, host=other)
 
@@ -255,9 +272,9 @@ class TestATable:
 
     @pytest.mark.parametrize("wrong", ["", "x", ":1", "x:", "x:0", "x:65536", "x:-1", "x:٣"])
     def test_addresses(self, wrong: str) -> None:
-        assert where("[::1]:7443") == ("::1", 7443)
+        assert parse_address("[::1]:7443") == ("::1", 7443)
         with pytest.raises(BadParameter, match="host:port"):
-            where(wrong)
+            parse_address(wrong)
 
 
 def test_every_protocols_posts_have_a_planned_size(tmp_path: Path) -> None:

@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.parties.identity import Keys
-from lapwing.parties.messages.envelope import Envelope
-from lapwing.parties.messages.frames import HEADER, Kind, frame, words
-from lapwing.parties.messages.notice import Notice
-from lapwing.parties.messages.parcel import Parcel
-from lapwing.parties.relay import serve, serving
-from lapwing.parties.seat import Seat
+from lapwing.parties.identity import MemberKeys
+from lapwing.parties.messages import HEADER, FrameKind, LeaveMessage, frame, json_frame
+from lapwing.parties.participant import Participant
+from lapwing.parties.posts import Envelope, Parcel
+from lapwing.parties.relay_server import relay_in_thread, serve_relay
 from lapwing.parties.transcript import Transcript
 from support.parties import Flock, flock
 from support.parties_raw import Raw, refused_in_tls
@@ -30,20 +28,22 @@ class Group:
 
     def __init__(self, three: Flock, stack: ExitStack) -> None:
         self.flock = three
-        stack.enter_context(serving(three.table, three.keys[0], folder=three.root))
+        stack.enter_context(relay_in_thread(three.table, three.keys[0], folder=three.root))
         self.raws = [Raw(three, keys) for keys in three.keys]
         stack.callback(self.leave)
         for raw in self.raws:
-            raw.until(Kind.BEGIN)
+            raw.until(FrameKind.BEGIN)
         self.seats = seats(three)
         sit(self.seats)
 
     def leave(self) -> None:
         """Whoever is left says so, so that nobody waits for a deadline."""
         for i, raw in enumerate(self.raws):
-            notice = Notice(self.flock.table.run_id, 0, 0, i, "end of test").signed(self.flock.keys[i])
+            notice = LeaveMessage(self.flock.table.run_id, 0, 0, i, "end of test").signed(
+                self.flock.keys[i]
+            )
             with suppress(OSError):
-                raw.send(words(Kind.NOTICE, **notice.to_json()))
+                raw.send(json_frame(FrameKind.NOTICE, **notice.to_json()))
             raw.close()
 
     def round(self, *members: int) -> list[Parcel]:
@@ -85,10 +85,10 @@ def test_it_carries_a_run_and_boxes_go_to_their_recipient_only(group: Group) -> 
     assert all(seat.opened[0].values.tolist() == [6] * 4 for seat in group.seats)
 
 
-Spoil = Callable[[Group, Seat, Parcel], bytes]
+Spoil = Callable[[Group, Participant, Parcel], bytes]
 
 
-def _forged(group: Group, seat: Seat, parcel: Parcel, **changes: object) -> bytes:
+def _forged(group: Group, seat: Participant, parcel: Parcel, **changes: object) -> bytes:
     envelope = replace(Envelope.from_bytes(parcel.envelope), **changes)  # type: ignore[arg-type]
     boxes = {i: parcel.boxes[i] for i in parcel.boxes if i in envelope.commitments}
     return Parcel(envelope.signed(group.flock.keys[seat.me]).to_bytes(), boxes).to_bytes()
@@ -142,11 +142,11 @@ def test_the_same_bytes_twice_are_one_post_and_other_bytes_are_refused(group: Gr
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ([HEADER.pack(1 << 30, Kind.POST)], "at most"),
-        ([HEADER.pack(1 << 20, Kind.HELLO)], "at most"),
+        ([HEADER.pack(1 << 30, FrameKind.POST)], "at most"),
+        ([HEADER.pack(1 << 20, FrameKind.HELLO)], "at most"),
         ([HEADER.pack(0, 99)], "no known kind"),
-        (frame(Kind.BEGIN), "do not send"),
-        (words(Kind.NOTICE, why="x"), "not of the right form"),
+        (frame(FrameKind.BEGIN), "do not send"),
+        (json_frame(FrameKind.NOTICE, why="x"), "not of the right form"),
     ],
 )
 def test_frames_that_cannot_be_are_refused_by_name(group: Group, parts: list[bytes], why: str) -> None:
@@ -159,18 +159,18 @@ def test_frames_that_cannot_be_are_refused_by_name(group: Group, parts: list[byt
 def test_a_notice_must_be_signed_by_who_sends_it(group: Group) -> None:
     run, east = group.flock.table.run_id, group.flock.keys[2]
     for i, sender in ((2, 1), (1, 1)):  # in another's name; in its own name, signed by another
-        notice = Notice(run, 0, 0, sender, "I leave").signed(east)
-        group.raws[i].send(words(Kind.NOTICE, **notice.to_json()))
+        notice = LeaveMessage(run, 0, 0, sender, "I leave").signed(east)
+        group.raws[i].send(json_frame(FrameKind.NOTICE, **notice.to_json()))
         assert "was refused: a notice" in group.raws[i].end()["why"]
 
 
 def test_a_notice_reaches_the_others_at_once(group: Group) -> None:
-    notice = Notice(group.flock.table.run_id, 0, 0, 1, "I leave").signed(group.flock.keys[1])
-    group.raws[1].send(words(Kind.NOTICE, **notice.to_json()))
+    notice = LeaveMessage(group.flock.table.run_id, 0, 0, 1, "I leave").signed(group.flock.keys[1])
+    group.raws[1].send(json_frame(FrameKind.NOTICE, **notice.to_json()))
     for i in (0, 2):
         group.raws[i].post(group.seats[i].post().to_bytes())
     for i in (0, 2):
-        assert b"I leave" in group.raws[i].until(Kind.NOTICE)
+        assert b"I leave" in group.raws[i].until(FrameKind.NOTICE)
         assert group.raws[i].closed().missing == {1: "left: I leave"}
 
 
@@ -190,7 +190,7 @@ def test_who_is_cut_off_comes_again_and_gets_what_it_missed(group: Group) -> Non
 
 def test_an_old_connection_gives_way_to_a_new_one(group: Group) -> None:
     again = Raw(group.flock, group.flock.keys[1], begun=True)
-    again.until(Kind.BEGIN)
+    again.until(FrameKind.BEGIN)
     with pytest.raises(EOFError):
         group.raws[1].receive()
     group.raws[1].close()
@@ -215,7 +215,7 @@ def test_greetings_that_do_not_fit_are_turned_away_and_may_come_again(
     raw.close()
     group.raws[1].close()
     group.raws[1] = Raw(group.flock, group.flock.keys[1], begun=True)
-    group.raws[1].until(Kind.BEGIN)
+    group.raws[1].until(FrameKind.BEGIN)
     group.round(0, 1, 2)
 
 
@@ -238,17 +238,19 @@ def test_late_posts_are_discarded_and_their_sender_is_out(members: Flock, tmp_pa
 
 class TestTls:
     def test_certificates_that_are_on_no_card_are_refused(self, group: Group, tmp_path: Path) -> None:
-        stranger = Keys.create("north", tmp_path / "stranger")  # the name of a member, and another key
+        stranger = MemberKeys.create(
+            "north", tmp_path / "stranger"
+        )  # the name of a member, and another key
         assert refused_in_tls(group.flock, stranger)
         group.round(0, 1, 2)
 
     def test_only_the_host_may_serve(self, three: Flock) -> None:
         with pytest.raises(BadParameter, match="north is the host"):
-            serve(three.table, three.keys[1], folder=three.root)
+            serve_relay(three.table, three.keys[1], folder=three.root)
 
     def test_an_address_in_use_is_said(self, group: Group, tmp_path: Path) -> None:
         with pytest.raises(Unavailable, match="cannot listen"):
-            serve(group.flock.table, group.flock.keys[0], folder=tmp_path / "other")
+            serve_relay(group.flock.table, group.flock.keys[0], folder=tmp_path / "other")
 
 
 def test_a_host_that_fails_in_the_lobby_sends_the_others_home(three: Flock) -> None:
@@ -260,9 +262,9 @@ def test_a_host_that_fails_in_the_lobby_sends_the_others_home(three: Flock) -> N
         raw.close()
 
     def fail() -> None:
-        with serving(three.table, three.keys[0], folder=three.root):
+        with relay_in_thread(three.table, three.keys[0], folder=three.root):
             raw = Raw(three, three.keys[1], watch=True)
-            raw.until(Kind.NEWS)
+            raw.until(FrameKind.NEWS)
             waiting = threading.Thread(target=wait, args=(raw,))
             waiting.start()
             threads.append(waiting)

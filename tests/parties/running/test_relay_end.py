@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.parties.messages.frames import Kind
-from lapwing.parties.messages.parcel import Parcel
-from lapwing.parties.relay import serving
-from lapwing.parties.relay.memory import Closed, Memory
-from lapwing.parties.seat import Seat
+from lapwing.parties.journals import ClosedRound, RelayJournal
+from lapwing.parties.messages import FrameKind
+from lapwing.parties.participant import Participant
+from lapwing.parties.posts import Parcel
+from lapwing.parties.relay_server import relay_in_thread
 from support.parties import Flock, flock
 from support.parties_raw import Raw
 from support.parties_seats import seats, sit
@@ -24,21 +24,21 @@ def three(tmp_path: Path) -> Flock:
     return flock(tmp_path, deadline=0.4)
 
 
-def memory(three: Flock) -> Memory:
-    return Memory(three.root, three.table)
+def memory(three: Flock) -> RelayJournal:
+    return RelayJournal(three.root, three.table)
 
 
-def play(three: Flock, *, cut: tuple[int, ...]) -> list[Seat]:
+def play(three: Flock, *, cut: tuple[int, ...]) -> list[Participant]:
     """A whole run by hand; some are cut off after their last post."""
     everybody = seats(three)
     sit(everybody)
     with ExitStack() as stack:
-        stack.enter_context(serving(three.table, three.keys[0], folder=three.root))
+        stack.enter_context(relay_in_thread(three.table, three.keys[0], folder=three.root))
         raws = [Raw(three, keys) for keys in three.keys]
         for raw in raws:
-            raw.until(Kind.BEGIN)
-        for number in range(len(everybody[0].rounds)):
-            is_last = number == len(everybody[0].rounds) - 1
+            raw.until(FrameKind.BEGIN)
+        for number in range(len(everybody[0].config.rounds)):
+            is_last = number == len(everybody[0].config.rounds) - 1
             for raw, seat in sorted(zip(raws, everybody, strict=True), key=lambda x: x[1].me not in cut):
                 raw.post(seat.post().to_bytes())
                 if is_last and seat.me in cut:
@@ -56,18 +56,18 @@ def test_who_missed_the_end_is_shown_it_again(three: Flock) -> None:
     everybody = play(three, cut=(1,))
     assert not everybody[1].is_over
     again = replace(three.table, round_seconds=20.0)
-    with serving(again, three.keys[0], folder=three.root):  # left at once when south has it, too
+    with relay_in_thread(again, three.keys[0], folder=three.root):  # left at once when south has it, too
         south = Raw(three, three.keys[1], begun=True, stage=0, round=2)
         everybody[1].hear(south.closed())
         south.done()
     assert everybody[1].opened[0].values.tolist() == [6] * 4
-    with serving(again, three.keys[0], folder=three.root), pytest.raises(ConnectionRefusedError):
+    with relay_in_thread(again, three.keys[0], folder=three.root), pytest.raises(ConnectionRefusedError):
         Raw(three, three.keys[1], begun=True, stage=0, round=2)  # now everybody has it
 
 
 def test_nobody_is_waited_for_longer_than_a_round(three: Flock) -> None:
     play(three, cut=(1,))
-    with serving(three.table, three.keys[0], folder=three.root):
+    with relay_in_thread(three.table, three.keys[0], folder=three.root):
         pass
     kept = memory(three)
     assert kept.has_ended()
@@ -77,14 +77,14 @@ def test_nobody_is_waited_for_longer_than_a_round(three: Flock) -> None:
 
 def test_sealed_boxes_are_gone_after_the_end(three: Flock) -> None:
     posted: list[bytes] = []
-    close_round = Memory.close_round
+    close_round = RelayJournal.close_round
 
-    def noted(self: Memory, closed: Closed) -> None:
+    def noted(self: RelayJournal, closed: ClosedRound) -> None:
         posted.extend(box for parcel in closed.parcels.values() for box in parcel.boxes.values())
         close_round(self, closed)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Memory, "close_round", noted)
+        patch.setattr(RelayJournal, "close_round", noted)
         play(three, cut=())
     assert len(posted) == 6
     stored = b"".join(path.read_bytes() for path in three.root.glob("*.relay*"))
@@ -97,7 +97,7 @@ def test_sealed_boxes_are_gone_after_the_end(three: Flock) -> None:
 def test_a_full_disk_is_said_plainly(three: Flock) -> None:
     kept = memory(three)
     kept._connection.execute("PRAGMA max_page_count = 1")
-    closed = Closed(0, 0, {0: Parcel(bytes(1 << 20), {})}, {})
+    closed = ClosedRound(0, 0, {0: Parcel(bytes(1 << 20), {})}, {})
     with pytest.raises(Unavailable, match=r"relay's file .* full") as failed:
         kept.close_round(closed)
     assert "twice" not in str(failed.value)
@@ -118,13 +118,13 @@ def test_a_relay_that_failed_is_why_it_could_not_be_reached(
         raise Unavailable("its disk is full")
 
     def fail() -> None:
-        with serving(three.table, three.keys[0], folder=three.root):
+        with relay_in_thread(three.table, three.keys[0], folder=three.root):
             for raw in [Raw(three, keys) for keys in three.keys]:
                 with pytest.raises((EOFError, ConnectionError)):
-                    raw.until(Kind.BEGIN)
+                    raw.until(FrameKind.BEGIN)
                 raw.cut()
             raise Unavailable("the relay cannot be reached")
 
-    monkeypatch.setattr(Memory, "begin", full)
+    monkeypatch.setattr(RelayJournal, "begin", full)
     with pytest.raises(Unavailable, match="disk is full"):
         fail()

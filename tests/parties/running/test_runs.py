@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from lapwing.parties.transcript import Transcript
-from lapwing.parties.verifying import check
+from lapwing.parties.transcript import Transcript, check_transcript
 from support.parties import Flock, Process, close_all, flock, start_all
 
 
@@ -26,7 +25,7 @@ def ends(running: list[Process], *members: int) -> list[dict[str, Any]]:
 
 
 def verified(group: Flock, member: int) -> Any:
-    return check(Transcript.read(group.transcript(member)), group.table, guarantee="")
+    return check_transcript(Transcript.read(group.transcript(member)), group.table, guarantee="")
 
 
 def test_three_processes_come_to_the_same_sum(tmp_path: Path, processes: list[Process]) -> None:
@@ -39,7 +38,7 @@ def test_three_processes_come_to_the_same_sum(tmp_path: Path, processes: list[Pr
     assert shown.contributors == (("north", "south", "east"),) * 2
     relay = Transcript.read(group.folder(0) / f"{group.table.label}.relay.transcript")
     assert relay.rounds == Transcript.read(group.transcript(2)).rounds
-    assert check(relay, group.table, guarantee="").stopped is None
+    assert check_transcript(relay, group.table, guarantee="").stopped is None
 
 
 def test_M2_too_many_losses_open_nothing_and_are_named(tmp_path: Path, processes: list[Process]) -> None:

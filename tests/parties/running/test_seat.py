@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lapwing.parties.messages.envelope import Envelope
-from lapwing.parties.messages.parcel import Parcel
-from lapwing.parties.protocols import PROTOCOLS, FreshCoins, Stop
-from lapwing.parties.seat import Seat
+from lapwing.parties.participant import Participant
+from lapwing.parties.posts import Envelope, Parcel
+from lapwing.parties.protocols.protocol import ProtocolStopped
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.protocols.secret_sharing import FreshCoins
 from support.parties import Flock, flock
 from support.parties_seats import deliver, play, play_round, seats, sit
 
@@ -58,7 +59,9 @@ class TestM1:
         shown = {0: parcels, 1: parcels, 2: parcels}
         shown[1] = parcels | {2: replace(other, boxes={})}
         everybody[0].hear(deliver(shown[0], everybody[0]))
-        with pytest.raises(Stop, match="missing") as stopped:  # its box is not what was committed to
+        with pytest.raises(
+            ProtocolStopped, match="missing"
+        ) as stopped:  # its box is not what was committed to
             everybody[1].hear(deliver(shown[1], everybody[1]))
         assert stopped.value.members == (2,)
 
@@ -67,7 +70,7 @@ class TestM1:
         five = flock(tmp_path, 5, protocol=letter, losses=1)
         everybody = seats(five)
         sit(everybody)
-        while everybody[0].rounds[everybody[0].round] not in ("present", "deal", "masked"):
+        while everybody[0].config.rounds[everybody[0].round] not in ("present", "deal", "masked"):
             play_round(everybody)
         parcels = {seat.me: seat.post() for seat in everybody}
         for seat in everybody:
@@ -77,10 +80,10 @@ class TestM1:
         still = [seat for seat in everybody if seat.round == everybody[0].round]
         agreeing = {seat.me: seat.post() for seat in still if seat.me < 3}
         for seat in still[:3]:
-            with pytest.raises(Stop, match="different rounds") as stopped:
+            with pytest.raises(ProtocolStopped, match="different rounds") as stopped:
                 seat.hear(deliver(agreeing, seat))
             assert stopped.value.members == ((2,) if seat.me < 2 else (0, 1))
-            with pytest.raises(Stop, match="nothing more is posted"):
+            with pytest.raises(ProtocolStopped, match="nothing more is posted"):
                 seat.post()
 
     def test_a_member_who_says_two_things_stops_everybody(self, three: Flock) -> None:
@@ -96,7 +99,7 @@ class TestM1:
         everybody[2].hear(deliver(parcels | {1: other}, everybody[2]))
         agreeing = {seat.me: seat.post() for seat in everybody}
         for i, differs in ((0, (2,)), (2, (0, 1))):
-            with pytest.raises(Stop, match="different rounds") as stopped:
+            with pytest.raises(ProtocolStopped, match="different rounds") as stopped:
                 everybody[i].hear(deliver(agreeing, everybody[i]))
             assert stopped.value.members == differs
 
@@ -105,7 +108,7 @@ class TestM1:
         sit(everybody)
         parcels = {seat.me: seat.post() for seat in everybody}
         swapped = replace(parcels[1], boxes={0: parcels[1].boxes[2], 2: parcels[1].boxes[0]})
-        with pytest.raises(Stop, match="does not open") as stopped:
+        with pytest.raises(ProtocolStopped, match="does not open") as stopped:
             everybody[0].hear(deliver(parcels | {1: swapped}, everybody[0]))
         assert stopped.value.members == (1,)
 
@@ -113,7 +116,7 @@ class TestM1:
 class TestRefusals:
     """By name, and for good."""
 
-    def ready(self, three: Flock) -> tuple[Seat, dict[int, Parcel]]:
+    def ready(self, three: Flock) -> tuple[Participant, dict[int, Parcel]]:
         everybody = seats(three)
         sit(everybody)
         return everybody[0], {seat.me: seat.post() for seat in everybody}
@@ -121,14 +124,14 @@ class TestRefusals:
     def shown(self, three: Flock, change: dict[str, object], words: str) -> None:
         seat, parcels = self.ready(three)
         wrong = with_envelope(three, parcels[1], 1, **change)
-        with pytest.raises(Stop, match=words) as stopped:
+        with pytest.raises(ProtocolStopped, match=words) as stopped:
             seat.hear(deliver(parcels | {1: wrong}, seat))
         assert stopped.value.members == (1,)
 
     def test_M1_posts_of_an_old_run(self, three: Flock) -> None:
         _, old = play(Flock(three.root, replace(three.table, number=7), three.keys))
         seat, parcels = self.ready(three)
-        with pytest.raises(Stop, match="another run") as stopped:
+        with pytest.raises(ProtocolStopped, match="another run") as stopped:
             seat.hear(deliver(parcels | {1: old[0][1]}, seat))
         assert stopped.value.members == (1,)
 
@@ -149,7 +152,7 @@ class TestRefusals:
         seat, parcels = self.ready(three)
         envelope = replace(Envelope.from_bytes(parcels[2].envelope), sender=1, commitments={})
         forged = Parcel(envelope.signed(three.keys[2]).to_bytes(), {})
-        with pytest.raises(Stop, match="not signed by its sender") as stopped:
+        with pytest.raises(ProtocolStopped, match="not signed by its sender") as stopped:
             seat.hear(deliver(parcels | {1: forged}, seat))
         assert stopped.value.members == (1,)
 
@@ -157,38 +160,38 @@ class TestRefusals:
         seat, parcels = self.ready(three)
         envelope = replace(Envelope.from_bytes(parcels[2].envelope), sender=9)
         wrong = parcels | {9: Parcel(envelope.signed(three.keys[2]).to_bytes(), {})}
-        with pytest.raises(Stop, match="post of nobody"):
+        with pytest.raises(ProtocolStopped, match="post of nobody"):
             seat.hear(deliver(wrong, seat))
 
     def test_the_same_member_twice(self, three: Flock) -> None:
         seat, parcels = self.ready(three)
-        with pytest.raises(Stop, match="posted twice") as stopped:
+        with pytest.raises(ProtocolStopped, match="posted twice") as stopped:
             seat.hear(deliver(parcels | {9: parcels[1]}, seat))
         assert stopped.value.members == (1,)
 
     def test_garbage(self, three: Flock) -> None:
         seat, parcels = self.ready(three)
-        with pytest.raises(Stop, match="no post"):
+        with pytest.raises(ProtocolStopped, match="no post"):
             seat.hear(deliver(parcels | {1: Parcel(b"garbage" * 40, {})}, seat))
 
     def test_its_own_post_changed_or_left_out(self, three: Flock) -> None:
         seat, parcels = self.ready(three)
-        with pytest.raises(Stop, match="own post"):
+        with pytest.raises(ProtocolStopped, match="own post"):
             seat.hear(deliver({1: parcels[1], 2: parcels[2]}, seat))
         seat, parcels = self.ready(three)
         other = with_envelope(three, parcels[0], 0, public=b"other")
-        with pytest.raises(Stop, match="own post"):
+        with pytest.raises(ProtocolStopped, match="own post"):
             seat.hear(deliver(parcels | {0: other}, seat))
 
     def test_another_round_than_the_open_one(self, three: Flock) -> None:
         seat, parcels = self.ready(three)
-        with pytest.raises(Stop, match="not the one that is open"):
+        with pytest.raises(ProtocolStopped, match="not the one that is open"):
             seat.hear(replace(deliver(parcels, seat), round=1))
 
     def test_a_private_part_that_was_not_committed_to(self, three: Flock) -> None:
         seat, parcels = self.ready(three)
         wrong = with_envelope(three, parcels[1], 1, commitments={0: bytes(32), 2: bytes(32)})
-        with pytest.raises(Stop, match="committed to") as stopped:
+        with pytest.raises(ProtocolStopped, match="committed to") as stopped:
             seat.hear(deliver(parcels | {1: wrong}, seat))
         assert stopped.value.members == (1,)
 
@@ -200,7 +203,7 @@ class TestRefusals:
         play_round(everybody)
         parcels = {seat.me: seat.post() for seat in everybody}
         wrong = with_envelope(three, parcels[1], 1, public=public)
-        with pytest.raises(Stop) as stopped:
+        with pytest.raises(ProtocolStopped) as stopped:
             everybody[0].hear(deliver(parcels | {1: wrong}, everybody[0]))
         assert stopped.value.members == (1,)
 
@@ -213,7 +216,7 @@ class TestRefusals:
             seat.hear(deliver({i: parcels[i] for i in range(4)}, seat))
         everybody[4].hear(deliver(parcels, everybody[4]))
         agreeing = {seat.me: seat.post() for seat in everybody}
-        with pytest.raises(Stop, match="missed a round") as stopped:
+        with pytest.raises(ProtocolStopped, match="missed a round") as stopped:
             everybody[0].hear(deliver(agreeing, everybody[0]))
         assert stopped.value.members == (4,)
 
@@ -221,7 +224,7 @@ class TestRefusals:
 def test_a_value_of_another_length_is_refused(three: Flock) -> None:
     seat = seats(three)[0]
     with pytest.raises(ValueError, match="4 whole numbers"):
-        seat.sit(np.zeros(3, dtype=np.int64), FreshCoins())
+        seat.start_stage(np.zeros(3, dtype=np.int64), FreshCoins())
 
 
 @pytest.mark.parametrize("honest_quorum", [False, True])
@@ -244,7 +247,7 @@ def test_two_signed_agreements_stop_who_asks_for_an_honest_quorum(
         seen = everybody[group[0]].seen
         signed = {i: with_envelope(five, agreed[i], i, seen=seen) for i in (0, 1)}
         for i in group:
-            with suppress(Stop):
+            with suppress(ProtocolStopped):
                 everybody[i].hear(deliver(signed | {j: agreed[j] for j in group}, everybody[i]))
                 everybody[i].post()
                 opening.append(i)

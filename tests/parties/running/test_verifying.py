@@ -11,11 +11,17 @@ from typing import Any
 import pytest
 
 from lapwing.errors import Tampered, Unavailable
-from lapwing.parties.messages.envelope import Envelope
-from lapwing.parties.messages.notice import Notice
-from lapwing.parties.protocols import PROTOCOLS
-from lapwing.parties.transcript import Round, Transcript, open_publicly
-from lapwing.parties.verifying import Verified, check, verify
+from lapwing.parties.messages import LeaveMessage
+from lapwing.parties.posts import Envelope
+from lapwing.parties.protocols.registry import PROTOCOLS
+from lapwing.parties.transcript import (
+    Transcript,
+    TranscriptRound,
+    VerifiedTranscript,
+    check_transcript,
+    sums_from_posts,
+    verify_transcript,
+)
 from support.parties import Flock, flock
 from support.parties_seats import play
 
@@ -32,7 +38,7 @@ def transcript_of(group: Flock) -> Transcript:
     for at, posted in enumerate(parcels):
         stage, number = divmod(at, len(names))
         envelopes = tuple(Envelope.from_bytes(parcel.envelope) for parcel in posted.values())
-        rounds.append(Round(stage, number, names[number], envelopes))
+        rounds.append(TranscriptRound(stage, number, names[number], envelopes))
     table = group.table
     return Transcript(table.number, table.digest, table.document, rounds, [], opened)
 
@@ -42,8 +48,8 @@ def good(three: Flock) -> Transcript:
     return transcript_of(three)
 
 
-def checked(transcript: Transcript, group: Flock) -> Verified:
-    return check(transcript, group.table, guarantee="the guarantee")
+def checked(transcript: Transcript, group: Flock) -> VerifiedTranscript:
+    return check_transcript(transcript, group.table, guarantee="the guarantee")
 
 
 @pytest.mark.parametrize("letter", PROTOCOLS)
@@ -153,7 +159,7 @@ def test_changes_are_found(three: Flock, good: Transcript, tmp_path: Path, chang
     spoil(lines)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    def look() -> Verified:
+    def look() -> VerifiedTranscript:
         return checked(Transcript.read(path), three)
 
     with pytest.raises(Tampered, match=words):
@@ -192,11 +198,11 @@ def test_the_sum_of_own_noise_cannot_be_made_of_fewer_posts(
     assert len(checked(good, group).opened) == 1
     post, agree = good.rounds
 
-    def without(whole: Round) -> Round:
+    def without(whole: TranscriptRound) -> TranscriptRound:
         return replace(whole, envelopes=tuple(e for e in whole.envelopes if e.sender != left_out))
 
     for rounds in ([without(post), agree], [without(post), without(agree)]):
-        opened, _ = open_publicly(table, rounds)
+        opened, _ = sums_from_posts(table, rounds)
         for stopped in (None, "x"):
             with pytest.raises(Tampered, match=r"had heard other rounds|no longer, in the run"):
                 checked(replace(good, rounds=rounds, opened=opened, stopped=stopped), group)
@@ -219,7 +225,7 @@ def test_a_run_cannot_be_called_stopped_to_show_other_sums(three: Flock, good: T
 
 
 def test_notices_are_signed(three: Flock, good: Transcript) -> None:
-    notice = Notice(three.table.run_id, 1, 0, 1, "I leave").signed(three.keys[1])
+    notice = LeaveMessage(three.table.run_id, 1, 0, 1, "I leave").signed(three.keys[1])
     assert checked(replace(good, notices=[notice]), three).left == ("south: I leave",)
     for wrong in (replace(notice, sender=2), replace(notice, sender=-1), replace(notice, run=bytes(32))):
         with pytest.raises(Tampered, match="notice"):
@@ -231,7 +237,7 @@ def test_too_small_a_set_is_found_even_if_all_signed_it(tmp_path: Path) -> None:
     five = flock(tmp_path, 5, protocol="C", losses=1)
     _, parcels = play(five)
     rounds = [
-        Round(
+        TranscriptRound(
             0, at, PROTOCOLS["C"].rounds[at], tuple(Envelope.from_bytes(p.envelope) for p in posts.values())
         )
         for at, posts in enumerate(parcels)
@@ -246,20 +252,20 @@ def test_too_small_a_set_is_found_even_if_all_signed_it(tmp_path: Path) -> None:
 
 def test_a_file_that_is_none_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="cannot be read"):
-        verify(tmp_path / "none")
+        verify_transcript(tmp_path / "none")
     (tmp_path / "t").write_bytes(b"\xff\xfe")
     with pytest.raises(Tampered, match="not a transcript"):
-        verify(tmp_path / "t")
+        verify_transcript(tmp_path / "t")
     header = '{"format": "lapwing transcript 1", "run": 1, "digest": "00", "consortium": ""}'
     (tmp_path / "t").write_text(f'{header}\n{"[" * 100_000}\n{{"ended": "opened"}}\n')
     with pytest.raises(Tampered, match="is not as lapwing writes it"):
-        verify(tmp_path / "t")
+        verify_transcript(tmp_path / "t")
     (tmp_path / "t").write_text("")
     with pytest.raises(Tampered):
-        verify(tmp_path / "t")
+        verify_transcript(tmp_path / "t")
 
 
 def test_a_header_without_a_consortium_is_refused(good: Transcript, tmp_path: Path) -> None:
     good.write(tmp_path / "t", durably=False)
     with pytest.raises(Tampered, match="does not hold"):
-        verify(tmp_path / "t")
+        verify_transcript(tmp_path / "t")

@@ -11,16 +11,15 @@ import pytest
 from scipy.stats import chi2
 
 from lapwing.errors import BadParameter
-from lapwing.parties.planning import JointWish
-from lapwing.parties.simulation import compare, simulate
-from lapwing.parties.simulation.comparison import local_model_error, member_error
+from lapwing.parties.requirements import JointRequirements
+from lapwing.parties.simulation import compare_trust_models, local_model_error, member_error, simulate
+from lapwing.plots.accuracy import local_error
 from lapwing.plots.parties import local_bound, members_bound, shared_error
-from lapwing.plots.trust import local_error
 
 NAMES = ("east", "north", "south", "west")
 
 
-def wish(members: int = 3, coalition: int = 1, **other: Any) -> JointWish:
+def wish(members: int = 3, coalition: int = 1, **other: Any) -> JointRequirements:
     said: dict[str, Any] = {
         "losses": 0,
         "adversary": "bounded",
@@ -30,7 +29,7 @@ def wish(members: int = 3, coalition: int = 1, **other: Any) -> JointWish:
         "people_at": 1,
         "noise": "laplace",
     }
-    return JointWish(members=members, coalition=coalition, **{**said, **other})
+    return JointRequirements(members=members, coalition=coalition, **{**said, **other})
 
 
 @pytest.mark.parametrize("letter", ["A", "B", "C", "D"])
@@ -117,7 +116,7 @@ def test_the_lines_of_order_lie_where_they_should(epsilon: Fraction) -> None:
 
 def test_a_small_comparison_has_all_series() -> None:
     told: list[tuple[int, int]] = []
-    found = compare(
+    found = compare_trust_models(
         1, repetitions=5, sizes=(10, 20), people=20, members=(2, 5), tell=lambda *x: told.append(x)
     )
     assert set(found.by_size) == {"curator", "shared", "alone", "everybody", "local"}
@@ -131,4 +130,4 @@ def test_comparisons_that_mean_nothing_are_refused(
     sizes: tuple[int, ...], members: tuple[int, ...]
 ) -> None:
     with pytest.raises(BadParameter):
-        compare(1, sizes=sizes, people=20, members=members)
+        compare_trust_models(1, sizes=sizes, people=20, members=members)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lapwing.parties.protocols.protocol import Opened
+from lapwing.parties.protocols.protocol import OpenedSum
 from lapwing.parties.statistics import Statistic, statistic_of
-from lapwing.query.bounded.reader import Reader, read_public
-from lapwing.query.dataset import Dataset
+from lapwing.sql.curator import Curator
+from lapwing.sql.truncated.reader import Reader, read_public_tables
 from support.hospital import Hospital, invented, policy_for
 from support.private_tables import KEY
 
@@ -29,12 +29,12 @@ SPECS: tuple[dict[str, Any], ...] = (
 )
 
 
-class Pinned(Dataset):
-    """A data set whose rows are ranked by a known key: neighbours keep the same rows of everybody else."""
+class Pinned(Curator):
+    """A curator whose rows are ranked by a known key: neighbours keep the same rows of everybody else."""
 
     @contextmanager
     def reading(self, question: Any = None) -> Iterator[Reader]:
-        public = read_public(self.policy)
+        public = read_public_tables(self.policy)
         with self._readers.lent(KEY, lambda: Reader.open(self.policy, KEY, public)) as reader:
             yield reader
 
@@ -44,17 +44,18 @@ def vectors(
     folder: Path,
     engine: str,
     specs: Sequence[dict[str, Any]],
-    earlier: Sequence[Opened],
+    earlier: Sequence[OpenedSum],
 ) -> list[tuple[Statistic, np.ndarray[Any, Any]]]:
     policy = policy_for(hospital, engine, folder)
-    with Pinned(policy, analyst="ann") as dataset:
+    with Pinned(policy) as curator:
+        dataset = curator.session("ann")
         found = [statistic_of(spec, dataset) for spec in specs]
         return [(one, one.exact(min(len(earlier), one.stages - 1), earlier)) for one in found]
 
 
 def check(tmp_path: Path, engine: str, specs: Sequence[dict[str, Any]], people: Sequence[str]) -> None:
     hospital = invented(4)
-    earlier = [Opened(np.array([3, 9]), (0,)), Opened(np.array([10, 2]), (0,))]
+    earlier = [OpenedSum(np.array([3, 9]), (0,)), OpenedSum(np.array([10, 2]), (0,))]
     whole = vectors(hospital, tmp_path / "all", engine, specs, earlier)
     for person in people:
         rest = vectors(hospital.without(person), tmp_path / person, engine, specs, earlier)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lapwing.parties.contribution import Contribution
-from lapwing.parties.planning.noises import loss_of
-from lapwing.parties.protocols.protocol import Opened, Setting
-from lapwing.parties.protocols.rehearsal import rehearse
+from lapwing.parties.joint_noise import member_loss
+from lapwing.parties.protocols.protocol import OpenedSum, Setting
+from lapwing.parties.simulation import run_in_memory
 from lapwing.parties.statistics import statistic_of
 from lapwing.parties.statistics.statistic import JointAnswer
 from support.joint import laplace, member, plain, totals
@@ -40,17 +40,17 @@ def run(
                 statistic=statistic,
                 data=one,
                 shares=shares,
-                loss=loss_of(shares, statistic.stages),
+                loss=member_loss(shares, statistic.stages),
                 run=b"run",
                 consortium=b"three",
             )
             for statistic, one in zip(statistics, data, strict=True)
         ]
-        found: list[Opened] = []
+        found: list[OpenedSum] = []
         for stage in range(statistics[0].stages):
             values = [one(stage, found) for one in members]
             setting = Setting(3, 1, int(bool(losses)), statistics[0].length, bytes([stage]) * 32)
-            found.append(rehearse(letter, setting, values, losses=losses).opened)
+            found.append(run_in_memory(letter, setting, values, losses=losses).opened)
         noises = [totals(shares, one) for one in found]
         return statistics[0].answer(found, noises, confidence=SURE)
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.mechanisms import LaplaceShares
-from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.quantile import CHANGED, Quantile
+from lapwing.core.laplace import LaplaceShares
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.statistics.quantile import MEMBERS_CHANGED, QuantileStatistic
 from lapwing.parties.statistics.statistic import JointAnswer
-from lapwing.query.dataset import Dataset
+from lapwing.sql.dataset import Dataset
 from support.hospital import invented, policy_for
 from support.joint import laplace, member, opened, plain, totals
 
@@ -24,11 +24,13 @@ PEOPLE = (range(0, 120), range(120, 300))
 STAYS = [row[0] for row in plain(PEOPLE, "SELECT stay FROM visits ORDER BY stay")]
 
 
-def searched(members: Sequence[Quantile], noise: LaplaceShares) -> tuple[JointAnswer, list[Opened]]:
+def searched(
+    members: Sequence[QuantileStatistic], noise: LaplaceShares
+) -> tuple[JointAnswer, list[OpenedSum]]:
     """All stages in one process, with noise."""
     drawn = noise.sample(np.zeros(members[0].stages * len(members) * 2, dtype=np.int64))
     by_stage = drawn.reshape(members[0].stages, len(members), 2)
-    found: list[Opened] = []
+    found: list[OpenedSum] = []
     for stage, each in enumerate(by_stage):
         found.append(
             opened([one.exact(stage, found) + own for one, own in zip(members, each, strict=True)])
@@ -43,7 +45,7 @@ def test_without_noise_it_finds_the_quantile_of_all_members_rows(tmp_path: Path)
         member(tmp_path / "b", PEOPLE[1], form="csv") as south,
     ):
         for text in ("0.99", "1/3"):
-            members = [Quantile(one, "visits", "stay", text) for one in (north, south)]
+            members = [QuantileStatistic(one, "visits", "stay", text) for one in (north, south)]
             answer, _ = searched(members, laplace(members[0], 1000)[0])
             rank = Fraction(text) * len(STAYS)
             least = next(y for y in range(21) if sum(stay <= y for stay in STAYS) >= rank)
@@ -56,15 +58,15 @@ def test_without_noise_it_finds_the_quantile_of_all_members_rows(tmp_path: Path)
 
 def test_stages_are_as_many_as_halvings(tmp_path: Path) -> None:
     with member(tmp_path, range(9)) as dataset:
-        assert Quantile(dataset, "visits", "stay", "0.5").stages == 5  # 21 codes
-        assert Quantile(dataset, "VISITS", "Cost", "0.5").stages == 8  # 201 codes
+        assert QuantileStatistic(dataset, "visits", "stay", "0.5").stages == 5  # 21 codes
+        assert QuantileStatistic(dataset, "VISITS", "Cost", "0.5").stages == 8  # 201 codes
 
 
 def test_the_next_threshold_is_a_function_of_opened_sums(tmp_path: Path) -> None:
     """Another member, with other rows, asks for the same threshold."""
     with member(tmp_path / "a", range(50)) as north, member(tmp_path / "b", range(50, 60)) as south:
-        ways = [Quantile(one, "visits", "stay", "0.5") for one in (north, south)]
-        earlier = [Opened(np.array([40, 10]), (0, 1)), Opened(np.array([3, 50]), (0, 1))]
+        ways = [QuantileStatistic(one, "visits", "stay", "0.5") for one in (north, south)]
+        earlier = [OpenedSum(np.array([40, 10]), (0, 1)), OpenedSum(np.array([3, 50]), (0, 1))]
         thresholds = [way._searched(earlier)[-1].threshold for way in ways]
         assert thresholds == [8, 8]  # 0..20, then 0..10, then 6..10
         exact = [way.exact(2, earlier).tolist() for way in ways]
@@ -73,14 +75,14 @@ def test_the_next_threshold_is_a_function_of_opened_sums(tmp_path: Path) -> None
         assert vector == [under[0], under[1] - under[0]]
 
 
-class Made(Quantile):
+class Made(QuantileStatistic):
     """A search over invented rows, so that it can be repeated often."""
 
     def __init__(self, dataset: Dataset, fraction: str, rows: NDArray[np.int64]) -> None:
         super().__init__(dataset, "visits", "cost", fraction)
         self.rows = rows
 
-    def exact(self, stage: int, earlier: Sequence[Opened]) -> NDArray[np.int64]:
+    def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> NDArray[np.int64]:
         threshold = self._searched(earlier)[-1].threshold
         under = int((self.rows <= threshold).sum())
         return np.array([under, len(self.rows) - under])
@@ -92,7 +94,7 @@ def test_ranks_and_intervals_hold_as_often_as_they_say(fraction: str, tmp_path: 
     dice = np.random.default_rng(5)
     held = ranked = 0
     with member(tmp_path, range(9)) as dataset:
-        noise = laplace(Quantile(dataset, "visits", "cost", fraction), 1, of=2)[0]
+        noise = laplace(QuantileStatistic(dataset, "visits", "cost", fraction), 1, of=2)[0]
         for _ in range(200):
             rows = dice.binomial(200, dice.uniform(0.2, 0.8), size=3000)
             members = [Made(dataset, fraction, part) for part in np.split(rows, 3)]
@@ -114,12 +116,12 @@ def test_ranks_and_intervals_hold_as_often_as_they_say(fraction: str, tmp_path: 
 
 def test_dates_have_quantiles_too(tmp_path: Path) -> None:
     with Dataset(policy_for(invented(4), "duckdb", tmp_path), analyst="ann") as dataset:
-        one = Quantile(dataset, "visits", "admitted", "0.5")
+        one = QuantileStatistic(dataset, "visits", "admitted", "0.5")
         answer, found = searched([one], laplace(one, 1000)[0])
     assert one.stages == 9
     assert isinstance(answer.columns[0].values[0], date)
     assert "rank within" in answer.columns[0].note
     assert " to " in answer.table()[1][0][0]
-    changed = [*found[:-1], Opened(found[-1].values, (0, 1))]
+    changed = [*found[:-1], OpenedSum(found[-1].values, (0, 1))]
     noises = [totals(laplace(one, 1000), each) for each in changed]
-    assert one.answer(changed, noises, confidence=LEVEL).notes == (CHANGED,)
+    assert one.answer(changed, noises, confidence=LEVEL).notes == (MEMBERS_CHANGED,)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.mechanisms import GaussianShares
-from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.regression import LOST, NOISE_ONLY, SAMPLING, Regression
-from lapwing.query.joint_built import moments as sums_of
+from lapwing.core.gaussian import GaussianShares
+from lapwing.parties.protocols.protocol import OpenedSum
+from lapwing.parties.statistics.regression import LOST_IN_NOISE, NOISE_ONLY, SAMPLING, RegressionStatistic
+from lapwing.sql.regression_sums import regression_sums as sums_of
 from support.joint import gaussian, laplace, member, opened, plain, totals
 
 LEVEL = Fraction(19, 20)
@@ -35,7 +35,7 @@ def test_without_noise_it_is_the_least_squares_of_all_rows(tmp_path: Path) -> No
         member(tmp_path / "a", PEOPLE[0]) as north,
         member(tmp_path / "b", PEOPLE[1], form="duckdb") as south,
     ):
-        members = [Regression(one, "visits", "cost", X) for one in (north, south)]
+        members = [RegressionStatistic(one, "visits", "cost", X) for one in (north, south)]
         found = opened([one.exact(0, ()) for one in members])
     shares = laplace(members[0], 1000)
     answer = members[0].answer([found], [totals(shares, found)], confidence=LEVEL)
@@ -50,7 +50,7 @@ def test_without_noise_it_is_the_least_squares_of_all_rows(tmp_path: Path) -> No
 
 def test_blocks_are_moments_around_the_middle(tmp_path: Path) -> None:
     with member(tmp_path, range(9)) as dataset:
-        made = Regression(dataset, "visits", "cost", ["stay"])
+        made = RegressionStatistic(dataset, "visits", "cost", ["stay"])
     assert [(block.length, block.l1) for block in made.blocks] == [
         (1, 2),  # two rows
         (1, 2 * 10),
@@ -73,7 +73,7 @@ def moments(x: NDArray[np.int64], y: NDArray[np.int64]) -> NDArray[np.int64]:
 def test_intervals_hold_the_noise_as_often_as_they_say(kind: str, tmp_path: Path) -> None:
     """Both should hold in 95 % of 300 runs; below 250 comes less than once in 1e9 (binomial)."""
     with member(tmp_path, range(9)) as dataset:
-        made = Regression(dataset, "visits", "cost", ["stay"])
+        made = RegressionStatistic(dataset, "visits", "cost", ["stay"])
     shares = laplace(made, 2, of=2) if kind == "laplace" else gaussian(made, Fraction(1, 2), of=2)
     dice = np.random.default_rng(3)
     x = dice.integers(0, 21, size=6000)
@@ -98,12 +98,12 @@ def test_intervals_hold_the_noise_as_often_as_they_say(kind: str, tmp_path: Path
 
 def test_where_noise_is_all_there_is_nothing_is_told(tmp_path: Path) -> None:
     with member(tmp_path, range(9)) as dataset:
-        made = Regression(dataset, "visits", "cost", ["stay"])
+        made = RegressionStatistic(dataset, "visits", "cost", ["stay"])
     shares = laplace(made, Fraction(1, 10))
-    found = Opened(np.array([12, 3, 4, 300, 5, 900]), (0, 1))
+    found = OpenedSum(np.array([12, 3, 4, 300, 5, 900]), (0, 1))
     answer = made.answer([found], [totals(shares, found)], confidence=LEVEL)
     assert list(answer.column("coefficient").values) == [None, None]
-    assert answer.notes == (LOST,)
+    assert answer.notes == (LOST_IN_NOISE,)
     assert "·" in str(answer)
 
 

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter, BadValue
-from lapwing.mechanisms import RandomizedResponse
-from lapwing.parties.protocols.protocol import LARGEST_VALUE, Opened
-from lapwing.parties.statistics import Block, statistic_of
-from lapwing.parties.statistics.statistic import fitting
-from lapwing.parties.statistics.vector import Vector
+from lapwing.parties.protocols.protocol import LARGEST_VALUE, OpenedSum
+from lapwing.parties.statistics import CellBlock, statistic_of
+from lapwing.parties.statistics.statistic import VectorStatistic, clamp_to_range
 from support.joint import laplace, member, opened, totals
 
 LEVEL = Fraction(19, 20)
@@ -101,27 +100,27 @@ def test_a_question_needs_a_data_set_and_a_vector_an_array(spec: dict[str, Any],
 )
 def test_a_block_is_checked_at_birth(bad: dict[str, int]) -> None:
     good = {"label": "rows", "length": 3, "l1": 2, "l2_squared": 4}
-    assert Block(**good).to_json()["weight"] == "1"  # type: ignore[arg-type]
+    assert CellBlock(**good).to_json()["weight"] == "1"  # type: ignore[arg-type]
     with pytest.raises(BadParameter):
-        Block(**{**good, **bad})  # type: ignore[arg-type]
+        CellBlock(**{**good, **bad})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("labels", ["abc", ["a", "b"], ["a", "b", ""], ["a", "b", 3]])
 def test_labels_name_every_cell(labels: Any) -> None:
     with pytest.raises(BadParameter, match="labels"):
-        Vector(None, length=3, l1=1, l2_squared=1, labels=labels)
+        VectorStatistic(None, length=3, l1=1, l2_squared=1, labels=labels)
 
 
 @pytest.mark.parametrize("values", [[1, 2], [0.5, 1, 2], [[1, 2, 3]], ["a", "b", "c"]])
 def test_a_vector_is_whole_numbers_for_every_cell(values: Any) -> None:
     with pytest.raises(BadValue):
-        Vector(values, length=3, l1=1, l2_squared=1)
+        VectorStatistic(values, length=3, l1=1, l2_squared=1)
 
 
 def test_numbers_are_clamped_and_never_refused_for_their_size() -> None:
     huge = np.array([10**30, -(10**30), 7], dtype=object)
-    assert fitting(huge).tolist() == [LARGEST_VALUE, -LARGEST_VALUE, 7]
-    assert fitting(np.array([1 << 60, -5])).tolist() == [LARGEST_VALUE, -5]
+    assert clamp_to_range(huge).tolist() == [LARGEST_VALUE, -LARGEST_VALUE, 7]
+    assert clamp_to_range(np.array([1 << 60, -5])).tolist() == [LARGEST_VALUE, -5]
 
 
 def test_the_answer_of_a_vector_has_its_cells_and_intervals() -> None:
@@ -143,7 +142,7 @@ def test_an_answer_can_be_printed_and_written(tmp_path: Path) -> None:
         shares = laplace(made, 1, of=2)
         found = opened([made.exact(0, ())] * 3)
     answer = made.answer([found], [totals(shares, found)], confidence=LEVEL)
-    plain = json.loads(answer.to_bytes())
+    plain = json.loads(json.dumps(answer.to_json()))
     assert [column["name"] for column in plain["columns"]] == ["ward", "visits"]
     assert plain["columns"][1]["low"][0] < plain["columns"][1]["values"][0] < plain["columns"][1]["high"][0]
     assert plain["contributors"] == 3
@@ -174,12 +173,12 @@ def test_ten_thousand_bins_are_one_block(tmp_path: Path) -> None:
 
 def test_reports_are_turned_into_unbiased_counts() -> None:
     response = RandomizedResponse.for_epsilon(1, options=3)
-    made = Vector(None, length=3, l1=1, l2_squared=1)
+    made = VectorStatistic(None, length=3, l1=1, l2_squared=1)
     assert made.why_not_local == ""
-    assert "l1 = 1" in Vector(None, length=3, l1=2, l2_squared=4).why_not_local
+    assert "l1 = 1" in VectorStatistic(None, length=3, l1=2, l2_squared=4).why_not_local
     truth = np.array([100_000, 50_000, 0])
     reports = response.sample(np.repeat(np.arange(3), truth))
-    found = Opened(np.bincount(reports, minlength=3), (0, 1))
+    found = OpenedSum(np.bincount(reports, minlength=3), (0, 1))
     answer = made.answer([found], [[response]], confidence=1 - Fraction(1, 10**9))
     column = answer.column("value")
     assert column.values.sum() == pytest.approx(150_000)
@@ -194,10 +193,10 @@ def test_only_a_vector_is_read_from_reports(tmp_path: Path) -> None:
     response = RandomizedResponse.for_epsilon(1, options=3)
     with member(tmp_path, range(3)) as dataset:
         made = statistic_of(HISTOGRAM, dataset)
-    found = Opened(np.array([1, 2, 3]), (0,))
+    found = OpenedSum(np.array([1, 2, 3]), (0,))
     with pytest.raises(BadParameter, match="randomize themselves"):
         made.answer([found], [[response]], confidence=LEVEL)
     with pytest.raises(BadValue):
-        Vector(None, length=3, l1=1, l2_squared=1).answer(
-            [Opened(np.zeros(3, dtype=np.int64), (0,))], [[response]], confidence=LEVEL
+        VectorStatistic(None, length=3, l1=1, l2_squared=1).answer(
+            [OpenedSum(np.zeros(3, dtype=np.int64), (0,))], [[response]], confidence=LEVEL
         )

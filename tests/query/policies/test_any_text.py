@@ -14,13 +14,10 @@ import tomlkit
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lapwing.config.toml_text import lines_of
 from lapwing.errors import BadFile
-from lapwing.query.policies.check import BLOCKS
-from lapwing.query.policies.columns import COLUMN
-from lapwing.query.policies.file import ROOT, load
-from lapwing.query.policies.tables import TABLE as TABLE_KEYS
-from lapwing.query.policies.tables import UNIT
-from lapwing.toml.text import lines_of
+from lapwing.sql.policy_file import BLOCK_KEYS, ROOT, load_policy
+from lapwing.sql.policy_tables import COLUMN_KEYS, TABLE_KEYS, UNIT_KEYS
 from support.policy_files import (
     GOOD,
     PUBLIC,
@@ -45,7 +42,7 @@ from support.policy_files import (
 def test_what_is_not_a_toml_file_is_told_where(raw: bytes, expected: str) -> None:
     Path("visits.toml").write_bytes(raw)
     with pytest.raises(BadFile) as caught:
-        load("visits.toml")
+        load_policy("visits.toml")
     assert caught.value.mistakes[0].startswith(expected)
 
 
@@ -58,7 +55,7 @@ def test_what_is_no_file_is_told_so(folder: Path) -> None:
         ("a\0b\n", '"a\\u0000b\\n": there is no such file'),
     ):
         with pytest.raises(BadFile) as caught:
-            load(path)
+            load_policy(path)
         assert str(caught.value).startswith(expected)
 
 
@@ -97,7 +94,19 @@ def test_every_key_has_the_line_on_which_it_stands() -> None:
 
 
 WORDS = st.sampled_from(
-    [*ROOT, *COLUMN, *TABLE_KEYS, *UNIT, *BLOCKS, "visits", "stay", "name", "epsilon", "delta", "url"]
+    [
+        *ROOT,
+        *COLUMN_KEYS,
+        *TABLE_KEYS,
+        *UNIT_KEYS,
+        *BLOCK_KEYS,
+        "visits",
+        "stay",
+        "name",
+        "epsilon",
+        "delta",
+        "url",
+    ]
 )
 LEAVES = st.one_of(
     st.booleans(),
@@ -156,7 +165,7 @@ def test_whatever_a_file_says_only_its_mistakes_are_raised(
         Path("visits.toml").write_text(text, encoding="utf-8", newline="")
         found: tuple[str, ...] = ()
         try:
-            load("visits.toml")
+            load_policy("visits.toml")
         except BadFile as error:
             found = error.mistakes
         assert all(line.startswith("visits.toml:") and line.isprintable() for line in found)
@@ -167,4 +176,4 @@ def test_whatever_a_file_says_only_its_mistakes_are_raised(
 def test_whatever_bytes_a_file_has_only_its_mistakes_are_raised(raw: bytes) -> None:
     Path("visits.toml").write_bytes(raw)
     with pytest.raises(BadFile):
-        load("visits.toml")
+        load_policy("visits.toml")

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.engines.limits import Limits
-from lapwing.query.language.kinds import Choice, Kind, Moment, Number, Text, Truth
-from lapwing.query.policies.blocks import period_of
-from lapwing.query.policies.file import nice_below
-from lapwing.query.policies.policy import Blocks, Source, UnitBy
+from lapwing.engines.engine import EngineLimits
+from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
+from lapwing.sql.policy import BlockRule, Source, UnitBy, period_of
+from lapwing.sql.policy_file import two_digits_below
 from support.policy_files import (
     GOOD,
     HEAD,
@@ -36,7 +35,7 @@ def test_the_example_of_the_issue(folder: Path) -> None:
     assert (policy.name, policy.protects, policy.population) == ("visits", "person", "")
     assert (policy.epsilon, policy.delta) == (Fraction(3), Fraction(1, 10**7))
     assert policy.delta_per_query == Fraction(1, 10**10)
-    assert policy.blocks == Blocks("unit", cohorts=64)
+    assert policy.blocks == BlockRule("unit", cohorts=64)
     assert policy.ledger == str(folder / "lapwing.ledger")
     assert (policy.quotas, policy.timeout) == ({}, 600)
     assert visits.unit == UnitBy("patient_id")
@@ -44,7 +43,7 @@ def test_the_example_of_the_issue(folder: Path) -> None:
     assert visits.source == Source("duckdb", str(folder / "visits.parquet"), "", "parquet")
     assert {name: column.kind for name, column in visits.columns.items()} == {
         "ward": Choice(("A", "B", "C")),
-        "stay": Number(Fraction(1), 0, 60),
+        "stay": Numeric(Fraction(1), 0, 60),
     }
     assert wards.is_public
     assert wards.columns == {}
@@ -102,7 +101,7 @@ def test_where_rows_are_protected_each_row_is_its_own_unit() -> None:
 )
 def test_blocks_of_rows_are_periods_within_the_bounds(every: str, first: int, last: int) -> None:
     policy = loaded(PERSON_PERIOD + PERIODS.format(every=every))
-    assert policy.blocks == Blocks("row", column="admitted", every=every, first=first, last=last)
+    assert policy.blocks == BlockRule("row", column="admitted", every=every, first=first, last=last)
 
 
 def test_periods_before_1970_are_counted_downwards() -> None:
@@ -111,9 +110,11 @@ def test_periods_before_1970_are_counted_downwards() -> None:
 
 
 def test_blocks_by_the_month_of_arrival() -> None:
-    assert loaded(GOOD + '[blocks]\nby = "unit"\nevery = "month"').blocks == Blocks("unit", every="month")
+    assert loaded(GOOD + '[blocks]\nby = "unit"\nevery = "month"').blocks == BlockRule(
+        "unit", every="month"
+    )
     named = loaded(GOOD + '[blocks]\nby = "unit"\ncohorts = 2\ncolumn = "slice"').blocks
-    assert named == Blocks("unit", cohorts=2, column="slice")
+    assert named == BlockRule("unit", cohorts=2, column="slice")
 
 
 @pytest.mark.parametrize(
@@ -121,10 +122,10 @@ def test_blocks_by_the_month_of_arrival() -> None:
     [
         ("values = [3, 1]", Choice((3, 1))),
         ("values = [true, false]", Choice((True, False))),
-        ("low = -3\nhigh = 2_000", Number(Fraction(1), -3, 2000)),
-        ("low = 0\nhigh = 1\nstep = 0.1", Number(Fraction(1, 10), 0, 10)),
-        ("low = 0.05\nhigh = 0.99\nstep = 0.1", Number(Fraction(1, 10), 1, 9)),
-        ("low = 0.0\nhigh = 1e3\nstep = 5", Number(Fraction(5), 0, 200)),
+        ("low = -3\nhigh = 2_000", Numeric(Fraction(1), -3, 2000)),
+        ("low = 0\nhigh = 1\nstep = 0.1", Numeric(Fraction(1, 10), 0, 10)),
+        ("low = 0.05\nhigh = 0.99\nstep = 0.1", Numeric(Fraction(1, 10), 1, 9)),
+        ("low = 0.0\nhigh = 1e3\nstep = 5", Numeric(Fraction(5), 0, 200)),
         ("low = 1970-01-02\nhigh = 1970-02-01", Moment(86400, 1, 31)),
         ('low = 1970-01-02\nhigh = 1970-02-01\nstep = "day"', Moment(86400, 1, 31)),
         ("low = 1970-01-01T00:00:00\nhigh = 1970-01-01 00:01:00", Moment(1, 0, 60)),
@@ -192,7 +193,7 @@ def test_too_many_periods_are_too_many_blocks() -> None:
     [("1e-7", "1e-10"), ("3.333e-7", "3.3e-10"), ("0", "0"), ("1e-16", "0"), ("1.999e-14", "1.9e-17")],
 )
 def test_the_delta_of_a_query_is_a_thousandth_rounded_down(delta: str, expected: str) -> None:
-    assert nice_below(Fraction(delta) / 1000) == Fraction(expected)
+    assert two_digits_below(Fraction(delta) / 1000) == Fraction(expected)
     assert loaded(GOOD.replace("1e-7", delta)).delta_per_query == Fraction(expected)
 
 
@@ -212,9 +213,9 @@ def test_a_least_coalition_may_be_demanded(folder: Path) -> None:
 
 
 def test_the_engine_has_limits_of_its_own_or_those_of_the_file(folder: Path) -> None:
-    assert loaded(GOOD).limits == Limits()
+    assert loaded(GOOD).limits == EngineLimits()
     said = loaded(GOOD + "[engine]\nmemory = 4000\ntemporary = 1\nthreads = 3\n").limits
-    assert said == Limits(memory=4 * 10**9, temporary=10**6, threads=3)
+    assert said == EngineLimits(memory=4 * 10**9, temporary=10**6, threads=3)
     [mistake] = mistakes(GOOD + "[engine]\nmemory = 1\n")
     assert "engine.memory: must lie between 500" in mistake
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.query.policies.policy import Source
+from lapwing.sql.policy import Source
 from support.policy_files import (
     GOOD,
     HEAD,
@@ -50,8 +50,8 @@ def test_a_source_is_an_engine_and_a_place(text: str, expected: tuple[str, ...],
         ("gone.duckdb", "there is no DuckDB file here"),
         ("empty", "is a folder without .parquet or .csv files"),
         ("mixed", "is a folder of Parquet and CSV files: say which"),
-        ("visits.xlsx", "is of no known kind. Write a Parquet or CSV file"),
-        ("https://h/visits.parquet", "is of no known kind"),
+        ("visits.xlsx", "is not a known kind of source. Write a Parquet or CSV file"),
+        ("https://h/visits.parquet", "is not a known kind of source"),
         ("clinic.duckdb#a b", "must end in the name of a table"),
         ("postgresql://h/d#a.b.c", "must end in the name of a table"),
         ("postgresql://me@[h/d", "is no address. Write postgresql://"),

@@ -9,15 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.noise import random_bytes, uniform_int
-from lapwing.survey.collecting import Rule, Store, open_store, read
-from lapwing.survey.collecting.store import blinded_hash, invitation_hash, token_hash
+from lapwing.core.noise import random_bytes, uniform_int
 from lapwing.survey.credentials import new_invitation
+from lapwing.survey.report_store import (
+    ReportStore,
+    StoppingRule,
+    blinded_hash,
+    invitation_hash,
+    read_all_reports,
+    token_hash,
+)
+from lapwing.survey.service import open_report_store
 from support import postgres
 from support.collecting import DIGEST, TODAY, Shelf, credential, desk
 from support.ledgers import POSTGRES
 
-NO_RULE = Rule()
+NO_RULE = StoppingRule()
 PEOPLE = 400
 GOOD = b"\x01\x00\x01"
 SMALL, LARGE = 8, 900  # a report of the second fills buckets of many pages
@@ -28,8 +35,8 @@ def shuffled(count: int) -> list[int]:
     return sorted(range(count), key=lambda _: random_bytes(16))
 
 
-def open_file(path: Path, size: int) -> Store:
-    return open_store(str(path), digest=DIGEST, report_size=size)
+def open_file(path: Path, size: int) -> ReportStore:
+    return open_report_store(str(path), digest=DIGEST, report_size=size)
 
 
 class Crowd:
@@ -42,7 +49,7 @@ class Crowd:
         self.tokens = [token_hash(random_bytes(64)) for _ in range(count)]
         self.reports = [random_bytes(size) for _ in range(count)]
 
-    def come(self, store: Store, order: Sequence[int], together: Callable[[], int]) -> None:
+    def come(self, store: ReportStore, order: Sequence[int], together: Callable[[], int]) -> None:
         start = 0
         while start < len(order):
             some = order[start : start + together()]
@@ -118,7 +125,7 @@ class TestAFile:
         raw = path.read_bytes()
         assert {raw.count(key) for key in (*crowd.tokens, *crowd.hashes)} == {1}
         expected = [report for _, report in sorted(zip(crowd.tokens, crowd.reports, strict=True))]
-        assert [bytes(row) for row in read(store)] == expected
+        assert [bytes(row) for row in read_all_reports(store)] == expected
         store.close()
 
 
@@ -136,7 +143,7 @@ class TestPostgres:
             assert rows == sorted(rows)
             assert len({xmin for _, xmin in rows}) == 1
 
-    def come(self, store: Store, rule: Rule) -> list[bytes]:
+    def come(self, store: ReportStore, rule: StoppingRule) -> list[bytes]:
         crowd = Crowd(len(GOOD), 40)
         store.admit(crowd.invitations)
         for k in shuffled(40):
@@ -147,13 +154,13 @@ class TestPostgres:
     def test_shows_no_order_once_the_rule_ended_the_survey(self, tmp_path: Path) -> None:
         shelf = Shelf.of(POSTGRES, tmp_path)
         store = shelf.open()
-        self.come(store, Rule(stop_after=40))
+        self.come(store, StoppingRule(stop_after=40))
         self.require_no_order(shelf)
         shelf.close()
 
     def test_shows_no_order_once_the_last_day_is_over(self, tmp_path: Path) -> None:
         shelf = Shelf.of(POSTGRES, tmp_path)
-        at = desk(shelf.open(), Rule(until=TODAY.replace(day=1)))
+        at = desk(shelf.open(), StoppingRule(until=TODAY.replace(day=1)))
         self.come(at.reports, NO_RULE)
         assert len({xmin for _, xmin in self.rows(shelf)[0]}) == 40  # it shows
         at.take(DIGEST, *credential(), GOOD).result(60)  # too late

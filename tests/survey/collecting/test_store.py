@@ -12,13 +12,19 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.survey.collecting import Rule, Verdict, read
-from lapwing.survey.collecting.store import blinded_hash, invitation_hash, token_hash
 from lapwing.survey.credentials import new_invitation
+from lapwing.survey.report_store import (
+    IntakeResult,
+    StoppingRule,
+    blinded_hash,
+    invitation_hash,
+    read_all_reports,
+    token_hash,
+)
 from support import postgres
 from support.collecting import SIZE, TODAY, Shelf
 
-NO_RULE = Rule()
+NO_RULE = StoppingRule()
 
 
 def report(k: int) -> bytes:
@@ -33,16 +39,16 @@ class TestReports:
     def test_are_stored_once_for_each_token(self, shelf: Shelf) -> None:
         store = shelf.open()
         first = [(token(k), report(k)) for k in range(5)]
-        assert store.accept(first, NO_RULE, TODAY) == [Verdict.NEW] * 5
-        assert store.accept(first, NO_RULE, TODAY) == [Verdict.AGAIN] * 5
-        assert store.accept([(token(0), report(9))], NO_RULE, TODAY) == [Verdict.OTHER]
+        assert store.accept(first, NO_RULE, TODAY) == [IntakeResult.NEW] * 5
+        assert store.accept(first, NO_RULE, TODAY) == [IntakeResult.AGAIN] * 5
+        assert store.accept([(token(0), report(9))], NO_RULE, TODAY) == [IntakeResult.OTHER]
         assert store.state().reports == 5
-        assert sorted(map(bytes, read(store))) == [report(k) for k in range(5)]
+        assert sorted(map(bytes, read_all_reports(store))) == [report(k) for k in range(5)]
 
     def test_of_one_token_in_one_batch_count_once(self, shelf: Shelf) -> None:
         store = shelf.open()
         batch = [(token(0), report(1)), (token(0), report(1)), (token(0), report(2)), (token(1), report(1))]
-        expected = [Verdict.NEW, Verdict.AGAIN, Verdict.OTHER, Verdict.NEW]
+        expected = [IntakeResult.NEW, IntakeResult.AGAIN, IntakeResult.OTHER, IntakeResult.NEW]
         assert store.accept(batch, NO_RULE, TODAY) == expected
         assert store.state().reports == 2
 
@@ -50,13 +56,13 @@ class TestReports:
         shelf.open().accept([(token(1), report(7))], NO_RULE, TODAY)
         again = shelf.open()
         assert again.state().reports == 1
-        assert again.accept([(token(1), report(7))], NO_RULE, TODAY) == [Verdict.AGAIN]
+        assert again.accept([(token(1), report(7))], NO_RULE, TODAY) == [IntakeResult.AGAIN]
 
     def test_are_read_as_an_array_in_the_order_of_their_hashes(self, shelf: Shelf) -> None:
         store = shelf.open()
-        assert read(store).shape == (0, SIZE)
+        assert read_all_reports(store).shape == (0, SIZE)
         store.accept([(token(k), report(k)) for k in range(200)], NO_RULE, TODAY)
-        rows = read(store)
+        rows = read_all_reports(store)
         assert rows.dtype == np.uint8
         assert rows.shape == (200, SIZE)
         assert [bytes(row) for row in rows] == [report(k) for k in sorted(range(200), key=token)]
@@ -84,42 +90,42 @@ class TestReports:
 
 class TestTheStoppingRule:
     def test_counts_reports_exactly(self, shelf: Shelf) -> None:
-        store, rule = shelf.open(), Rule(stop_after=3)
+        store, rule = shelf.open(), StoppingRule(stop_after=3)
         batch = [(token(k), report(k)) for k in range(5)]
-        assert store.accept(batch, rule, TODAY) == [Verdict.NEW] * 3 + [Verdict.CLOSED] * 2
-        assert store.accept([(token(9), report(9))], rule, TODAY) == [Verdict.CLOSED]
+        assert store.accept(batch, rule, TODAY) == [IntakeResult.NEW] * 3 + [IntakeResult.CLOSED] * 2
+        assert store.accept([(token(9), report(9))], rule, TODAY) == [IntakeResult.CLOSED]
         assert store.state().reports == 3
 
     def test_ends_with_the_last_day(self, shelf: Shelf) -> None:
-        store, rule = shelf.open(), Rule(until=TODAY)
-        assert store.accept([(token(1), report(1))], rule, TODAY) == [Verdict.NEW]
+        store, rule = shelf.open(), StoppingRule(until=TODAY)
+        assert store.accept([(token(1), report(1))], rule, TODAY) == [IntakeResult.NEW]
         late = store.accept([(token(2), report(2))], rule, TODAY + timedelta(days=1))
-        assert late == [Verdict.CLOSED]
+        assert late == [IntakeResult.CLOSED]
 
     def test_lets_those_who_were_counted_ask_again(self, shelf: Shelf) -> None:
         """Their acknowledgement may have been lost."""
-        store, rule = shelf.open(), Rule(stop_after=1)
+        store, rule = shelf.open(), StoppingRule(stop_after=1)
         store.accept([(token(1), report(1))], rule, TODAY)
         again = store.accept([(token(1), report(1)), (token(1), report(2))], rule, TODAY)
-        assert again == [Verdict.AGAIN, Verdict.OTHER]
+        assert again == [IntakeResult.AGAIN, IntakeResult.OTHER]
 
     def test_does_not_look_at_answers(self) -> None:
-        assert not Rule().is_over(10**9, date.max)
-        assert Rule(stop_after=5, until=TODAY).is_over(5, date.min)
-        assert Rule(stop_after=5, until=TODAY).is_over(0, date.max)
+        assert not StoppingRule().is_over(10**9, date.max)
+        assert StoppingRule(stop_after=5, until=TODAY).is_over(5, date.min)
+        assert StoppingRule(stop_after=5, until=TODAY).is_over(0, date.max)
 
 
 class TestSignatures:
     def test_bind_an_invitation_for_ever(self, shelf: Shelf) -> None:
         store, invitation = shelf.open(), new_invitation()
         hashed, first, second = invitation_hash(invitation), blinded_hash(b"1"), blinded_hash(b"2")
-        assert store.signed(hashed) is Verdict.UNKNOWN
-        assert store.keep([(hashed, first)], NO_RULE, TODAY) == [Verdict.UNKNOWN]
+        assert store.signed(hashed) is IntakeResult.UNKNOWN
+        assert store.keep([(hashed, first)], NO_RULE, TODAY) == [IntakeResult.UNKNOWN]
         store.admit([invitation])
-        assert store.signed(hashed) is Verdict.NEW
+        assert store.signed(hashed) is IntakeResult.NEW
         both = store.keep([(hashed, first), (hashed, second), (hashed, first)], NO_RULE, TODAY)
-        assert both == [Verdict.NEW, Verdict.OTHER, Verdict.AGAIN]
-        assert store.keep([(hashed, first)], NO_RULE, TODAY) == [Verdict.AGAIN]
+        assert both == [IntakeResult.NEW, IntakeResult.OTHER, IntakeResult.AGAIN]
+        assert store.keep([(hashed, first)], NO_RULE, TODAY) == [IntakeResult.AGAIN]
         assert store.signed(hashed) == first
         assert shelf.open().signed(hashed) == first
         assert store.invitations() == (1, 1)
@@ -128,9 +134,9 @@ class TestSignatures:
         store, invitation = shelf.open(), new_invitation()
         store.admit([invitation])
         wish = (invitation_hash(invitation), blinded_hash(b"1"))
-        yesterday = Rule(until=TODAY - timedelta(days=1))
-        assert store.keep([wish], yesterday, TODAY) == [Verdict.CLOSED]
-        assert store.signed(wish[0]) is Verdict.NEW
+        yesterday = StoppingRule(until=TODAY - timedelta(days=1))
+        assert store.keep([wish], yesterday, TODAY) == [IntakeResult.CLOSED]
+        assert store.signed(wish[0]) is IntakeResult.NEW
 
     def test_an_invitation_is_admitted_once(self, shelf: Shelf) -> None:
         store, invitation = shelf.open(), new_invitation()
@@ -167,13 +173,13 @@ class TestClosing:
     def test_is_for_ever_and_keeps_everything(self, shelf: Shelf) -> None:
         self.fill(shelf)
         store = shelf.open()
-        before = read(store)
+        before = read_all_reports(store)
         store.close_survey()
         store.close_survey()
         assert store.state().is_closed
-        assert (read(store) == before).all()
-        assert store.accept([(token(999), report(1))], NO_RULE, TODAY) == [Verdict.CLOSED]
-        assert store.accept([(token(1), report(1))], NO_RULE, TODAY) == [Verdict.AGAIN]
+        assert (read_all_reports(store) == before).all()
+        assert store.accept([(token(999), report(1))], NO_RULE, TODAY) == [IntakeResult.CLOSED]
+        assert store.accept([(token(1), report(1))], NO_RULE, TODAY) == [IntakeResult.AGAIN]
         assert shelf.open().state().is_closed
         assert store.invitations() == (300, 300)
 
@@ -240,7 +246,7 @@ class TestTheServer:
             with pytest.raises(Unavailable):
                 store.accept([(token(2), report(2))], NO_RULE, TODAY)
             both = store.accept([(token(1), report(1)), (token(2), report(2))], NO_RULE, TODAY)
-            assert both == [Verdict.AGAIN, Verdict.NEW]
+            assert both == [IntakeResult.AGAIN, IntakeResult.NEW]
             shelf.close()
             server.restart(fsync="off")
             with pytest.raises(Unavailable, match="fsync is off"):

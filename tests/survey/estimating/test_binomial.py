@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import beta, binom
 
-from lapwing.survey.estimating.binomial import least_chance, least_count, upper_tail
+from lapwing.survey.estimating.intervals import least_chance, least_count, upper_tail
 
 RISKS = (0.25, 0.025, 5e-6, 1e-12)
 

@@ -9,9 +9,13 @@ import pytest
 from numpy.typing import NDArray
 
 from lapwing.survey.estimating import estimate
-from lapwing.survey.estimating.distribution import Linear, Waves, quantile_of
-from lapwing.survey.estimating.intervals import Level
-from lapwing.survey.randomizers import SquareWave, Window
+from lapwing.survey.estimating.intervals import ConfidenceLevel
+from lapwing.survey.estimating.number_estimates import (
+    LinearEstimators,
+    SquareWaveCounts,
+    histogram_quantile,
+)
+from lapwing.survey.randomizers import SquareWave, WindowResponse
 from support.estimated import by_name, designed, indices, law_of, means
 from support.laws import between
 from support.slowly import slow
@@ -20,15 +24,15 @@ from support.streams import SeededStream
 STEPS = 20
 
 
-def waves(window: Window, messages: NDArray[np.int64]) -> Waves:
-    return Waves(window, np.bincount(messages, minlength=window.messages))
+def waves(window: WindowResponse, messages: NDArray[np.int64]) -> SquareWaveCounts:
+    return SquareWaveCounts(window, np.bincount(messages, minlength=window.messages))
 
 
 @pytest.mark.parametrize("none", [False, True])
 @pytest.mark.parametrize("epsilon", ["0.5", "3"])
 def test_weights_are_exactly_unbiased(epsilon: str, none: bool) -> None:
     window = SquareWave.for_epsilon(epsilon, steps=STEPS, none=none)
-    linear = Linear(waves(window, np.arange(window.messages)))
+    linear = LinearEstimators(waves(window, np.arange(window.messages)))
     functions = np.stack([linear.inner(3, 9, 2), linear.outer(0, 5, 3), linear.outer(4, 21, 0)], axis=1)
     weights = linear.weights(functions)
     rows = indices(window, window.messages)[1]
@@ -40,7 +44,7 @@ def test_weights_are_exactly_unbiased(epsilon: str, none: bool) -> None:
 @pytest.mark.parametrize(("first", "end"), [(0, 1), (0, 8), (5, 9), (12, 21), (0, 21)])
 def test_slopes_lie_inside_and_outside_of_the_bin(first: int, end: int, slope: int) -> None:
     window = SquareWave.for_epsilon(1, steps=STEPS, none=True)
-    linear = Linear(waves(window, np.arange(window.messages)))
+    linear = LinearEstimators(waves(window, np.arange(window.messages)))
     x = np.arange(window.inputs)
     inside = ((x >= first) & (x < end) & (x <= STEPS)).astype(float)
     inner, outer = linear.inner(first, end, slope), linear.outer(first, end, slope)
@@ -54,7 +58,7 @@ def test_slopes_lie_inside_and_outside_of_the_bin(first: int, end: int, slope: i
 
 
 def test_forward_and_backward_are_the_law_of_the_window() -> None:
-    window = Window.with_width(1, steps=4, stride=2, width=3, none=True)
+    window = WindowResponse.with_width(1, steps=4, stride=2, width=3, none=True)
     wave = waves(window, np.arange(window.messages))
     _, rows = indices(window, window.messages)
     law = np.array([[float(p) for p in law_of(window, rows, x)] for x in range(window.inputs)])
@@ -68,23 +72,23 @@ def test_em_finds_the_shares_that_were_put_in() -> None:
     """With the expected counts of a million reports: no chance at all."""
     window = SquareWave.for_epsilon(2, steps=7, none=True)
     shares = np.array([0.05, 0.1, 0.2, 0.3, 0.1, 0.05, 0.05, 0.05, 0.1])
-    blank = Waves(window, np.zeros(window.messages, dtype=np.int64))
+    blank = SquareWaveCounts(window, np.zeros(window.messages, dtype=np.int64))
     counts = np.rint(blank.forward(shares) * 10**7).astype(np.int64)
-    found, silent = Waves(window, counts).most_likely(np.arange(9))
+    found, silent = SquareWaveCounts(window, counts).most_likely(np.arange(9))
     assert [*found, silent] == pytest.approx(shares, abs=0.01)
 
 
 def test_quantiles_of_a_histogram_lie_inside_its_bins() -> None:
     edges, shares = np.array([0, 10, 20]), np.array([0.5, 0.5])
-    assert quantile_of(shares, edges, 0.25) == pytest.approx(4.5)
-    assert quantile_of(shares, edges, 0.5) == pytest.approx(9.5)
-    assert quantile_of(shares, edges, 0.0) == 0
-    assert quantile_of(shares, edges, 1.0) == 19
+    assert histogram_quantile(shares, edges, 0.25) == pytest.approx(4.5)
+    assert histogram_quantile(shares, edges, 0.5) == pytest.approx(9.5)
+    assert histogram_quantile(shares, edges, 0.0) == 0
+    assert histogram_quantile(shares, edges, 1.0) == 19
 
 
 def test_intervals_of_bins_and_quantiles_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """300 surveys; false alarm 1e-9 for each of ten tests that coverage is at least 94 %."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(510))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(510))
     generator = np.random.Generator(np.random.Philox(511))
     window = SquareWave.for_epsilon(2, steps=STEPS, none=True)
     law = np.append(0.85 * np.arange(21, 0, -1) / 231, 0.15)
@@ -94,10 +98,10 @@ def test_intervals_of_bins_and_quantiles_hold(monkeypatch: pytest.MonkeyPatch) -
     truths = [law[a:b].sum() for a, b in ranges]
     places = [int(np.searchsorted(cumulative, part)) for part in parts]
     runs, held = 300, np.zeros(10, dtype=np.int64)
-    level = Level.of("0.95")
+    level = ConfidenceLevel.of("0.95")
     for _ in range(runs):
         messages = window.sample(generator.choice(len(law), size=1500, p=law))
-        linear = Linear(waves(window, messages))
+        linear = LinearEstimators(waves(window, messages))
         low, high, _ = linear.bounds(ranges, level)
         held[:5] += (low <= truths) & (truths <= high)
         for column, (part, place) in enumerate(zip(parts, places, strict=True)):
@@ -120,16 +124,16 @@ def test_intervals_hold_where_most_reports_are_alike(epsilon: str, rare: float, 
     generator = np.random.Generator(np.random.Philox(513))
     window = SquareWave.for_epsilon(epsilon, steps=10, none=False)
     shares = np.array([1 - rare, *[0.0] * 9, rare])
-    blank = Waves(window, np.zeros(window.messages, dtype=np.int64))
+    blank = SquareWaveCounts(window, np.zeros(window.messages, dtype=np.int64))
     law = blank.forward(shares)
     ranges = [(0, 2), (2, 5), (5, 9), (9, 11)]
     truths = [shares[a:b].sum() for a, b in ranges]
     places = {0.5: 0, 0.9: 0, 1 - rare / 2: 10}
-    runs, level = 1_000, Level.of("0.95")
+    runs, level = 1_000, ConfidenceLevel.of("0.95")
     held, right = np.zeros(len(ranges), dtype=np.int64), dict.fromkeys(places, 0)
-    start = Linear(Waves(window, np.full(window.messages, n)))
+    start = LinearEstimators(SquareWaveCounts(window, np.full(window.messages, n)))
     for counts in generator.multinomial(n, law / law.sum(), size=runs):
-        linear = Linear(Waves(window, counts))
+        linear = LinearEstimators(SquareWaveCounts(window, counts))
         vars(linear).update(_inverse=start._inverse, _sides=start._sides)  # they do not depend on counts
         low, high, _ = linear.bounds(ranges, level)
         held += (low <= np.add(truths, 1e-12)) & (np.subtract(truths, 1e-12) <= high)
@@ -146,7 +150,7 @@ LINES = 'kind = "number"\nlow = 0\nhigh = 50\nstep = 1\nabout = "distribution"'
 def test_a_survey_shows_mean_histogram_and_quantiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(512))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(512))
     made = designed(tmp_path, LINES, epsilon="3")
     answers = np.repeat([10, 40, 51], [30_000, 10_000, 10_000])
     found = estimate(made, made.simulate(by_name(made, [answers]))).answers[0]
@@ -176,7 +180,7 @@ def test_steps_that_are_too_fine_have_no_intervals(tmp_path: Path) -> None:
 
 
 def test_a_wave_too_long_to_count_has_a_mean_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.survey.estimating.collecting.MESSAGES_AT_MOST", 10)
+    monkeypatch.setattr("lapwing.survey.estimating.survey_estimates.MOST_COUNTED_MESSAGES", 10)
     made = designed(tmp_path, LINES, epsilon="3")
     found = estimate(made, made.simulate(by_name(made, [np.arange(40)]))).answers[0]
     assert [table.title for table in found.tables] == ["mean", "share"]

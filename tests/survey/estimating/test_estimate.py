@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.estimating import Estimate, estimate
+from lapwing.survey.estimating import EstimatedValue, estimate
 from support.estimated import by_name, designed, exactly
 from support.laws import between
 from support.streams import SeededStream
@@ -27,10 +27,10 @@ NUMBER = 'kind = "number"\nlow = 0\nhigh = 10\nstep = 1\nabout = "mean"'
 
 @pytest.fixture(autouse=True)
 def _seeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(530))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(530))
 
 
-def near(one: Estimate, truth: float) -> None:
+def near(one: EstimatedValue, truth: float) -> None:
     """Within six standard errors of the coins alone: false alarm 2e-9."""
     assert one.respondents is not None
     assert abs(one.value - truth) < 6 * one.respondents.error
@@ -94,7 +94,7 @@ def test_cross_tables_are_unbiased(tmp_path: Path) -> None:
     for first in range(2):
         for second in range(3):
             messages = {0: bytes([first]), 1: bytes([second])}
-            row = np.frombuffer(made.pack(messages), dtype=np.uint8)[np.newaxis]
+            row = np.frombuffer(made.layout.pack(messages), dtype=np.uint8)[np.newaxis]
             cross = estimate(made, row, cross=[("q0", "q1")]).crosses[0]
             cells = np.array([[cell.value for cell in table.estimates] for _, table in cross.lines])
             p = one.probability(1, messages[0]) * other.probability(2, messages[1])
@@ -142,7 +142,7 @@ def test_one_question_each_has_fewer_reports_and_no_cross_tables(tmp_path: Path)
     found = estimate(made, reports, liars="0.01")
     assert sum(answer.reports for answer in found.answers) == 8_000
     near(found.answer("q0").table("share").estimates[0], 1.0)
-    lies = found.answer("q0").table("share").estimates[0].lies
+    lies = found.answer("q0").table("share").estimates[0].adversarial_shift
     assert lies is not None
     assert lies[1] > 0.01 * 1.9, "all liars may go for one question"
     with pytest.raises(BadParameter, match="one question"):
@@ -198,7 +198,7 @@ def test_blocks_give_what_the_whole_gives(tmp_path: Path, monkeypatch: pytest.Mo
     reports = made.simulate(by_name(made, answers))
     seen: list[tuple[int, int]] = []
     whole = estimate(made, reports, by="q0")
-    monkeypatch.setattr("lapwing.survey.estimating.reading.REPORTS_AT_ONCE", 64)
+    monkeypatch.setattr("lapwing.survey.estimating.survey_estimates.BLOCK_REPORTS", 64)
     parts = estimate(made, reports, by="q0", progress=lambda done, of: seen.append((done, of)))
     for one, other in zip(whole.rows(), parts.rows(), strict=True):
         assert one.label == other.label

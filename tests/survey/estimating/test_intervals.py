@@ -11,17 +11,17 @@ from numpy.typing import NDArray
 from scipy.stats import binom, hypergeom, norm, t
 
 from lapwing.errors import BadParameter
-from lapwing.survey.estimating.intervals import Coin, Level, Moments
+from lapwing.survey.estimating.intervals import ConfidenceLevel, RatioMoments, SupportChance
 
-LEVEL = Level.of("0.95")
+LEVEL = ConfidenceLevel.of("0.95")
 
 
-def coins() -> list[Coin]:
-    found = [Coin(0.75, 0.25)]
+def coins() -> list[SupportChance]:
+    found = [SupportChance(0.75, 0.25)]
     for epsilon in (0.1, 1.0, 4.0):
         e = math.exp(epsilon)
-        found += [Coin(e / (e + k - 1), 1 / (e + k - 1)) for k in (2, 5, 1000)]
-        found += [Coin(0.5, 1 / (e + 1)), Coin(e / (e + 1), 0.5)]  # unary, Hadamard
+        found += [SupportChance(e / (e + k - 1), 1 / (e + k - 1)) for k in (2, 5, 1000)]
+        found += [SupportChance(0.5, 1 / (e + 1)), SupportChance(e / (e + 1), 0.5)]  # unary, Hadamard
     return found
 
 
@@ -30,7 +30,7 @@ def covered(low: NDArray[np.float64], high: NDArray[np.float64], share: float) -
     return found
 
 
-def sum_law(n: int, held: int, coin: Coin) -> NDArray[np.float64]:
+def sum_law(n: int, held: int, coin: SupportChance) -> NDArray[np.float64]:
     """The law of the count if `held` of n hold the option: a sum of two binomials."""
     one = binom.pmf(np.arange(held + 1), held, coin.inside)
     other = binom.pmf(np.arange(n - held + 1), n - held, coin.outside)
@@ -47,7 +47,7 @@ def sum_law(n: int, held: int, coin: Coin) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("n", [1, 5, 30, 300, 30_000])
 @pytest.mark.parametrize("coin", coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
-def test_intervals_for_shares_hold_by_exact_computation(coin: Coin, n: int) -> None:
+def test_intervals_for_shares_hold_by_exact_computation(coin: SupportChance, n: int) -> None:
     counts = np.arange(n + 1)
     low, high = coin.for_population(counts, n, LEVEL)
     shares = np.linspace(0, 1, 41 if n < 1000 else 11)
@@ -59,18 +59,25 @@ def test_intervals_for_shares_hold_by_exact_computation(coin: Coin, n: int) -> N
         assert sum_law(n, held, coin)[covered(low, high, held / n)].sum() >= 0.945
 
 
-def sharp_coins() -> list[Coin]:
+def sharp_coins() -> list[SupportChance]:
     """Of large ε, where a count of one is already telling, and of many options, where chances are small."""
-    found = [Coin(0.75, 0.25), Coin(0.99966, 0.00034), Coin(0.745, 0.00025)]
-    return [*found, Coin(0.0027, 0.001), Coin(0.494, 0.017), Coin(0.5125, 0.4875)]
+    found = [SupportChance(0.75, 0.25), SupportChance(0.99966, 0.00034), SupportChance(0.745, 0.00025)]
+    return [
+        *found,
+        SupportChance(0.0027, 0.001),
+        SupportChance(0.494, 0.017),
+        SupportChance(0.5125, 0.4875),
+    ]
 
 
 @pytest.mark.parametrize("n", [1, 3, 30, 300])
 @pytest.mark.parametrize("confidence", ["0.951", "0.99", "0.999", "0.99999"])
 @pytest.mark.parametrize("coin", sharp_coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
-def test_exact_intervals_hold_with_the_confidence_they_state(coin: Coin, confidence: str, n: int) -> None:
+def test_exact_intervals_hold_with_the_confidence_they_state(
+    coin: SupportChance, confidence: str, n: int
+) -> None:
     """Exact, with the rounding of floats to spare. Scores had 0.980 at 0.99, and 0.98999 at 0.999."""
-    level, counts = Level.of(confidence), np.arange(n + 1)
+    level, counts = ConfidenceLevel.of(confidence), np.arange(n + 1)
     wanted = float(level.confidence) - 1e-12
     low, high = coin.for_population(counts, n, level)
     for share in (0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 1):
@@ -85,7 +92,7 @@ def test_exact_intervals_hold_with_the_confidence_they_state(coin: Coin, confide
         assert law[covered(low, high, held / n)].sum() >= wanted, "the population's hold for them as well"
 
 
-def full_law(n: int, held: int, coin: Coin) -> NDArray[np.float64]:
+def full_law(n: int, held: int, coin: SupportChance) -> NDArray[np.float64]:
     """As `sum_law`, with nothing cut off."""
     one = binom.pmf(np.arange(held + 1), held, coin.inside)
     law: NDArray[np.float64] = np.convolve(one, binom.pmf(np.arange(n - held + 1), n - held, coin.outside))
@@ -95,8 +102,8 @@ def full_law(n: int, held: int, coin: Coin) -> NDArray[np.float64]:
 @pytest.mark.parametrize("risk", ["0.3", "0.05", "0.001"])
 def test_intervals_together_are_exact_at_every_confidence(risk: str) -> None:
     """Also where one alone would be from scores: of one interval, or with little confidence."""
-    coin, n = Coin(0.99966, 0.00034), 30
-    level, counts = Level.of(1 - Fraction(risk)).split(1), np.arange(n + 1)
+    coin, n = SupportChance(0.99966, 0.00034), 30
+    level, counts = ConfidenceLevel.of(1 - Fraction(risk)).split(1), np.arange(n + 1)
     low, high = coin.for_population(counts, n, level)
     for share in np.linspace(0, 1, 101):
         law = binom.pmf(counts, n, coin.outside + share * coin.gap)
@@ -105,7 +112,7 @@ def test_intervals_together_are_exact_at_every_confidence(risk: str) -> None:
 
 def test_for_respondents_exact_intervals_gain_from_knowing_the_coins() -> None:
     """With large ε the coins hardly matter: 2.58 standard errors would be exact, Chernoff's needs 3.3."""
-    coin, n, level = Coin(0.98, 0.02), 10_000, Level.of("0.99")
+    coin, n, level = SupportChance(0.98, 0.02), 10_000, ConfidenceLevel.of("0.99")
     low, high = coin.for_respondents(np.array([5_000]), n, level)
     reach = float((high - low)[0]) / 2 / math.sqrt(float(coin.noise_variance(0.5, n)))
     assert 2.58 < reach < 3.4
@@ -114,9 +121,9 @@ def test_for_respondents_exact_intervals_gain_from_knowing_the_coins() -> None:
 
 
 @pytest.mark.parametrize("coin", sharp_coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
-def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin: Coin) -> None:
+def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin: SupportChance) -> None:
     """Exact: 20 reports of 50 respondents, drawn without replacement, some of whom hold the option."""
-    everybody, n, level = 50, 20, Level.of("0.95").split(3)
+    everybody, n, level = 50, 20, ConfidenceLevel.of("0.95").split(3)
     counts = np.arange(n + 1)
     low, high = coin.for_population(counts, n, level)
     for held in range(everybody + 1):
@@ -127,7 +134,9 @@ def test_respondents_who_were_drawn_from_all_have_the_populations_interval(coin:
 
 @pytest.mark.parametrize(("everybody", "n"), [(2, 1), (10, 5), (60, 30), (240, 30), (2400, 300)])
 @pytest.mark.parametrize("coin", coins(), ids=lambda coin: f"{coin.inside:.4g}-{coin.outside:.4g}")
-def test_for_all_respondents_the_interval_has_the_drawing_in_it(coin: Coin, everybody: int, n: int) -> None:
+def test_for_all_respondents_the_interval_has_the_drawing_in_it(
+    coin: SupportChance, everybody: int, n: int
+) -> None:
     """Exact, at 95 %, by the law of the count where n of everybody were drawn to be asked."""
     counts = np.arange(n + 1)
     low, high = coin.for_respondents(counts, n, LEVEL, total=everybody)
@@ -141,7 +150,7 @@ def test_for_all_respondents_the_interval_has_the_drawing_in_it(coin: Coin, ever
 
 
 def test_a_share_is_unbiased_and_two_coins_are_twice_the_mean_less_a_half() -> None:
-    coin = Coin(0.75, 0.25)
+    coin = SupportChance(0.75, 0.25)
     assert coin.share(np.arange(11), 10) == pytest.approx([2 * count / 10 - 0.5 for count in range(11)])
     for held in (0, 3, 10):
         law = sum_law(10, held, coin)
@@ -154,7 +163,7 @@ def test_a_share_is_unbiased_and_two_coins_are_twice_the_mean_less_a_half() -> N
 
 def test_intervals_are_no_wider_than_they_need_to_be() -> None:
     """For many reports they are the plain ones: 1.96 standard errors."""
-    coin, n = Coin(0.75, 0.25), 1_000_000
+    coin, n = SupportChance(0.75, 0.25), 1_000_000
     low, high = coin.for_population(np.array([400_000]), n, LEVEL)
     error = float(np.sqrt(coin.variance(0.3, n)))
     assert float((high - low)[0]) == pytest.approx(2 * 1.96 * error, rel=0.01)
@@ -173,11 +182,11 @@ def test_many_intervals_together_take_a_part_of_the_risk_each() -> None:
 @pytest.mark.parametrize("confidence", [0, 1, "nan", -1])
 def test_a_confidence_lies_between_0_and_1(confidence: float) -> None:
     with pytest.raises(BadParameter):
-        Level.of(confidence)
+        ConfidenceLevel.of(confidence)
 
 
 def test_a_ratio_has_all_values_that_are_not_rejected() -> None:
-    moments = Moments(0.3, 0.6, 0.0004, 0.0001, 0.0001)
+    moments = RatioMoments(0.3, 0.6, 0.0004, 0.0001, 0.0001)
     low, high = moments.interval(1.96, 0, 1)
     for r in (low, high):
         spread = 0.0004 - 2 * r * 0.0001 + r * r * 0.0001
@@ -187,6 +196,6 @@ def test_a_ratio_has_all_values_that_are_not_rejected() -> None:
 
 
 def test_where_the_bottom_may_be_0_nothing_is_known() -> None:
-    assert Moments(0.3, 0.01, 0.01, 0.01, 0.0).interval(1.96, 0, 1) == (0, 1)
-    assert math.isnan(Moments(0.3, -0.1, 0.01, 0.01, 0.0).value)
-    assert math.isnan(Moments(0.3, -0.1, 0.01, 0.01, 0.0).error())
+    assert RatioMoments(0.3, 0.01, 0.01, 0.01, 0.0).interval(1.96, 0, 1) == (0, 1)
+    assert math.isnan(RatioMoments(0.3, -0.1, 0.01, 0.01, 0.0).value)
+    assert math.isnan(RatioMoments(0.3, -0.1, 0.01, 0.01, 0.0).error())

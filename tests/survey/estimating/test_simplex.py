@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lapwing.survey.estimating.simplex import projected
+from lapwing.survey.estimating.share_estimates import nearest_shares
 
 
 @pytest.mark.parametrize(
@@ -19,14 +19,14 @@ from lapwing.survey.estimating.simplex import projected
     ],
 )
 def test_the_projection_is_that_of_the_definition(shares: list[float], nearest: list[float]) -> None:
-    assert projected(np.array(shares)) == pytest.approx(nearest)
+    assert nearest_shares(np.array(shares)) == pytest.approx(nearest)
 
 
 def test_no_other_possible_shares_are_nearer() -> None:
     generator = np.random.Generator(np.random.Philox(3))
     for size in (2, 5, 40):
         shares = generator.normal(1 / size, 0.3, size)
-        found = projected(shares)
+        found = nearest_shares(shares)
         assert found.sum() == pytest.approx(1)
         assert found.min() >= 0
         others = generator.dirichlet(np.ones(size), 1000)

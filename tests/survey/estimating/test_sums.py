@@ -7,14 +7,14 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from lapwing.survey.estimating.intervals import Level, Moments
-from lapwing.survey.estimating.sums import Limits, Scores, Sums
+from lapwing.survey.estimating.intervals import ConfidenceLevel, RatioMoments
+from lapwing.survey.estimating.scores import ReportScores, ScoreLimits, ScoreSums
 
 TRUTH, LIE = 0.7, 0.15  # three options: yes, no, none
 VALUES = np.array([2.0, 1.0, 0.0])  # of a function that is 0 for no answer
 
 
-def scores_of(reports: list[int]) -> Scores:
+def scores_of(reports: list[int]) -> ReportScores:
     supports = np.eye(3)[reports]
 
     def score(
@@ -25,11 +25,13 @@ def scores_of(reports: list[int]) -> Scores:
         )
         return found
 
-    return Scores(score(VALUES)[:, None], 1 - score(np.array([0.0, 0.0, 1.0])), score(VALUES**2)[:, None])
+    return ReportScores(
+        score(VALUES)[:, None], 1 - score(np.array([0.0, 0.0, 1.0])), score(VALUES**2)[:, None]
+    )
 
 
 def moments(reports: list[int], *, noise_only: bool) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    sums = Sums(1)
+    sums = ScoreSums(1)
     sums.add(scores_of(reports))
     n = len(reports)
     if noise_only:  # the raw estimate, before it is compared with what is possible
@@ -62,7 +64,7 @@ def test_the_variance_for_a_population_is_unbiased() -> None:
     first, second, expected = np.zeros(2), np.zeros((2, 2)), np.zeros(3)
     for reports in product(range(3), repeat=3):
         p = np.prod(reported[list(reports)])
-        sums = Sums(1)
+        sums = ScoreSums(1)
         scores = scores_of(list(reports))
         sums.add(scores)
         top, bottom = scores.top[:, 0], scores.bottom
@@ -83,8 +85,8 @@ def test_the_variance_for_those_who_were_drawn_is_unbiased() -> None:
     for drawn in combinations(answers, n):
         for reports in product(range(3), repeat=n):
             p = np.prod([TRUTH if r == a else LIE for r, a in zip(reports, drawn, strict=True)]) / 6
-            noise = Moments(*moments(list(reports), noise_only=True))
-            whole = Moments(*moments(list(reports), noise_only=False))
+            noise = RatioMoments(*moments(list(reports), noise_only=True))
+            whole = RatioMoments(*moments(list(reports), noise_only=False))
             found = noise.mixed(whole, 1 - n / len(answers))
             mean = np.array([found.top, found.bottom])
             first += p * mean
@@ -96,7 +98,7 @@ def test_the_variance_for_those_who_were_drawn_is_unbiased() -> None:
 
 def test_blocks_add_up() -> None:
     reports = [0, 1, 2, 1, 1, 0, 2, 2]
-    whole, parts = Sums(1), Sums(1)
+    whole, parts = ScoreSums(1), ScoreSums(1)
     whole.add(scores_of(reports))
     for start in (0, 3, 6):
         parts.add(scores_of(reports[start : start + 3]))
@@ -105,9 +107,9 @@ def test_blocks_add_up() -> None:
 
 
 def test_one_report_says_nothing() -> None:
-    sums = Sums(1)
+    sums = ScoreSums(1)
     sums.add(scores_of([0]))
-    interval = sums.interval(0, Level.of("0.9"), Limits(0.0, 2.0, 1.0, 1.0))
+    interval = sums.interval(0, ConfidenceLevel.of("0.9"), ScoreLimits(0.0, 2.0, 1.0, 1.0))
     assert (interval.low, interval.high) == (0.0, 2.0)
 
 
@@ -117,4 +119,4 @@ def test_within_a_group_all_scores_are_weighed() -> None:
     assert weighed.top[:, 0] == pytest.approx(scores.top[:, 0] * [2, -1])
     assert weighed.bottom == pytest.approx(scores.bottom * [2, -1])
     assert weighed.of_all().bottom == pytest.approx([1, 1])
-    assert Scores(scores.top, scores.bottom, None).times(np.ones(2)).square is None
+    assert ReportScores(scores.top, scores.bottom, None).times(np.ones(2)).square is None

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.survey.planning import Design, design
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import Design, design
+from lapwing.survey.survey_file import load
 
 Designed = Callable[..., Design]
 

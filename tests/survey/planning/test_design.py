@@ -12,27 +12,26 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.core.exact import log_up
 from lapwing.errors import BadParameter
-from lapwing.exact import log_up
-from lapwing.survey.planning import Design, design
-from lapwing.survey.planning.design import CROSS_TABLES
-from lapwing.survey.planning.odds import odds_of, percent
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import CROSS_TABLES, Design, design
+from lapwing.survey.odds import percent, stated_odds
+from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers import (
-    Bits,
-    Choice,
-    Duchi,
-    Hadamard,
-    Hybrid,
+    BitwiseResponse,
+    DuchiResponse,
+    HadamardResponse,
+    HybridResponse,
+    KaryResponse,
     Piecewise,
-    Prefixes,
-    Projective,
+    PrefixResponse,
+    ProjectiveResponse,
     SquareWave,
-    Subset,
-    Unary,
-    Window,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
 )
-from lapwing.survey.randomizers.two_level import ODDS
+from lapwing.survey.survey_file import load
 
 Designed = Callable[..., Design]
 BINARY = ("yes_no", "no_answer = false")
@@ -48,24 +47,24 @@ def options(count: int, more: str = "no_answer = false") -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("question", "epsilon", "expected"),
     [
-        (BINARY, "0.1", Choice),
-        (BINARY, "5", Choice),
-        (options(3), "0.1", Choice),  # 3 / (e^ε + 1) is 1.43: one option is better than two
-        (options(100), "1", Subset),
-        (options(100), "5", Choice),  # 100 / (e^5 + 1) is below 1
-        (options(4096), "1", Subset),
-        (("rating", ""), "1", Choice),
-        (("ranking", 'options = ["a", "b", "c", "d", "e", "f"]'), "1", Subset),
-        (("several", 'options = ["a", "b", "c"]'), "1", Bits),
-        (("several", 'options = ["a", "b", "c", "d"]\nas = "set"'), "0.5", Subset),
-        (options(5000), "1", Hadamard),
-        (options(5000), "1.001", Projective),
-        (("number", SCALE), "0.61", Duchi),
-        (("number", SCALE), "0.62", Hybrid),
-        (("number", SCALE + 'about = "distribution"'), "0.3", Window),
-        (("date", "low = 2026-01-01\nhigh = 2026-12-31"), "1", Window),
-        (("date", 'low = 2026-01-01\nhigh = 2026-12-31\nabout = "mean"'), "1", Hybrid),
-        (("word", ""), "2", Prefixes),
+        (BINARY, "0.1", KaryResponse),
+        (BINARY, "5", KaryResponse),
+        (options(3), "0.1", KaryResponse),  # 3 / (e^ε + 1) is 1.43: one option is better than two
+        (options(100), "1", SubsetSelection),
+        (options(100), "5", KaryResponse),  # 100 / (e^5 + 1) is below 1
+        (options(4096), "1", SubsetSelection),
+        (("rating", ""), "1", KaryResponse),
+        (("ranking", 'options = ["a", "b", "c", "d", "e", "f"]'), "1", SubsetSelection),
+        (("several", 'options = ["a", "b", "c"]'), "1", BitwiseResponse),
+        (("several", 'options = ["a", "b", "c", "d"]\nas = "set"'), "0.5", SubsetSelection),
+        (options(5000), "1", HadamardResponse),
+        (options(5000), "1.001", ProjectiveResponse),
+        (("number", SCALE), "0.61", DuchiResponse),
+        (("number", SCALE), "0.62", HybridResponse),
+        (("number", SCALE + 'about = "distribution"'), "0.3", WindowResponse),
+        (("date", "low = 2026-01-01\nhigh = 2026-12-31"), "1", WindowResponse),
+        (("date", 'low = 2026-01-01\nhigh = 2026-12-31\nabout = "mean"'), "1", HybridResponse),
+        (("word", ""), "2", PrefixResponse),
     ],
 )
 def test_each_question_gets_the_protocol_with_the_best_known_variance(
@@ -80,7 +79,7 @@ def test_each_question_gets_the_protocol_with_the_best_known_variance(
 
 def test_a_set_has_the_better_neighbour_of_its_ideal_size(designed: Designed) -> None:
     (part,) = designed(options(100), epsilon="1").parts
-    assert isinstance(part.randomizer, Subset)
+    assert isinstance(part.randomizer, SubsetSelection)
     assert part.randomizer.chosen in (26, 27)  # 100 / (e + 1) is 26.9
     assert part.randomizer.variance(0.0) == pytest.approx(3.590, abs=0.002)
 
@@ -88,11 +87,11 @@ def test_a_set_has_the_better_neighbour_of_its_ideal_size(designed: Designed) ->
 @pytest.mark.parametrize(
     ("protocol", "expected"),
     [
-        ("choice", Choice),
-        ("subset", Subset),
-        ("hadamard", Hadamard),
-        ("projective", Projective),
-        ("unary", Unary),
+        ("choice", KaryResponse),
+        ("subset", SubsetSelection),
+        ("hadamard", HadamardResponse),
+        ("projective", ProjectiveResponse),
+        ("unary", UnaryEncoding),
     ],
 )
 def test_an_owner_can_force_a_protocol_for_shares(
@@ -107,11 +106,11 @@ def test_an_owner_can_force_a_protocol_for_shares(
 @pytest.mark.parametrize(
     ("about", "protocol", "expected"),
     [
-        ("mean", "duchi", Duchi),
-        ("mean", "piecewise", Window),
-        ("mean", "hybrid", Hybrid),
-        ("distribution", "square_wave", Window),
-        ("distribution", "piecewise", Window),
+        ("mean", "duchi", DuchiResponse),
+        ("mean", "piecewise", WindowResponse),
+        ("mean", "hybrid", HybridResponse),
+        ("distribution", "square_wave", WindowResponse),
+        ("distribution", "piecewise", WindowResponse),
     ],
 )
 def test_an_owner_can_force_a_protocol_for_numbers(
@@ -121,7 +120,7 @@ def test_an_owner_can_force_a_protocol_for_numbers(
     (part,) = designed(("number", keys)).parts
     assert isinstance(part.randomizer, expected)
     assert part.epsilon == 2
-    if isinstance(part.randomizer, Window):
+    if isinstance(part.randomizer, WindowResponse):
         maker = SquareWave if protocol == "square_wave" else Piecewise
         assert part.randomizer == maker.for_epsilon(2, steps=100, none=True)
 
@@ -179,7 +178,7 @@ def test_an_epsilon_too_small_for_any_coin_is_told_so(designed: Designed) -> Non
 
 
 def bundled() -> Design:
-    return design(load(Path(str(files("lapwing.cli").joinpath("data", "wellbeing.toml")))))
+    return design(load(Path(str(files("lapwing.examples").joinpath("data", "wellbeing.toml")))))
 
 
 def test_the_same_survey_always_has_the_same_design() -> None:
@@ -275,6 +274,8 @@ def test_odds_are_told_in_plain_words(designed: Designed) -> None:
 def test_the_odds_of_words_are_the_extremes_over_all_lengths() -> None:
     """Whatever their order: here the second of three is the most truthful one."""
     chances = (60, 90, 70)
-    inner = tuple(Subset(32**level, 1, ODDS * part // 100) for level, part in enumerate(chances, 1))
-    told = odds_of(Prefixes(3, (1, 2, 3), inner))
+    inner = tuple(
+        SubsetSelection(32**level, 1, ODDS * part // 100) for level, part in enumerate(chances, 1)
+    )
+    told = stated_odds(PrefixResponse(3, (1, 2, 3), inner))
     assert "with a chance of 60 % to 90 %." in told

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.errors import BadParameter
-from lapwing.mechanisms import RandomizedResponse
-from lapwing.survey.planning import Design, plan
-from lapwing.survey.planning.invented import invent
-from lapwing.survey.planning.spread import spread_of
-from lapwing.survey.randomizers import Choice, Oracle, Subset
+from lapwing.survey.designing import Design
+from lapwing.survey.planning import plan, simulate_answers
+from lapwing.survey.protocol_choice import worst_variance_of
+from lapwing.survey.randomizers import FrequencyOracle, KaryResponse, SubsetSelection
 
 Designed = Callable[..., Design]
 BINARY = ("yes_no", "no_answer = false")
@@ -38,11 +38,11 @@ def test_the_error_of_a_share_is_the_textbooks(designed: Designed) -> None:
 def test_the_worst_share_is_really_the_worst() -> None:
     for epsilon in ("0.2", "1", "4"):
         for options in (2, 3, 50):
-            oracle = Choice.for_epsilon(epsilon, options=options)
-            assert isinstance(oracle, Oracle)
+            oracle = KaryResponse.for_epsilon(epsilon, options=options)
+            assert isinstance(oracle, FrequencyOracle)
             shares = np.linspace(0, 1, 1001)
             noise = [oracle.variance(share) for share in shares]
-            found = spread_of(oracle)
+            found = worst_variance_of(oracle)
             assert found.respondents == pytest.approx(max(noise), rel=1e-9)
             both = max(noise + shares * (1 - shares))
             assert both <= found.population * (1 + 1e-9)
@@ -128,7 +128,7 @@ def test_expected_errors_are_what_simulations_show(designed: Designed) -> None:
     n = 1000
     made = designed(BINARY, epsilon="1")
     randomizer = made.parts[0].randomizer
-    assert isinstance(randomizer, Choice)
+    assert isinstance(randomizer, KaryResponse)
     squares = []
     for _ in range(400):
         answers = invent_fair(n)
@@ -148,7 +148,7 @@ def test_an_options_share_among_sets_strays_as_computed(
     labels = json.dumps(list("abcd"[: int(options)]))
     (part,) = designed(("several", f'as = "set"\noptions = {labels}'), epsilon=epsilon).parts
     oracle, k = part.randomizer, part.question.inputs
-    assert isinstance(oracle, Choice | Subset)
+    assert isinstance(oracle, KaryResponse | SubsetSelection)
     gap = oracle.inside - oracle.outside
     with_a = [code for code in range(k - 1) if code & 1]
     variances = []
@@ -169,8 +169,8 @@ def test_an_options_share_among_sets_strays_as_computed(
     assert part.spread.population == pytest.approx(whole.max(), rel=1e-6)
 
 
-def messages_of(oracle: Choice | Subset) -> list[bytes]:
-    if isinstance(oracle, Choice):
+def messages_of(oracle: KaryResponse | SubsetSelection) -> list[bytes]:
+    if isinstance(oracle, KaryResponse):
         return [bytes([option]) for option in range(oracle.options)]
     sets = combinations(range(oracle.options), oracle.chosen)
     return [sum(1 << option for option in one).to_bytes(oracle.size, "little") for one in sets]
@@ -201,7 +201,7 @@ def test_invented_people_have_possible_answers_and_a_stated_law(designed: Design
         ("word", "letters = 1"),
         ("ranking", 'options = ["a", "b", "c"]'),
     )
-    people = invent(made.survey, 20_000)
+    people = simulate_answers(made.survey, 20_000)
     for one in people.values():
         assert one.law
         assert one.answers.shape == (20_000,)

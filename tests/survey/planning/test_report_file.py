@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
-from lapwing.survey.planning import Design, design
-from lapwing.survey.planning.report_file import MARK, MARK_BYTES, head, read_reports, write_reports
-from lapwing.survey.questionnaire import load
+from lapwing.survey.designing import Design, design
+from lapwing.survey.report_file import (
+    HEADER_START,
+    MARK_BYTES,
+    read_reports,
+    report_file_header,
+    write_reports,
+)
+from lapwing.survey.survey_file import load
 from support.survey_site import one_question
 
 
@@ -27,17 +33,17 @@ def test_files_with_equal_reports_differ_by_their_marks(tmp_path: Path, planned:
         assert np.array_equal(read_reports(tmp_path / name, planned), reports)
     first, second = ((tmp_path / name).read_bytes() for name in ("a", "b"))
     assert first != second
-    assert len(first.partition(b"\n")[0]) == len(MARK) + 64 + 1 + 2 * MARK_BYTES
+    assert len(first.partition(b"\n")[0]) == len(HEADER_START) + 64 + 1 + 2 * MARK_BYTES
 
 
 def test_a_mark_that_is_given_is_kept(tmp_path: Path, planned: Design) -> None:
     mark = bytes(range(MARK_BYTES))
     write_reports(tmp_path / "a", planned, np.array([[255, 1]], dtype=np.uint8), mark=mark)
     content = (tmp_path / "a").read_bytes()
-    assert content == head(planned.digest, mark) + b"\xff\x01"
-    assert content == MARK + f"{planned.digest} {mark.hex()}\n".encode() + b"\xff\x01"
+    assert content == report_file_header(planned.digest, mark) + b"\xff\x01"
+    assert content == HEADER_START + f"{planned.digest} {mark.hex()}\n".encode() + b"\xff\x01"
     with pytest.raises(BadParameter, match="mark"):
-        head(planned.digest, b"short")
+        report_file_header(planned.digest, b"short")
 
 
 @pytest.mark.parametrize("line", ["lapwing reports 1 {}", "lapwing reports 2 {}"])

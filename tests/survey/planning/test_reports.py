@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter, BadValue
-from lapwing.survey.planning import Design
-from lapwing.survey.planning.invented import invent
-from lapwing.survey.planning.report_file import MARK, read_reports, write_reports
-from lapwing.survey.throwing import Coins, throw
+from lapwing.survey.designing import Design
+from lapwing.survey.planning import simulate_answers
+from lapwing.survey.randomize import ByteCoins, randomize
+from lapwing.survey.report_file import HEADER_START, read_reports, write_reports
 
 Designed = Callable[..., Design]
 EVERY_KIND = (
@@ -34,7 +34,7 @@ def made(designed: Designed, request: pytest.FixtureRequest) -> Design:
 
 
 def simulated(made: Design, n: int) -> np.ndarray:
-    return made.simulate({name: one.answers for name, one in invent(made.survey, n).items()})
+    return made.simulate({name: one.answers for name, one in simulate_answers(made.survey, n).items()})
 
 
 def test_simulated_reports_are_possible_and_of_one_size(made: Design) -> None:
@@ -54,14 +54,17 @@ def test_simulated_reports_are_possible_and_of_one_size(made: Design) -> None:
 
 def test_a_devices_messages_make_a_report_that_is_possible(made: Design) -> None:
     for _ in range(20):
-        thrown = [throw(part.randomizer.recipe(), part.question.inputs - 1, Coins()) for part in made.parts]
+        thrown = [
+            randomize(part.randomizer.recipe(), part.question.inputs - 1, ByteCoins())
+            for part in made.parts
+        ]
         if made.asks_all:
-            report = made.pack(dict(enumerate(thrown)))
+            report = made.layout.pack(dict(enumerate(thrown)))
             assert report == b"\xff" + b"".join(thrown)
             made.check(report)
             continue
         for place, message in enumerate(thrown):
-            report = made.pack({place: message})
+            report = made.layout.pack({place: message})
             assert report == (bytes([place]) + message).ljust(made.report_size, b"\0")
             made.check(report)
 
@@ -137,16 +140,16 @@ def test_only_whole_reports_are_packed(
 ) -> None:
     made = designed(("yes_no", ""), ("yes_no", ""), ask=ask)
     with pytest.raises(BadValue, match=expected):
-        made.pack(messages)
+        made.layout.pack(messages)
 
 
 def test_impossible_messages_are_not_packed(designed: Designed) -> None:
     made = designed(("yes_no", ""), ("yes_no", ""), ask="all")
-    assert made.pack({0: b"\0", 1: b"\2"}) == b"\xff\0\2"
+    assert made.layout.pack({0: b"\0", 1: b"\2"}) == b"\xff\0\2"
     with pytest.raises(BadValue, match="impossible"):
-        made.pack({0: b"\0", 1: b"\3"})
+        made.layout.pack({0: b"\0", 1: b"\3"})
     with pytest.raises(BadValue, match="must be bytes"):
-        made.pack({0: "a", 1: b"\0"})  # type: ignore[dict-item]
+        made.layout.pack({0: "a", 1: b"\0"})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize("report", [None, "text", 3, [255, 0], np.zeros(2, dtype=np.uint8)])
@@ -190,6 +193,6 @@ def test_files_of_something_else_are_refused(designed: Designed, tmp_path: Path)
     path.write_bytes(b"hello")
     with pytest.raises(BadParameter, match="not a file of reports"):
         read_reports(path, made)
-    path.write_bytes(MARK + made.digest.encode() + b"\n\xff")
+    path.write_bytes(HEADER_START + made.digest.encode() + b"\n\xff")
     with pytest.raises(BadParameter, match="cut off"):
         read_reports(path, made)

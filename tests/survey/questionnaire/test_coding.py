@@ -10,13 +10,23 @@ from itertools import combinations, permutations
 import pytest
 
 from lapwing.errors import BadValue
-from lapwing.survey.questionnaire.coding import NO_ANSWER, Coding, OneOf, Ranked, Several
-from lapwing.survey.questionnaire.scales import Days, Grid, decimal_text
-from lapwing.survey.questionnaire.words import LETTERS, Word, spelled
+from lapwing.survey.questionnaire import (
+    ALPHABET,
+    NO_ANSWER,
+    AnswerCoding,
+    DateScale,
+    NumberScale,
+    OneOf,
+    Ranked,
+    Several,
+    WordCoding,
+    decimal_text,
+    spell,
+)
 
 COLOURS = ("red", "green", "blue")
-HALF_HOURS = Grid(Fraction(-1), Fraction(2), Fraction(1, 2), no_answer=True)
-WEEKS = Days(date(2026, 1, 1), date(2026, 1, 31), 7, no_answer=True)
+HALF_HOURS = NumberScale(Fraction(-1), Fraction(2), Fraction(1, 2), no_answer=True)
+WEEKS = DateScale(date(2026, 1, 1), date(2026, 1, 31), 7, no_answer=True)
 
 
 def everything(options: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -38,10 +48,10 @@ def everything(options: tuple[str, ...]) -> list[tuple[str, ...]]:
     ],
 )
 def test_every_answer_has_a_number_of_its_own_and_every_number_an_answer(
-    coding: Coding, answers: list[object]
+    coding: AnswerCoding, answers: list[object]
 ) -> None:
     assert sorted(coding.code(answer) for answer in answers) == list(range(coding.inputs))
-    assert len({coding.said(code) for code in range(coding.inputs)}) == coding.inputs
+    assert len({coding.text_of(code) for code in range(coding.inputs)}) == coding.inputs
 
 
 def test_the_order_of_the_labels_is_the_order_of_the_numbers() -> None:
@@ -56,9 +66,9 @@ def test_orders_are_numbered_as_in_a_dictionary() -> None:
     for number, order in enumerate(permutations("abcd")):
         assert ranked.code(order) == number
         assert "".join(ranked.options[k] for k in ranked.order(number)) == "".join(order)
-        assert ranked.said(number) == " > ".join(order)
+        assert ranked.text_of(number) == " > ".join(order)
     assert ranked.order(24) == ()
-    assert ranked.said(24) == NO_ANSWER
+    assert ranked.text_of(24) == NO_ANSWER
 
 
 def test_bits_are_the_options_and_no_answer_is_a_bit_of_its_own() -> None:
@@ -66,31 +76,31 @@ def test_bits_are_the_options_and_no_answer_is_a_bit_of_its_own() -> None:
     assert bits.labels == (*COLOURS, NO_ANSWER)
     assert (bits.bits, bits.inputs) == (4, 16)
     assert [bits.code(answer) for answer in ([], ["red"], {"blue", "green"}, None)] == [0, 1, 6, 8]
-    assert [bits.said(code) for code in (0, 5, 8)] == ["none of them", "red + blue", NO_ANSWER]
+    assert [bits.text_of(code) for code in (0, 5, 8)] == ["none of them", "red + blue", NO_ANSWER]
 
 
 def test_numbers_stand_for_values() -> None:
-    assert [HALF_HOURS.value(code) for code in (0, 1, 6, 7)] == [-1, Fraction(-1, 2), 2, None]
-    assert HALF_HOURS.said(1) == "-0.5"
-    assert WEEKS.value(4) == date(2026, 1, 29)
-    assert WEEKS.value(5) is None
+    assert [HALF_HOURS.text_of(code) for code in (0, 1, 6, 7)] == ["-1", "-0.5", "2", NO_ANSWER]
+    assert HALF_HOURS.text_of(1) == "-0.5"
+    assert WEEKS.text_of(4) == "2026-01-29"
+    assert WEEKS.text_of(5) == NO_ANSWER
     assert WEEKS.code(date(2026, 1, 14)) == 1, "days between two steps count to the earlier one"
 
 
 def test_words_are_letters_of_five_bits() -> None:
-    word = Word(4, no_answer=True)
+    word = WordCoding(4, no_answer=True)
     assert word.inputs == 2**20
     assert word.code("a") == 1 << 15
     assert word.code(" Tea ") == (20 << 15) + (5 << 10) + (1 << 5)
     assert word.code("a-b'") == (1 << 15) + (28 << 10) + (2 << 5) + 29
     assert word.code("A  b") == (1 << 15) + (27 << 10) + (2 << 5)
     assert word.code("") == word.code(None) == word.code(NO_ANSWER) == 0
-    assert [word.said(word.code(text)) for text in ("tea", "z", "a b")] == ["tea", "z", "a b"]
-    assert word.said(0) == NO_ANSWER
-    assert Word.number("te") == word.code("te") >> 10
-    assert spelled(Word.number("te"), 2) == "te"
-    assert spelled(31, 2) == "??", "no word ends before its first letter, and no letter is the 31st"
-    assert len(LETTERS) == 30
+    assert [word.text_of(word.code(text)) for text in ("tea", "z", "a b")] == ["tea", "z", "a b"]
+    assert word.text_of(0) == NO_ANSWER
+    assert WordCoding.number("te") == word.code("te") >> 10
+    assert spell(WordCoding.number("te"), 2) == "te"
+    assert spell(31, 2) == "??", "no word ends before its first letter, and no letter is the 31st"
+    assert len(ALPHABET) == 30
 
 
 @pytest.mark.parametrize(
@@ -122,16 +132,16 @@ def test_words_are_letters_of_five_bits() -> None:
         (WEEKS, "tomorrow", "must be a date"),
         (WEEKS, datetime(2026, 1, 1), "must be a date"),
         (WEEKS, 5, "must be a date"),
-        (Word(4, no_answer=True), "coffee", "at most 4 letters"),
-        (Word(4, no_answer=True), "thé", "letters a-z"),
-        (Word(4, no_answer=True), "\0", "letters a-z"),
-        (Word(4, no_answer=True), "  ", "letters a-z"),
-        (Word(4, no_answer=True), 7, "letters a-z"),
-        (Word(4, no_answer=False), "", "has to be answered"),
+        (WordCoding(4, no_answer=True), "coffee", "at most 4 letters"),
+        (WordCoding(4, no_answer=True), "thé", "letters a-z"),
+        (WordCoding(4, no_answer=True), "\0", "letters a-z"),
+        (WordCoding(4, no_answer=True), "  ", "letters a-z"),
+        (WordCoding(4, no_answer=True), 7, "letters a-z"),
+        (WordCoding(4, no_answer=False), "", "has to be answered"),
     ],
 )
 def test_what_is_no_possible_answer_is_refused_and_not_shown(
-    coding: Coding, answer: object, expected: str
+    coding: AnswerCoding, answer: object, expected: str
 ) -> None:
     with pytest.raises(BadValue, match=expected) as caught:
         coding.code(answer)
@@ -140,12 +150,12 @@ def test_what_is_no_possible_answer_is_refused_and_not_shown(
 
 
 @pytest.mark.parametrize(
-    "coding", [OneOf(COLOURS, no_answer=True), HALF_HOURS, WEEKS, Word(2, no_answer=True)]
+    "coding", [OneOf(COLOURS, no_answer=True), HALF_HOURS, WEEKS, WordCoding(2, no_answer=True)]
 )
-def test_numbers_that_no_answer_has_are_refused(coding: Coding) -> None:
+def test_numbers_that_no_answer_has_are_refused(coding: AnswerCoding) -> None:
     for code in (-1, coding.inputs):
         with pytest.raises(BadValue, match="number of an answer"):
-            coding.said(code)
+            coding.text_of(code)
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lapwing.config.toml_text import lines_of_items
 from lapwing.errors import BadFile, BadParameter
-from lapwing.survey.questionnaire import Question, Survey, load
-from lapwing.survey.questionnaire.coding import OneOf, Ranked, Several
-from lapwing.survey.questionnaire.file import ROOT, SURVEY
-from lapwing.survey.questionnaire.question_file import KEYS, QUESTION
-from lapwing.survey.questionnaire.scales import Days, Grid
-from lapwing.survey.questionnaire.words import Word
-from lapwing.toml.text import lines_of_items
+from lapwing.survey.questionnaire import (
+    DateScale,
+    NumberScale,
+    OneOf,
+    Question,
+    Questionnaire,
+    Ranked,
+    Several,
+    WordCoding,
+)
+from lapwing.survey.survey_file import KEYS_OF_KIND, QUESTION_KEYS, ROOT_KEYS, SURVEY_KEYS, load
 
 HEAD = """\
 [survey]
@@ -45,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def loaded(text: str) -> Survey:
+def loaded(text: str) -> Questionnaire:
     Path("canteen.toml").write_text(text, encoding="utf-8")
     return load("canteen.toml")
 
@@ -77,7 +82,12 @@ def test_the_least_that_a_survey_says(folder: Path) -> None:
     (only,) = survey.questions
     assert only == Question("meal", "Did you eat?", "yes_no", OneOf(("yes", "no"), True), "shares")
     assert only.labels == ("yes", "no", "no answer")
-    assert (only.inputs, only.no_answer, only.code("no"), only.said(2)) == (3, True, 1, "no answer")
+    assert (only.inputs, only.no_answer, only.code("no"), only.coding.text_of(2)) == (
+        3,
+        True,
+        1,
+        "no answer",
+    )
 
 
 def test_everything_that_can_be_said(folder: Path) -> None:
@@ -106,13 +116,16 @@ def test_every_kind_has_its_answers() -> None:
     assert asked("several", 'options = ["a", "b"]\nas = "set"').inputs == 5
     assert asked("ranking", 'options = ["a", "b", "c"]').coding == Ranked(("a", "b", "c"), True)
     number = asked("number", "low = -1\nhigh = 2.5\nstep = 0.5\nno_answer = false")
-    assert number.coding == Grid(Fraction(-1), Fraction(5, 2), Fraction(1, 2), False)
+    assert number.coding == NumberScale(Fraction(-1), Fraction(5, 2), Fraction(1, 2), False)
     assert (number.about, number.inputs, number.labels) == ("mean", 8, ())
     assert asked("number", 'low = 0\nhigh = 1\nstep = 0.1\nabout = "distribution"').about == "distribution"
     day = asked("date", "low = 2026-01-01\nhigh = 2026-01-31\nstep = 7")
-    assert (day.coding, day.about) == (Days(date(2026, 1, 1), date(2026, 1, 31), 7, True), "distribution")
+    assert (day.coding, day.about) == (
+        DateScale(date(2026, 1, 1), date(2026, 1, 31), 7, True),
+        "distribution",
+    )
     assert asked("date", "low = 2026-01-01\nhigh = 2026-01-02").inputs == 3
-    assert asked("word", "letters = 12").coding == Word(12, True)
+    assert asked("word", "letters = 12").coding == WordCoding(12, True)
     assert (asked("word").inputs, asked("word").about) == (2**40, "words")
 
 
@@ -124,9 +137,9 @@ def test_a_question_is_found_by_its_name() -> None:
 
 
 def test_the_bundled_survey_has_every_kind() -> None:
-    path = Path(str(files("lapwing.cli").joinpath("data", "wellbeing.toml")))
+    path = Path(str(files("lapwing.examples").joinpath("data", "wellbeing.toml")))
     survey = load(path)
-    assert {found.kind for found in survey.questions} == set(KEYS)
+    assert {found.kind for found in survey.questions} == set(KEYS_OF_KIND)
     assert len(survey.questions) == 8
 
 
@@ -138,7 +151,7 @@ def test_a_mistake_in_the_third_question_has_that_questions_own_line() -> None:
         + question("word")
     )
     assert mistakes(text) == [
-        f"17: questions.3.colour: unknown key. Known here: {', '.join(sorted(QUESTION)[:20])}"
+        f"17: questions.3.colour: unknown key. Known here: {', '.join(sorted(QUESTION_KEYS)[:20])}"
     ]
     assert mistakes(text.replace("colour = 1\n", "").replace('name = "b"\n', "")) == [
         '13: questions.3.name: is missing. Write name = "sleep": one word'
@@ -368,13 +381,15 @@ LEAVES = st.one_of(
     st.booleans().map(lambda value: str(value).lower()),
     st.integers(-(1 << 62), 1 << 62).map(str),
     st.floats().map(str),
-    st.sampled_from([*KEYS, *SURVEY, "bits", "set", "one", "words.txt", "two_coins", "1e-400"]).map(repr),
+    st.sampled_from(
+        [*KEYS_OF_KIND, *SURVEY_KEYS, "bits", "set", "one", "words.txt", "two_coins", "1e-400"]
+    ).map(repr),
     st.sampled_from(["2026-01-01", "07:00:00", "[]", "{}", "['a', 'b']", "[1, {x = 1}]", "9999-12-31"]),
 )
 LINES = st.one_of(
-    st.tuples(st.sampled_from([*SURVEY, *QUESTION, "odd"]), LEAVES).map(" = ".join),
-    st.sampled_from([*(f"[{name}]" for name in ROOT), "[[questions]]", "[[survey]]", "[questions.x]"]),
-    st.sampled_from([f"kind = {kind!r}" for kind in KEYS]),
+    st.tuples(st.sampled_from([*SURVEY_KEYS, *QUESTION_KEYS, "odd"]), LEAVES).map(" = ".join),
+    st.sampled_from([*(f"[{name}]" for name in ROOT_KEYS), "[[questions]]", "[[survey]]", "[questions.x]"]),
+    st.sampled_from([f"kind = {kind!r}" for kind in KEYS_OF_KIND]),
 )
 
 

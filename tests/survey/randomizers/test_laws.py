@@ -12,26 +12,31 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lapwing.core.exact import exp_up
+from lapwing.core.noise import uniform_int
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import exp_up
-from lapwing.noise import uniform_int
 from lapwing.survey.randomizers import (
     ODDS,
-    Bits,
-    Choice,
-    Duchi,
-    Hadamard,
-    Oracle,
-    Prefixes,
-    Projective,
+    BitwiseResponse,
+    DuchiResponse,
+    FrequencyOracle,
+    HadamardResponse,
+    KaryResponse,
+    PrefixResponse,
+    ProjectiveResponse,
     Randomizer,
-    Subset,
-    Unary,
-    Window,
+    SubsetSelection,
+    UnaryEncoding,
+    WindowResponse,
     from_recipe,
 )
-from lapwing.survey.randomizers.points import orthogonal, points_in
-from lapwing.survey.randomizers.two_level import TwoLevel, favour, ratio_of, within
+from lapwing.survey.randomizers.projective import orthogonal, points_in
+from lapwing.survey.randomizers.randomizer import (
+    TwoLevel,
+    greatest_favoured,
+    ratio_is_within,
+    two_level_ratio,
+)
 from support.laws import CONTEXT, decimal, follows
 from support.randomizers import ORACLES, SMALL, accepted, law, possible, some_answers
 from support.streams import SeededStream
@@ -42,22 +47,22 @@ DRAWS = 60_000
 def messages_of(randomizer: Randomizer) -> int:  # noqa: PLR0911
     """How many there must be, by formula."""
     match randomizer:
-        case Choice():
+        case KaryResponse():
             return randomizer.options
-        case Subset():
+        case SubsetSelection():
             return comb(randomizer.options, randomizer.chosen)
-        case Hadamard():
+        case HadamardResponse():
             return 1 << randomizer.bits
-        case Projective():
+        case ProjectiveResponse():
             return sum(randomizer.prime**m for m in range(randomizer.dimension))
-        case Bits() | Unary():
+        case BitwiseResponse() | UnaryEncoding():
             return 1 << randomizer.options
-        case Window():
+        case WindowResponse():
             windows = 1 + randomizer.none
             return randomizer.steps * randomizer.stride + windows * randomizer.width
-        case Duchi():
+        case DuchiResponse():
             return 2 + randomizer.none
-        case Prefixes():
+        case PrefixResponse():
             return sum(messages_of(inner) for inner in randomizer.inner)
     return messages_of(randomizer.window) + messages_of(randomizer.duchi)  # type: ignore[attr-defined]
 
@@ -82,8 +87,8 @@ def test_the_worst_ratio_is_the_claimed_one(name: str) -> None:
     worst = max(
         max(one[message] for one in laws) / min(one[message] for one in laws) for message in possible(name)
     )
-    assert worst == randomizer.ratio  # type: ignore[attr-defined]
-    assert within(worst, randomizer.loss.epsilon)
+    assert worst == randomizer.ratio
+    assert ratio_is_within(worst, randomizer.loss.epsilon)
     assert worst <= exp_up(randomizer.loss.epsilon)
 
 
@@ -96,14 +101,18 @@ def test_one_more_chance_would_be_too_many(name: str) -> None:
     parts += getattr(randomizer, "inner", ())
     for part in parts:
         if isinstance(part, TwoLevel) and part.epsilon is not None:
-            assert within(ratio_of(part.favoured, part.share), part.epsilon)
-            assert not within(ratio_of(part.favoured + 1, part.share), part.epsilon)
-        if isinstance(part, Bits):
+            assert ratio_is_within(two_level_ratio(part.favoured, part.share), part.epsilon)
+            assert not ratio_is_within(two_level_ratio(part.favoured + 1, part.share), part.epsilon)
+        if isinstance(part, BitwiseResponse):
             assert part.epsilon is not None
-            assert not within(ratio_of(part.favoured + 1, Fraction(1, 2)) ** part.options, part.epsilon)
-        if isinstance(part, Unary):
+            assert not ratio_is_within(
+                two_level_ratio(part.favoured + 1, Fraction(1, 2)) ** part.options, part.epsilon
+            )
+        if isinstance(part, UnaryEncoding):
             assert part.epsilon is not None
-            assert not within(Unary(part.options, part.one, part.zero - 1).ratio, part.epsilon)
+            assert not ratio_is_within(
+                UnaryEncoding(part.options, part.one, part.zero - 1).ratio, part.epsilon
+            )
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -120,7 +129,7 @@ def test_every_message_travels_unchanged(name: str) -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_the_sampler_follows_the_law(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """False alarm 1e-9 for each answer (and the stream is seeded)."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(5))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(5))
     randomizer = SMALL[name]
     numbers = {message: number for number, message in enumerate(possible(name))}
     for answer in [*some_answers(randomizer)[:4], randomizer.inputs - 1]:
@@ -132,7 +141,7 @@ def test_the_sampler_follows_the_law(name: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("name", SMALL)
 def test_each_answer_of_a_batch_is_randomized_by_itself(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mixed answers: messages of one of them follow its own law."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(6))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(6))
     randomizer = SMALL[name]
     answers = np.arange(4 * DRAWS) % min(randomizer.inputs, 4)
     rows = randomizer.encode(randomizer.sample(answers))
@@ -150,7 +159,7 @@ def test_a_recipe_makes_the_same_randomizer_and_its_loss_is_computed(name: str) 
     assert isinstance(made, Randomizer)
     assert made.loss.epsilon <= randomizer.loss.epsilon
     assert made.loss.epsilon > randomizer.loss.epsilon - Fraction(1, 10**10)
-    assert within(made.ratio, made.loss.epsilon)  # type: ignore[attr-defined]
+    assert ratio_is_within(made.ratio, made.loss.epsilon)
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -183,7 +192,7 @@ def test_messages_of_another_size_or_type_are_refused(name: str) -> None:
 
 
 def test_two_coins_cost_ln_3() -> None:
-    coins = Choice.two_coins()
+    coins = KaryResponse.two_coins()
     assert coins.inside == Fraction(3, 4)
     assert coins.ratio == 3
     assert 0 <= decimal(coins.loss.epsilon) - CONTEXT.ln(Decimal(3)) < Decimal("1e-25")
@@ -192,8 +201,8 @@ def test_two_coins_cost_ln_3() -> None:
 
 
 def test_words_of_two_levels_are_told_apart_and_padded() -> None:
-    inner = Hadamard.for_epsilon(1, options=32), Hadamard.for_epsilon(1, options=1024)
-    words = Prefixes(2, (1, 2), inner)
+    inner = HadamardResponse.for_epsilon(1, options=32), HadamardResponse.for_epsilon(1, options=1024)
+    words = PrefixResponse(2, (1, 2), inner)
     assert words.size == 3
     short = [bytes([0, y, 0]) for y in range(64)]
     long = [bytes([1, *divmod(y, 256)]) for y in range(2048)]
@@ -206,7 +215,7 @@ def test_words_of_two_levels_are_told_apart_and_padded() -> None:
     for bad in (b"\0\0\1", b"\0\x40\0", b"\1\x08\0", b"\2\0\0", b"\xff\0\0"):
         assert not accepted(words, bad)
     rows = words.sample(np.full(4000, word))
-    assert len(words.of_level(rows, 0)) + len(words.of_level(rows, 1)) == 4000
+    assert len(words.messages_of(rows, 0)) + len(words.messages_of(rows, 1)) == 4000
     assert words.prefix(np.array([word]), 0).tolist() == [7]
 
 
@@ -215,25 +224,25 @@ def test_words_of_two_levels_are_told_apart_and_padded() -> None:
 )
 @pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 100), Fraction(99, 100)])
 def test_the_favour_is_the_greatest_within_epsilon(epsilon: Fraction, share: Fraction) -> None:
-    favoured = favour(epsilon, share)
+    favoured = greatest_favoured(epsilon, share)
     assert share * ODDS < favoured < ODDS
-    assert within(ratio_of(favoured, share), epsilon)
-    assert favoured == ODDS - 1 or not within(ratio_of(favoured + 1, share), epsilon)
+    assert ratio_is_within(two_level_ratio(favoured, share), epsilon)
+    assert favoured == ODDS - 1 or not ratio_is_within(two_level_ratio(favoured + 1, share), epsilon)
 
 
 def test_an_epsilon_too_small_for_the_coins_is_refused() -> None:
     with pytest.raises(BadParameter, match="so small"):
-        Choice.for_epsilon("1e-9", options=1 << 30)
+        KaryResponse.for_epsilon("1e-9", options=1 << 30)
 
 
 def test_a_stated_epsilon_below_the_truth_is_refused() -> None:
     with pytest.raises(BadParameter, match="below what these coins cost"):
-        Choice(2, 3 * ODDS // 4, Fraction(1))
+        KaryResponse(2, 3 * ODDS // 4, Fraction(1))
 
 
 @pytest.mark.parametrize("name", ORACLES)
 def test_oracles_have_their_interface(name: str) -> None:
-    assert isinstance(SMALL[name], Oracle)
+    assert isinstance(SMALL[name], FrequencyOracle)
 
 
 def test_points_are_numbered_as_documented() -> None:
@@ -245,7 +254,7 @@ def test_points_are_numbered_as_documented() -> None:
             for rest in product(range(prime), repeat=after)
         ]
         assert len(vectors) == points_in(prime, dimension)
-        space = Projective(prime, dimension, len(vectors), ODDS - 1)
+        space = ProjectiveResponse(prime, dimension, len(vectors), ODDS - 1)
         for number, vector in enumerate(vectors):
             expected = [
                 sum(a * b for a, b in zip(vector, other, strict=True)) % prime == 0 for other in vectors

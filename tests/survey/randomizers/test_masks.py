@@ -12,16 +12,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lapwing.survey.randomizers import ODDS, Choice, Subset
-from lapwing.survey.randomizers.masks import count_options, has, mask_size, put, random_masks
-from lapwing.survey.randomizers.subsets import CELLS, _Byte, draw_subsets, insert_option
+from lapwing.survey.randomizers import ODDS, KaryResponse, SubsetSelection
+from lapwing.survey.randomizers.masks import (
+    contains_option,
+    count_options,
+    mask_size,
+    random_masks,
+    set_option,
+)
+from lapwing.survey.randomizers.subset import CELLS, _Byte, draw_subsets, insert_option
 from support.laws import decimal, follows
 from support.streams import SeededStream
 
 
 @pytest.mark.parametrize("favoured", [1 << 46, ODDS // 3, ODDS - (1 << 45), ODDS // 2])
 def test_bits_are_set_independently(favoured: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(11))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(11))
     masks = random_masks(favoured, 200_000, 13)
     p = Fraction(favoured, ODDS)
     for column, bits in ((0, 8), (1, 5)):
@@ -51,10 +57,10 @@ def test_full_sets_do_not_overflow() -> None:
 def test_single_options_are_put_and_found() -> None:
     masks = np.zeros((20, 3), dtype=np.uint8)
     where = np.arange(20)
-    put(masks, where, np.ones(20, dtype=bool))
+    set_option(masks, where, np.ones(20, dtype=bool))
     for option in range(20):
-        assert has(masks, option).tolist() == [option == row for row in range(20)]
-    put(masks, where, np.zeros(20, dtype=bool))
+        assert contains_option(masks, option).tolist() == [option == row for row in range(20)]
+    set_option(masks, where, np.zeros(20, dtype=bool))
     assert not masks.any()
 
 
@@ -65,7 +71,7 @@ def subset_law(options: int, chosen: int) -> list[int]:
 
 @pytest.mark.parametrize(("options", "chosen"), [(7, 3), (10, 4), (16, 2), (17, 16), (12, 1)])
 def test_every_set_is_equally_likely(options: int, chosen: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(12))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(12))
     columns = draw_subsets(options, np.full(200_000, chosen), least=chosen - 1, most=chosen)
     numbers = sum(columns[byte].astype(np.int64) << (8 * byte) for byte in range(len(columns)))
     law = subset_law(options, chosen)
@@ -76,7 +82,7 @@ def test_every_set_is_equally_likely(options: int, chosen: int, monkeypatch: pyt
 
 def test_what_is_left_of_the_cells_is_drawn_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the rest, which is rare: its law and that of the whole cells make up the law of the byte."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(13))
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(13))
     left, wanted = 30, 7
     byte = _Byte(left, wanted, wanted)
     ones = [mask.bit_count() for mask in range(256)]
@@ -111,11 +117,11 @@ def test_both_ways_to_draw_sets_have_one_law(
     options: int, chosen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With tables and by mending: the same chance for each option (chi-square, 1e-9)."""
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(14))
-    sets = Subset.for_epsilon(1, options=options, chosen=chosen)
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(14))
+    sets = SubsetSelection.for_epsilon(1, options=options, chosen=chosen)
     people, true = 40_000, options - 2
     for worth in (0, 1 << 60):
-        monkeypatch.setattr("lapwing.survey.randomizers.subset.WORTH_TABLES", worth)
+        monkeypatch.setattr("lapwing.survey.randomizers.subset.LEAST_TABLE_SETS", worth)
         masks = sets.decode(sets.sample(np.full(people, true)))
         counts = sets.counts(masks)
         low, high = (float(p) for p in (sets.outside, sets.inside))
@@ -126,10 +132,10 @@ def test_both_ways_to_draw_sets_have_one_law(
 
 
 def test_mended_sets_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(15))
-    monkeypatch.setattr("lapwing.survey.randomizers.subset.WORTH_TABLES", 1 << 60)
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(15))
+    monkeypatch.setattr("lapwing.survey.randomizers.subset.LEAST_TABLE_SETS", 1 << 60)
     for options, chosen in ((10, 4), (9, 6)):
-        sets = Subset.for_epsilon(1, options=options, chosen=chosen)
+        sets = SubsetSelection.for_epsilon(1, options=options, chosen=chosen)
         masks = sets.sample(np.full(200_000, 8))
         numbers = masks[:, 0].astype(np.int64) | masks[:, 1].astype(np.int64) << 8
         possible = subset_law(options, chosen)
@@ -138,8 +144,8 @@ def test_mended_sets_are_equally_likely(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_choices_beyond_the_table_have_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.noise.SYSTEM", SeededStream(16))
-    monkeypatch.setattr("lapwing.survey.randomizers.choice.TABLED", 1)
-    choice = Choice.for_epsilon(1, options=7)
+    monkeypatch.setattr("lapwing.core.noise.SYSTEM", SeededStream(16))
+    monkeypatch.setattr("lapwing.survey.randomizers.choice.MOST_TABLE_OPTIONS", 1)
+    choice = KaryResponse.for_epsilon(1, options=7)
     law = [decimal(choice.inside if v == 5 else choice.outside) for v in range(7)]
     follows(choice.sample(np.full(200_000, 5)), law)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers import KINDS, ODDS, Prefixes, Randomizer, from_recipe
+from lapwing.survey.randomizers import KINDS, ODDS, PrefixResponse, Randomizer, from_recipe
 from support.randomizers import SMALL
 
 GOOD: dict[str, dict[str, Any]] = {}
@@ -132,7 +132,7 @@ def test_the_loss_is_that_of_the_coins_whatever_is_stated() -> None:
 
 
 def test_the_loss_of_words_is_that_of_the_worst_level() -> None:
-    good = Prefixes.for_epsilon(1, letters=4, levels=(1, 2)).recipe()
+    good = PrefixResponse.for_epsilon(1, letters=4, levels=(1, 2)).recipe()
     good["inner"][1]["favoured"] = ODDS - 1
     assert from_recipe(good).loss.epsilon > Fraction(30)
 
@@ -140,10 +140,10 @@ def test_the_loss_of_words_is_that_of_the_worst_level() -> None:
 @pytest.mark.parametrize("levels", [[], [0, 1], [2, 1], [1, 1], [5], ["1"], [1.5]])
 def test_bad_levels_are_refused(levels: list[Any]) -> None:
     with pytest.raises(BadParameter):
-        Prefixes.for_epsilon(1, letters=4, levels=levels)
+        PrefixResponse.for_epsilon(1, letters=4, levels=levels)
 
 
 def test_levels_end_with_the_whole_word() -> None:
-    assert Prefixes.for_epsilon(1, letters=1).levels == (1,)
-    assert Prefixes.for_epsilon(1, letters=6).levels == (2, 4, 6)
-    assert Prefixes.for_epsilon(2, letters=7).levels == (2, 4, 6, 7)
+    assert PrefixResponse.for_epsilon(1, letters=1).levels == (1,)
+    assert PrefixResponse.for_epsilon(1, letters=6).levels == (2, 4, 6)
+    assert PrefixResponse.for_epsilon(2, letters=7).levels == (2, 4, 6, 7)

@@ -1,16 +1,16 @@
-"""One attempt: one charge, for which a model is trained on some units and validated on others.
+"""Attempts of a pipeline: one charge, for training on some units and validating on others.
 
-Claim    an attempt costs each unit of its blocks at most the worse of the two: training and validation.
-Because  a keyed hash of the unit alone decides in which half it is, for ever. What a training unit meets is
-         the trainer, and validation is made of the model and of others; a testing unit meets validation
-         alone. docs/arguments/attempts.md.
+Claim    an attempt costs each unit of its blocks at most the worse of two losses: training and validation.
+Because  a keyed hash of the unit alone decides its half, for ever. A training unit is read by the trainer,
+         and validation uses the model and other units; a testing unit is read by validation alone.
+         docs/arguments/attempts.md.
 Test     tests/learn/pipelines/test_attempt.py
 
-A model that is not accepted is not kept: what is stored under the charge are the verdict and, if it is
-accepted, the model with what its numbers mean.
+A model that is not accepted is not kept. The verdict is stored under the charge and, if the model is
+accepted, the model with the description of its features.
 
-Claim    an attempt that was charged is never taken for one of another pipeline, policy, stream or block.
-Because  all of these stand in its receipt, and are compared whenever it is looked at again.
+Claim    a charged attempt is never taken for one of another pipeline, policy, stream or block.
+Because  all of these are in its receipt, and are compared whenever the attempt is read again.
 Test     tests/learn/pipelines/test_facts.py
 """
 
@@ -18,28 +18,184 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from lapwing.core.losses import Loss, ParallelComposition, Relation, SequentialComposition
 from lapwing.errors import BadParameter, InProgress
-from lapwing.gate import Earlier, Gate, State
 from lapwing.learn.features import Features
-from lapwing.learn.growing import Stream
-from lapwing.learn.pipelines.pipeline import Pipeline
-from lapwing.learn.pipelines.schedule import Try, window
-from lapwing.learn.pipelines.work import FORM, Work, work_of
-from lapwing.learn.purse import LedgerPurse
-from lapwing.learn.validators import Judged, Verdict
+from lapwing.learn.payer import LedgerPayer, PrepaidPayer
+from lapwing.learn.pipelines.components import Learner, fit_on_rows
+from lapwing.learn.pipelines.pipeline import Pipeline, PlannedAttempt, attempt_blocks
+from lapwing.learn.stream import Stream
+from lapwing.learn.unit_split import in_test_half
+from lapwing.learn.validation import (
+    ValidationRelease,
+    ValidationResult,
+    ValidationVerdict,
+    Validator,
+    eta_share,
+)
 from lapwing.ledger import Receipt
-from lapwing.privacy import Loss, Relation
-from lapwing.query import custody, rows
-from lapwing.query.rows import RowQuestion
+from lapwing.ledger.gate import Gate
+from lapwing.ledger.request_status import RequestState, RequestStatus
+from lapwing.sql import policy_ledger, row_questions
+from lapwing.sql.row_questions import PrivateRows, RowQuestion
+
+ATTEMPT_FORM = "lapwing attempt 2"  # of the stored record, and of the receipt
+
+
+class AttemptWork(ABC):
+    """The work of one attempt. Its price is public, and known before."""
+
+    validator: Validator
+
+    @property
+    @abstractmethod
+    def loss(self) -> Loss:
+        """The loss of each unit."""
+
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """The declared parameters, for the receipt."""
+        own = self.validator.parameters
+        return {
+            "validator": self.validator.mechanism,
+            **{f"validator: {name}": value for name, value in own.items()},
+        }
+
+    @abstractmethod
+    def done(self, read: PrivateRows) -> bytes:
+        """Do the work on these rows, and return the record to be stored.
+
+        It is private until it is stored.
+        """
+
+
+class ModelWork(AttemptWork):
+    """The work of training on one half, and validating and calibrating on the other."""
+
+    def __init__(
+        self, pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, eta: Fraction, key: bytes
+    ) -> None:
+        own, part = pipeline.validator, pipeline.calibration
+        self._pipeline, self._features, self._tried, self._key = pipeline, features, tried, key
+        self._calibration = None if part is None else part.of(features)
+        spared = tried.epsilon if part is None else tried.epsilon - part.epsilon
+        self.validator = own.create(epsilon=spared, eta=eta, net=own.net(features))
+        self._training = self._trainer(PrepaidPayer(self.validator.loss)).price(len(features.declared))
+
+    def _trainer(self, payer: PrepaidPayer) -> Learner:
+        return self._pipeline.trainer.create(
+            self._features,
+            epsilon=self._tried.epsilon,
+            delta=self._pipeline.delta,
+            size=self._pipeline.size(self._tried.blocks),
+            payer=payer,
+        )
+
+    @property
+    def loss(self) -> Loss:
+        """The worse of two losses: that of a training and that of a testing unit."""
+        own = self.validator.loss
+        testing = own if self._calibration is None else SequentialComposition((own, self._calibration.loss))
+        return ParallelComposition((self._training, testing))
+
+    @property
+    def parameters(self) -> dict[str, str | int]:
+        """The declared parameters, those of calibration included."""
+        part = self._pipeline.calibration
+        if part is None:
+            return super().parameters
+        paid: dict[str, str | int] = {
+            "calibration: epsilon": str(part.epsilon),
+            "calibration: bins": part.bins,
+        }
+        return {**super().parameters, **paid}
+
+    def done(self, read: PrivateRows) -> bytes:
+        """Train, validate and calibrate."""
+        share = self._pipeline.test_share
+        known = read.where(self._features.learnable(read))
+        tests = known.tests(lambda ids: in_test_half(ids, key=self._key, share=share))
+        payer = PrepaidPayer(self._training)
+        model = fit_on_rows(self._trainer(payer), self._features, known.where(~tests))
+        testing = known.where(tests)
+        released = self.validator.release(self._pipeline.validator.values(model, self._features, testing))
+        judged = self.validator.judge(released, attempt=self._tried.attempt)
+        if judged.verdict is not ValidationVerdict.ACCEPT:
+            return stored_attempt(released, judged)
+        # Only now: numbers of test units about a rejected model would help to choose another one.
+        counts = None if self._calibration is None else self._calibration.release(model, testing)
+        return stored_attempt(released, judged, payer.result, counts, self._features)
+
+
+class StatisticWork(AttemptWork):
+    """The work of a statistic: all units at once, with no model and no halves."""
+
+    def __init__(
+        self, pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, eta: Fraction
+    ) -> None:
+        self._statistic, self._attempt = pipeline.trainer.statistic(features), tried.attempt
+        target = pipeline.validator.target
+        self.validator = self._statistic.validator(target=target, eta=eta, epsilon=tried.epsilon)
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of each unit."""
+        return self.validator.loss
+
+    def done(self, read: PrivateRows) -> bytes:
+        """Compute the statistic, and judge its error."""
+        released = self.validator.release(self._statistic.values(read))
+        judged = self.validator.judge(released, attempt=self._attempt)
+        if judged.verdict is not ValidationVerdict.ACCEPT:
+            return stored_attempt(released, judged)
+        told = self._statistic.told(self.validator, released, judged)
+        return stored_attempt(released, judged, json.dumps(told, sort_keys=True).encode())
+
+
+def attempt_work(
+    pipeline: Pipeline, features: Features, tried: PlannedAttempt, *, run: int, key: bytes
+) -> AttemptWork:
+    """Return the work of an attempt. Run r of a pipeline has η / (r (r + 1)), so that all runs have η."""
+    eta = eta_share(pipeline.validator.eta, run)
+    if pipeline.trainer.is_statistic:
+        return StatisticWork(pipeline, features, tried, eta=eta)
+    return ModelWork(pipeline, features, tried, eta=eta, key=key)
+
+
+def stored_attempt(
+    released: ValidationRelease,
+    judged: ValidationResult,
+    model: bytes | None = None,
+    calibration: bytes | None = None,
+    features: Features | None = None,
+) -> bytes:
+    """Return the record that the ledger keeps under the charge.
+
+    A model is in it only if it was accepted.
+    """
+    said = {
+        "form": ATTEMPT_FORM,
+        "released": released.to_bytes().decode(),
+        "verdict": judged.verdict.value,
+        "estimate": judged.estimate,
+        "bound": judged.bound,
+        "words": judged.words,
+        "model": None if model is None else model.decode(),
+        "calibration": None if calibration is None else calibration.decode(),
+        "features": None if features is None else features.to_json(),
+    }
+    return json.dumps(said, sort_keys=True, allow_nan=False).encode()
+
 
 MECHANISM = "pipeline attempt"
 _BACK = "Change it back, or begin a new run (--new-run)"
-# Facts in a receipt, and what to say where they are not those of today.
+# Facts in a receipt, and the error message if they differ from those of today.
 _ELSE = {
     "form": ("run", "{run} was made by another version of Lapwing, and cannot be read. Begin a new run"),
     "file": (
@@ -49,39 +205,46 @@ _ELSE = {
     "rows": ("policy", f"(or a public table) was changed since run {{run}} began: rows differ. {_BACK}"),
     "features": ("policy", f"was changed since run {{run}} began: features mean other things. {_BACK}"),
 }
-_OTHER_BLOCKS = "blocks", "that have come in are not those that run {run} was charged to. Begin a new run"
+_OTHER_BLOCKS = "blocks", "that have arrived are not those that run {run} was charged to. Begin a new run"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempted:
-    """What came of an attempt. `judged` is None where it was charged and crashed: it shows nothing."""
+class AttemptResult:
+    """The result of an attempt.
+
+    `judged` is None if the attempt was charged and then crashed: it shows nothing. `model` is an accepted
+    model or statistic, otherwise None. `features` describes the inputs of an accepted model.
+    """
 
     number: int
     blocks: tuple[str, ...]
     epsilon: Fraction
     delta: Fraction
-    judged: Judged | None
+    judged: ValidationResult | None
     model: bytes | None  # or an accepted statistic
     receipt: Receipt
     is_replay: bool
     calibration: bytes | None = None
-    features: Mapping[str, Any] | None = None  # of an accepted model: what its numbers mean
+    features: Mapping[str, Any] | None = None  # of an accepted model: the description of its inputs
 
     @property
-    def verdict(self) -> Verdict:
-        """What a crash counts as is RETRY."""
-        return Verdict.RETRY if self.judged is None else self.judged.verdict
+    def verdict(self) -> ValidationVerdict:
+        """The verdict; a crash counts as RETRY."""
+        return ValidationVerdict.RETRY if self.judged is None else self.judged.verdict
 
 
-def key_of(data: str, name: str, run: int, attempt: int) -> str:
-    """Under which an attempt on a data set is charged once."""
+def attempt_key(data: str, name: str, run: int, attempt: int) -> str:
+    """Return the key under which an attempt on a data set is charged once."""
     return f"pipeline {name}: run {run}, attempt {attempt}, on {_digest(data)[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
-class Attempts:
-    """The attempts of one run. `order` are the blocks that the features reach, as they came in; `start` of
-    them were there when the run began."""
+class AttemptRunner:
+    """The attempts of one run.
+
+    `order` are the blocks that the features reach, in the order of arrival. `start` of them had arrived
+    when the run began. `meaning` is a digest of the query.
+    """
 
     gate: Gate
     stream: Stream
@@ -93,32 +256,37 @@ class Attempts:
     start: int
     order: Sequence[str]
 
-    def blocks(self, tried: Try) -> list[str] | None:
-        """The blocks of an attempt; None where too few have come in."""
-        return window(self.order, self.start, tried.blocks)
+    def blocks(self, tried: PlannedAttempt) -> list[str] | None:
+        """Return the blocks of an attempt; None if too few have arrived."""
+        return attempt_blocks(self.order, self.start, tried.blocks)
 
-    def earlier(self, tried: Try) -> Attempted | None:
-        """What is known of an attempt that was charged before. It costs nothing."""
-        found = self.gate.find(key_of(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt))
+    def earlier(self, tried: PlannedAttempt) -> AttemptResult | None:
+        """Return the result of an attempt that was charged before; None if it was not. It costs nothing.
+
+        Raises InProgress if another process is working on it.
+        """
+        found = self.gate.find(
+            attempt_key(self.stream.policy.name, self.pipeline.name, self.run, tried.attempt)
+        )
         if found is None:
             return None
-        if found.state is State.OPEN:
+        if found.state is RequestState.OPEN:
             raise InProgress
         return self._known(found, tried, is_replay=True)
 
-    def _known(self, found: Earlier, tried: Try, *, is_replay: bool) -> Attempted:
-        """An attempt as the ledger has it. Raises `BadParameter` if it was about something else."""
+    def _known(self, found: RequestStatus, tried: PlannedAttempt, *, is_replay: bool) -> AttemptResult:
+        """Read an attempt from the ledger. Raise BadParameter if it was about something else."""
         said, now = found.receipt.record["parameters"], self.facts(tried, self.blocks(tried) or ())
         for name, value in now.items():
             if said.get(name) != value:
                 wrong, why = _ELSE.get(name, _OTHER_BLOCKS)
                 raise BadParameter(wrong, why.format(run=self.run))
-        return attempted(found, self.blocks(tried) or (), is_replay=is_replay)
+        return attempt_from_ledger(found, self.blocks(tried) or (), is_replay=is_replay)
 
-    def facts(self, tried: Try, blocks: Sequence[str]) -> dict[str, str | int]:
-        """What an attempt is about, for its receipt: each of these decides what comes of it."""
+    def facts(self, tried: PlannedAttempt, blocks: Sequence[str]) -> dict[str, str | int]:
+        """Return the facts of an attempt for its receipt: each of them influences the result."""
         return {
-            "form": FORM,
+            "form": ATTEMPT_FORM,
             "data": self.stream.policy.name,
             "file": self.pipeline.digest,
             "rows": self.meaning,
@@ -134,57 +302,59 @@ class Attempts:
             "names of blocks": _digest(json.dumps(list(blocks))),
         }
 
-    def make(self, tried: Try) -> Attempted:
-        """Charge, train, validate, store. Raises `OverBudget`, or `WorkEnded` if it failed."""
+    def make(self, tried: PlannedAttempt) -> AttemptResult:
+        """Charge, train, validate and store.
+
+        Raises OverBudget if the blocks cannot pay, and WorkEnded if the work failed after the charge.
+        """
         dataset, pipeline, blocks = self.stream.dataset, self.pipeline, self.blocks(tried)
         if blocks is None:
-            raise BadParameter("blocks", f"{tried.blocks} have not come in yet")
-        version, work, facts = (
-            rows.version_of(dataset, self.question),
-            self._work(tried),
-            self.facts(tried, blocks),
-        )
-        purse = LedgerPurse(
+            raise BadParameter("blocks", f"{tried.blocks} have not arrived yet")
+        version, work = row_questions.checked_version(dataset, self.question), self._work(tried)
+        facts = self.facts(tried, blocks)
+        payer = LedgerPayer(
             self.gate,
             targets=self.stream.targets(self.question, blocks, pipeline=pipeline.name),
-            unit=custody.unit_of(dataset.policy),
+            unit=policy_ledger.unit_of(dataset.policy),
             relation=Relation.ADD_REMOVE,
             request=json.dumps({**facts, "version": version}, sort_keys=True).encode(),
-            key=key_of(dataset.policy.name, pipeline.name, self.run, tried.attempt),
+            key=attempt_key(dataset.policy.name, pipeline.name, self.run, tried.attempt),
         )
-        paid = purse.pay(
+        paid = payer.pay(
             work.loss,
-            lambda: work.done(rows.read_rows(dataset, self.question, blocks, version=version)),
+            lambda: work.done(row_questions.read_rows(dataset, self.question, blocks, version=version)),
             mechanism=MECHANISM,
             parameters={**facts, "trainer": pipeline.trainer.kind, **work.parameters},
         )
         assert paid.receipt is not None
-        found = Earlier(State.ANSWERED, paid.receipt, paid.result)
+        found = RequestStatus(RequestState.ANSWERED, paid.receipt, paid.result)
         return self._known(found, tried, is_replay=paid.is_replay)
 
-    def price(self, tried: Try) -> Loss:
-        """What an attempt would cost each unit. Looking is free."""
+    def price(self, tried: PlannedAttempt) -> Loss:
+        """Return the loss of an attempt for each unit. Looking is free."""
         return self._work(tried).loss
 
-    def _work(self, tried: Try) -> Work:
-        key = rows.half_key(self.stream.ledger)
-        return work_of(self.pipeline, self.features, tried, run=self.run, key=key)
+    def _work(self, tried: PlannedAttempt) -> AttemptWork:
+        key = row_questions.half_key(self.stream.ledger)
+        return attempt_work(self.pipeline, self.features, tried, run=self.run, key=key)
 
 
-def attempted(found: Earlier, blocks: Sequence[str], *, is_replay: bool) -> Attempted:
-    """An attempt as the ledger has it."""
+def attempt_from_ledger(found: RequestStatus, blocks: Sequence[str], *, is_replay: bool) -> AttemptResult:
+    """Return the result of an attempt as the ledger has stored it."""
     said = found.receipt.record["parameters"]
     judged, model, calibration, features = None, None, None, None
-    if found.state is State.ANSWERED:
+    if found.state is RequestState.ANSWERED:
         answer = json.loads(found.answer)
-        if answer.get("form") != FORM:
+        if answer.get("form") != ATTEMPT_FORM:
             raise BadParameter("run", _ELSE["form"][1].format(run=said.get("run", "")))
-        judged = Judged(Verdict(answer["verdict"]), answer["estimate"], answer["bound"], answer["words"])
+        judged = ValidationResult(
+            ValidationVerdict(answer["verdict"]), answer["estimate"], answer["bound"], answer["words"]
+        )
         model, calibration = (
             None if answer[name] is None else answer[name].encode() for name in ("model", "calibration")
         )
         features = answer["features"]
-    return Attempted(
+    return AttemptResult(
         number=int(said["attempt"]),
         blocks=tuple(blocks),
         epsilon=Fraction(said["epsilon"]),

@@ -1,10 +1,10 @@
-"""Calibration: what units are, beside what an accepted model says of them. Paid for by the test half.
+"""Calibration of an accepted model: true values of the testing units, by the model's prediction.
 
 Claim    the released numbers have a pure loss of ε for each testing unit, whatever the model. Each bin's
          interval holds the mean of its units with a probability of at least `CONFIDENCE`.
-Because  one row of each unit is drawn; by its prediction it is in one bin, to which it adds k and m - k
-         whole steps: exactly m in L1. Intervals are those of a mean or a share, a sixth of the risk for
-         each tail of either noise, and of sampling. docs/arguments/attempts.md.
+Because  one row of each unit is drawn; its prediction puts it into one bin, to which it adds k and m - k
+         whole steps: exactly m in L1. Intervals are those of a mean or a share, with a sixth of the risk
+         for each tail of either noise, and of sampling. docs/arguments/attempts.md.
 Test     tests/learn/pipelines/test_calibration.py
 """
 
@@ -19,29 +19,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import set_fields, whole
+from lapwing.core.laplace import Laplace
+from lapwing.core.losses import Loss, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import settle, whole
+from lapwing.learn.confidence_bounds import (
+    float_down,
+    float_up,
+    mean_ceiling,
+    mean_floor,
+    share_ceiling,
+    share_floor,
+)
 from lapwing.learn.features import Features
-from lapwing.learn.validators.bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
-from lapwing.learn.validators.rows import one_row_each, unit_rows
-from lapwing.learn.validators.validator import float_down, float_up, noise_reach
-from lapwing.mechanisms import Laplace
-from lapwing.privacy import Loss
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.query.rows import Rows
+from lapwing.learn.table_input import Wholes, one_row_each
+from lapwing.learn.validation import noise_quantile, unit_numbers
+from lapwing.sql.row_questions import PrivateRows
 
-MOST_BINS = 100
+MOST_CALIBRATION_BINS = 100
 CONFIDENCE = Fraction(19, 20)
 _STEPS = 1000  # of a number between its bounds
-_ROUNDED = Fraction(1, 2) + Fraction(1, 1 << 20)  # of a step, and what floats lose
-Wholes = NDArray[np.int64]
+_ROUNDED = Fraction(1, 2) + Fraction(1, 1 << 20)  # of a step, and the rounding of floats
 
 
 @dataclass(frozen=True, slots=True)
-class Bin:
-    """Units whose prediction lies in low … high: about how many, and their mean, with its interval.
+class CalibrationBin:
+    """The units whose prediction lies in low … high: about how many, and their mean with its interval.
 
-    All of it is made of released numbers. `mean` is None where noise left no units.
+    All of it is computed from released numbers. `mean` is None if the noise left no units.
     """
 
     low: float
@@ -53,52 +58,56 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationPart:
-    """How much of each attempt's ε the testing units pay for it, and how many bins there are."""
+class CalibrationSettings:
+    """The part of each attempt's ε that testing units pay for calibration, and the number of bins."""
 
     epsilon: Fraction
     bins: int
 
     def __post_init__(self) -> None:
-        settle(self, epsilon=checked_epsilon(self.epsilon), bins=whole(self.bins, "bins", at_least=2))
-        if self.bins > MOST_BINS:
-            raise BadParameter("bins", f"must be at most {MOST_BINS}")
+        set_fields(self, epsilon=checked_epsilon(self.epsilon), bins=whole(self.bins, "bins", at_least=2))
+        if self.bins > MOST_CALIBRATION_BINS:
+            raise BadParameter("bins", f"must be at most {MOST_CALIBRATION_BINS}")
 
     def of(self, features: Features) -> Calibration:
-        """For a label: a number, two classes, or more."""
+        """Return the calibration of a label: a number, two classes, or more."""
         return Calibration(self, features)
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """The same for one label. Predictions and what they are compared with lie in 0 … 1, to begin with.
+    """The calibration of one label. Predictions and true values are scaled to 0 … 1.
 
-    A number is placed between its bounds. Of two classes, the second one's probability is compared with how
-    often it is the second; of more, that of the predicted one with how often it is right.
+    A number is placed between its bounds. For two classes, the probability of the second class is compared
+    with its frequency; for more classes, that of the predicted class with the frequency of correct
+    predictions.
     """
 
-    part: CalibrationPart
+    part: CalibrationSettings
     features: Features
 
     @property
     def steps(self) -> int:
-        """How many steps a unit adds, in all."""
+        """The number of steps that a unit adds in total."""
         return 1 if self.features.has_classes else _STEPS
 
     @property
     def noise(self) -> Laplace:
-        """Of each number."""
+        """The noise of each number."""
         return Laplace.for_epsilon(self.part.epsilon, l1=self.steps)
 
     @property
     def loss(self) -> Loss:
-        """What it costs each testing unit."""
+        """The loss of each testing unit."""
         return self.noise.loss
 
-    def sums(self, model: Any, rows: Rows) -> Wholes:
-        """For each bin, the sums of k and of m - k over its units. Private: it gets noise next."""
+    def sums(self, model: Any, rows: PrivateRows) -> Wholes:
+        """Return, for each bin, the sums of k and of m - k over its units.
+
+        It is private, and gets noise next.
+        """
         found, kept = np.zeros((self.part.bins, 2), np.int64), np.zeros(len(rows), np.bool_)
-        kept[one_row_each(unit_rows(rows.units, len(rows)))] = True
+        kept[one_row_each(unit_numbers(rows.units, len(rows)), len(rows))] = True
         drawn = rows.where(kept)
         if not len(drawn):
             return found.ravel()
@@ -108,7 +117,7 @@ class Calibration:
         np.add.at(found, placed, np.column_stack([steps, self.steps - steps]))
         return found.ravel()
 
-    def _compared(self, model: Any, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _compared(self, model: Any, rows: PrivateRows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         table, truth = self.features.table(rows), self.features.target(rows)
         if not self.features.has_classes:
             low, high = self.features.target_bounds
@@ -119,23 +128,23 @@ class Calibration:
             return likely[:, 1], (truth == 1).astype(np.float64)
         return likely.max(axis=1), (np.asarray(model.predict(table)) == truth).astype(np.float64)
 
-    def release(self, model: Any, rows: Rows) -> bytes:
-        """The noisy sums, as text. Charge the loss first."""
+    def release(self, model: Any, rows: PrivateRows) -> bytes:
+        """Return the noisy sums as text. Charge the loss first."""
         return json.dumps(self.noise.sample(self.sums(model, rows)).tolist()).encode()
 
     # What was released, read
 
-    def bins(self, released: bytes) -> list[Bin]:
-        """Each bin, on the scale of the label."""
+    def bins(self, released: bytes) -> list[CalibrationBin]:
+        """Return each bin, on the scale of the label."""
         numbers = json.loads(released)
         return [self._bin(k, *numbers[2 * k : 2 * k + 2]) for k in range(self.part.bins)]
 
-    def _bin(self, k: int, of_x: int, of_rest: int) -> Bin:
+    def _bin(self, k: int, of_x: int, of_rest: int) -> CalibrationBin:
         total = of_x + of_rest
         low, high = self._interval(of_x, of_rest)
         mean = min(max(Fraction(of_x, total), Fraction(0)), Fraction(1)) if total > 0 else None
         start, wide = self._scale()
-        return Bin(
+        return CalibrationBin(
             low=float(start + wide * Fraction(k, self.part.bins)),
             high=float(start + wide * Fraction(k + 1, self.part.bins)),
             units=max(total / self.steps, 0.0),
@@ -146,7 +155,7 @@ class Calibration:
 
     def _interval(self, of_x: int, of_rest: int) -> tuple[Fraction, Fraction]:
         tail = (1 - CONFIDENCE) / 6
-        reach, m = noise_reach(self.noise, tail), self.steps
+        reach, m = noise_quantile(self.noise, tail), self.steps
         if self.features.has_classes:
             return (
                 share_floor(of_x - reach, of_rest + reach, tail),
@@ -164,7 +173,7 @@ class Calibration:
 
     @property
     def axes(self) -> tuple[str, str]:
-        """What is predicted, and what it is compared with, in words."""
+        """The names of the prediction and of the value that it is compared with."""
         label = self.features.label
         if not self.features.has_classes:
             return f"predicted {label}", f"mean of the true {label}"
@@ -174,7 +183,7 @@ class Calibration:
         return f"predicted probability of the predicted {label}", "how often that is right"
 
     def told(self, released: bytes) -> dict[str, Any]:
-        """For the card."""
+        """Return the section of the model card."""
         predicted, compared = self.axes
         return {
             "predicted": predicted,
@@ -196,7 +205,7 @@ class Calibration:
 
 
 def calibration_lines(told: dict[str, Any]) -> list[str]:
-    """The same as lines of a card."""
+    """Return the section of the model card as lines of text."""
     lines = [
         f"{told['compared_with']}, by {told['predicted']} (ε {told['epsilon']:g} of the testing units; "
         f"each interval holds with probability {told['each_interval_holds_with_probability']:g})"
@@ -209,6 +218,6 @@ def calibration_lines(told: dict[str, Any]) -> list[str]:
     return lines
 
 
-def is_told(one: Bin, all_bins: Sequence[Bin]) -> bool:
-    """Whether its interval says anything: else it is as wide as the scale."""
+def is_informative(one: CalibrationBin, all_bins: Sequence[CalibrationBin]) -> bool:
+    """Tell whether a bin's interval is narrower than the scale."""
     return one.mean is not None and one.at_most - one.at_least < all_bins[-1].high - all_bins[0].low

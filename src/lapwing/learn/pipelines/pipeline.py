@@ -1,38 +1,150 @@
-"""A pipeline: what is learned from a stream, how, and what must be shown before a model leaves."""
+"""Pipelines: what is learned from a stream, how, and what must be shown before a model leaves.
+
+Attempts follow a public schedule of blocks and ε, which is fixed before the first one:
+
+Claim    the data and ε of attempt i are a function of the pipeline file, of the blocks that had arrived
+         when the run began, of the order in which others arrive, and of i. Attempts 1 to i use at most
+         about twice what attempt i uses; so at most about 4 times what would have been enough.
+Because  blocks times ε doubles from attempt to attempt, and nothing else is looked at: neither verdicts nor
+         budgets. A block that cannot pay ends the run, and is not replaced. docs/arguments/attempts.md.
+Test     tests/learn/pipelines/test_schedule.py
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from lapwing.config.values import checked_label
+from lapwing.core.exact import exact, set_fields, whole
+from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import exact, settle
 from lapwing.learn.features import Features
-from lapwing.learn.pipelines.calibration import CalibrationPart
-from lapwing.learn.pipelines.parts import TrainerPart, ValidatorPart
-from lapwing.learn.pipelines.schedule import Schedule
-from lapwing.ledger.entry import checked_label
-from lapwing.privacy.loss import checked_delta
-from lapwing.query.rows import RowQuestion
+from lapwing.learn.pipelines.calibration import CalibrationSettings
+from lapwing.learn.pipelines.components import TrainerSettings, ValidatorSettings
+from lapwing.sql.row_questions import RowQuestion
+
+
+class Strategy(Enum):
+    """The order in which data and ε grow.
+
+    CONSERVE begins with little ε, and adds data first, then ε. AGGRESSIVE uses all ε at once, and adds
+    data.
+    """
+
+    CONSERVE = "conserve"
+    AGGRESSIVE = "aggressive"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAttempt:
+    """The number of blocks and the ε of one attempt."""
+
+    attempt: int
+    blocks: int
+    epsilon: Fraction
+
+    @property
+    def use(self) -> Fraction:
+        """The budget that it takes from all blocks together."""
+        return self.blocks * self.epsilon
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSchedule:
+    """The schedule of attempts: `least` to `most` ε per block, and `first_blocks` to `most_blocks` blocks.
+
+    `most_blocks` is None if there is no limit.
+    """
+
+    strategy: Strategy
+    least: Fraction
+    most: Fraction
+    first_blocks: int
+    most_blocks: int | None
+
+    def __post_init__(self) -> None:
+        set_fields(self, least=checked_epsilon(self.least), most=checked_epsilon(self.most))
+        set_fields(self, first_blocks=whole(self.first_blocks, "first_blocks", at_least=1))
+        if self.least > self.most:
+            raise BadParameter("epsilon", "must begin with the smaller number")
+        if self.most_blocks is not None and self.first_blocks > whole(self.most_blocks, "most_blocks"):
+            raise BadParameter("blocks", "must begin with the smaller number")
+
+    def at(self, attempt: int, start: int) -> PlannedAttempt | None:
+        """Return attempt i of a run that began with `start` blocks; None if the schedule has ended."""
+        doubled = 1 << (whole(attempt, "attempt", at_least=1) - 1)
+        if self.strategy is Strategy.AGGRESSIVE:
+            blocks, epsilon = self.first_blocks * doubled, self.most
+        else:
+            use = self.first_blocks * self.least * doubled
+            blocks = min(self.first_blocks * doubled, self._there(start))
+            if use > self.most * blocks:  # both data and ε are used up: wait for data
+                blocks = math.ceil(use / self.most)
+            epsilon = min(use / blocks, self.most)
+        if self.most_blocks is not None and blocks > self.most_blocks:
+            return None
+        return PlannedAttempt(attempt, blocks, epsilon)
+
+    def _there(self, start: int) -> int:
+        most = start if self.most_blocks is None else min(start, self.most_blocks)
+        return max(most, self.first_blocks)
+
+
+def attempt_blocks(order: Sequence[str], start: int, blocks: int) -> list[str] | None:
+    """Return the blocks of an attempt; None if too few have arrived.
+
+    These are the newest ones of when the run began, or more recent ones if it needs more. `order` are all
+    blocks in the order of arrival.
+    """
+    end = max(start, blocks)
+    return list(order[end - blocks : end]) if end <= len(order) else None
+
 
 LONGEST_NAME = 100
 TEST_SHARE = Fraction(1, 10)
-_FORM = "lapwing pipeline 1"  # of the digest: another one where what a key means has changed
+_FORM = "lapwing pipeline 1"  # of the digest: change it if the meaning of a key changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """All that its file says. Nothing in it comes from data.
+    """The content of a pipeline file. Nothing in it comes from data.
 
-    `missing`: by column, what a missing value counts as (else 0, the middle of its bounds; with
-    `indicators`, one more feature says so). `units_per_block`: about how many, a public guess.
+    Args:
+        name: The name under which the ledger charges the pipeline.
+        stream: The policy file of the stream.
+        sql: The query that selects the features and the label.
+        label: The column to be learned.
+        delta: The δ of one attempt; 0 for a statistic.
+        trainer: The kind of trainer, and its settings.
+        validator: The target that must be shown.
+        schedule: The blocks and ε of each attempt.
+        test_share: The share of units that test, between 0 and 1.
+        units_per_block: A public guess of the number of units in a block; None if the trainer needs none.
+        missing: By column, the value that stands for missing ones (by default 0, the middle of the bounds).
+        indicators: Whether one more feature says that a value is missing.
+        calibration: The calibration of accepted models; None for no calibration.
+
+    Raises:
+        BadParameter: If a value is wrong, or does not fit the others.
+
+    Example:
+        With the files that `lapwing train example` writes:
+
+        ```python
+        from lapwing.learn import load_pipeline
+
+        pipeline = load_pipeline("durations.toml")
+        print(pipeline.name, pipeline.trainer.kind, pipeline.digest)
+        ```
     """
 
     name: str
@@ -40,18 +152,18 @@ class Pipeline:
     sql: str
     label: str
     delta: Fraction
-    trainer: TrainerPart
-    validator: ValidatorPart
-    schedule: Schedule
+    trainer: TrainerSettings
+    validator: ValidatorSettings
+    schedule: AttemptSchedule
     test_share: Fraction = TEST_SHARE
     units_per_block: int | None = None
     missing: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     indicators: bool = False
-    calibration: CalibrationPart | None = None
+    calibration: CalibrationSettings | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", checked_label(self.name, "name"))
-        settle(self, delta=checked_delta(self.delta), test_share=exact(self.test_share, "test_share"))
+        set_fields(self, delta=checked_delta(self.delta), test_share=exact(self.test_share, "test_share"))
         if len(self.name) > LONGEST_NAME:
             raise BadParameter("name", f"must be at most {LONGEST_NAME} long")
         if not 0 < self.test_share < 1:
@@ -80,7 +192,10 @@ class Pipeline:
             raise BadParameter("missing", "is for models: a statistic leaves missing values out")
 
     def features(self, question: RowQuestion) -> Features:
-        """The features of its question, checked: the validator can judge what the trainer predicts."""
+        """Return the features of its query.
+
+        Raise BadParameter if the validator cannot judge the predictions.
+        """
         if self.label not in question.columns:
             raise BadParameter("label", f"must be a column of the features: {', '.join(question.columns)}")
         for name in self.missing:
@@ -90,18 +205,21 @@ class Pipeline:
         made = Features.of(question, label=self.label, missing={**missing, **self.missing})
         self.validator.check(made, self.trainer)
         if not made.columns and not self.trainer.is_statistic:
-            raise BadParameter("features", "must be more than the label: what is to be learned from?")
+            raise BadParameter("features", "must have at least one column besides the label")
         return made
 
     def size(self, blocks: int) -> int | None:
-        """About how many units of so many blocks train."""
+        """Return about how many units of this many blocks train; None if it was not declared."""
         if self.units_per_block is None:
             return None
         return max(1, math.ceil(self.units_per_block * blocks * (1 - self.test_share)))
 
     @property
     def digest(self) -> str:
-        """The same for the same pipeline only. What is not said is not in it: new keys change nothing."""
+        """The digest of the pipeline.
+
+        Values that are not given are not in it, so that new keys change nothing.
+        """
         schedule, validator, calibration = self.schedule, self.validator, self.calibration
         said = {
             "form": _FORM,

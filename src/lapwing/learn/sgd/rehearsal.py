@@ -1,14 +1,15 @@
-"""A module is tried on made-up rows, before anything is charged: is a row's gradient its own, and right?
+"""A rehearsal on made-up rows, before anything is charged: is each row's gradient its own, and right?
 
 Claim    a module that passes gave, at this page's shape and for the rows tried, the same floats for a unit
-         bit for bit at all places of one kind and whoever else was there, nothing for whoever was absent,
-         and units' gradients that add up to the one that torch finds itself.
-Because  that is what is tried: units of many sizes at other places of their kind; single units and many
-         replaced by long ones, by zeros, by nobody, by one another; a weighted sum beside torch's. A place
-         at which floats differ is no error: then there are more kinds of places, in the end one for each.
+         bit for bit at all places of one kind and for all other units in the page, nothing for absent
+         units, and units' gradients that add up to the gradient that torch finds itself.
+Because  exactly this is tried: units of many sizes at other places of their kind; single units and many
+         replaced by long ones, by zeros, by absent ones, by one another; a weighted sum beside torch's. A
+         place at which floats differ is no error: then there are more kinds of places, in the end one each.
 Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
 
-It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed.
+It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed. Modules that cannot be trained
+privately are refused by name.
 """
 
 from __future__ import annotations
@@ -16,18 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from lapwing.errors import BadParameter, LapwingError
-from lapwing.learn.sgd.coins import known_coins, without_dropout
-from lapwing.learn.sgd.parts import Part
-from lapwing.learn.sgd.tracing import CannotTrace, LossFunction, Page, one_loss_a_row
+from lapwing.learn.sgd.per_row_gradients import CannotTrace, GradientPage, LossFunction, checked_losses
+from lapwing.learn.sgd.randomness import fixed_randomness, without_dropout
+from lapwing.learn.sgd.unit_gradients import ParameterGradients
 
-# A page has a multiple of so many rows: what is left over at the end of a matrix goes through other code.
-# Rows so many places apart begin alike within 64 bytes, the longest vector of a processor.
+# The number of rows of a page is a multiple of this: the remainder of a matrix goes through other code.
+# Rows this many places apart begin alike within 64 bytes, the longest vector of a processor.
 TILE = 16
 _LONG = 1000
 _USUAL = 1.0
@@ -41,8 +44,11 @@ _OFF, _OFF_OF_ALL = 1e-3, 1e-6
 
 
 @dataclass(frozen=True)
-class Form:
-    """What rows look like: of `x` and `y` nothing else is used. Whole numbers are made up below a bound."""
+class RowForm:
+    """The form of rows: only the shape and type of `x` and `y` are used.
+
+    Made-up whole numbers are below a bound.
+    """
 
     x: Tensor
     y: Tensor
@@ -51,7 +57,7 @@ class Form:
     is_share: bool = False  # made-up float targets lie between 0 and 1
 
     def rows(self, count: int) -> tuple[Tensor, Tensor]:
-        """Made-up rows of this form."""
+        """Make up rows of this form."""
         y = _made_up(self.y, count, self.y_below)
         share = self.is_share and y.is_floating_point()
         return _made_up(self.x, count, self.x_below), (y.sigmoid() if share else y)
@@ -65,26 +71,26 @@ def _made_up(like: Tensor, rows: int, below: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Rehearsal:
-    """One way to find a module's gradients, tried on made-up rows. `seed` says which."""
+class GradientRehearsal:
+    """One gradient method of a module, tried on made-up rows. `seed` decides which rows."""
 
     module: nn.Module
     loss_fn: LossFunction
     trained: Mapping[str, Tensor]
-    parts: Callable[[Page], list[Part]]
+    parts: Callable[[GradientPage], list[ParameterGradients]]
     units: int
     unit_rows: int
-    form: Form
+    form: RowForm
     seed: int
-    drops_in_sums: bool  # compare with torch under the same dropout: not where each row has its own coins
-    wrong: str  # what to say of a parameter whose gradients do not add up
+    drops_in_sums: bool  # whether torch is compared under the same dropout
+    wrong: str  # the error message for a parameter whose gradients do not add up
 
     def full(self) -> int:
-        """Do all trials, and say how many kinds of places there are: place p is of kind p % kinds.
+        """Do all trials, and return the number of kinds of places: place p is of kind p % kinds.
 
-        Raises `BadParameter` of what is wrong, `CannotTrace` where only this way is.
+        Raises BadParameter if the module is unfit, and CannotTrace if only this gradient method fails.
         """
-        with known_coins(self.form.x.device, self.seed):
+        with fixed_randomness(self.form.x.device, self.seed):
             self._nobody_adds_nothing()
             self._others_change_nothing(brief=False)
             kinds = self._kinds(1, _SIZES)
@@ -92,8 +98,8 @@ class Rehearsal:
         return kinds
 
     def brief(self, kinds: int) -> int:
-        """Do a few trials again, with the numbers that the module has by now; `full` gave `kinds`."""
-        with known_coins(self.form.x.device, self.seed):
+        """Do a few trials again, with the module's present numbers. `kinds` is the result of `full`."""
+        with fixed_randomness(self.form.x.device, self.seed):
             self._others_change_nothing(brief=True)
             return self._kinds(kinds, _SIZES_AGAIN)
 
@@ -101,16 +107,16 @@ class Rehearsal:
     def _rows(self) -> int:
         return self.units * self.unit_rows
 
-    def _tried(self, x: Tensor, y: Tensor, present: Tensor | None = None) -> list[Part]:
-        """The parts of a page (`present` is of units), with the same coins each time."""
+    def _tried(self, x: Tensor, y: Tensor, present: Tensor | None = None) -> list[ParameterGradients]:
+        """Return the gradients of a page (`present`: a mask of units), always with the same randomness."""
         if present is None:
             present = torch.ones(self.units, dtype=torch.bool, device=x.device)
-        page = Page(x, y, present.repeat_interleave(self.unit_rows), self.units)
-        with known_coins(x.device, self.seed):
+        page = GradientPage(x, y, present.repeat_interleave(self.unit_rows), self.units)
+        with fixed_randomness(x.device, self.seed):
             return _explained(lambda: self.parts(page))
 
-    def _floats(self, parts: list[Part]) -> list[Tensor]:
-        """All floats of a page, one line for each unit."""
+    def _floats(self, parts: list[ParameterGradients]) -> list[Tensor]:
+        """Return all floats of a page, one line for each unit."""
         found = []
         for part in parts:
             found += [each.reshape(self.units, -1).nan_to_num() for each in part.floats()]
@@ -122,10 +128,10 @@ class Rehearsal:
         nobody = torch.zeros(self.units, dtype=torch.bool, device=x.device)
         self._refuse_absent(self._tried(torch.zeros_like(x), torch.zeros_like(y), nobody), nobody)
 
-    def _refuse_absent(self, parts: list[Part], present: Tensor) -> None:
+    def _refuse_absent(self, parts: list[ParameterGradients], present: Tensor) -> None:
         for part in parts:
             squares = part.squares()[~present]
-            if ((squares != 0) & squares.isfinite()).any():  # what is not finite adds nothing
+            if ((squares != 0) & squares.isfinite()).any():  # a gradient that is not finite adds nothing
                 raise BadParameter("loss_fn", "mixes the rows of a batch: an absent row has a gradient")
 
     def _others_change_nothing(self, *, brief: bool) -> None:
@@ -135,14 +141,14 @@ class Rehearsal:
             try:
                 parts = self._tried(other_x, other_y, present)
             except BadParameter:
-                continue  # rows for which it fails: those are left out in training
+                continue  # the module fails on such rows: training leaves them out
             _refuse_mixing(zip(usual, self._floats(parts), strict=True), kept)
             self._refuse_absent(parts, present)
 
     def _variations(
         self, x: Tensor, y: Tensor, *, brief: bool
     ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Pages in which some units are others: who is kept, the rows, and who is present."""
+        """Yield pages with some units replaced: the mask of kept units, the rows, and who is present."""
         everyone, half = self.units, self.units // 2
 
         def some(count: int) -> Tensor:
@@ -167,7 +173,7 @@ class Rehearsal:
             yield kept, _either(rows, x, new_x), _either(rows, y, new_y), present
 
     def _kinds(self, kinds: int, sizes: tuple[float, ...]) -> int:
-        """Find the number of kinds of places: `kinds`, those within a tile, or one for each place."""
+        """Return the number of kinds of places: `kinds`, those within a tile, or one for each place."""
         for size in sizes:
             x, y = self.form.rows(self._rows)
             if x.is_floating_point():
@@ -178,12 +184,12 @@ class Rehearsal:
         return kinds
 
     def _without_dropout(self, x: Tensor, y: Tensor) -> list[Tensor]:
-        """A page's floats; none, if the module fails on it."""
+        """Return a page's floats; an empty list if the module fails on it."""
         try:
             with without_dropout(self.module):
                 return self._floats(self._tried(x, y))
         except BadParameter:
-            return []  # such units would be left out
+            return []  # training leaves such units out
 
     def _are_alike(self, kinds: int, usual: list[Tensor], x: Tensor, y: Tensor, *, is_usual: bool) -> bool:
         """Tell whether units keep their floats when they change places within their kind.
@@ -193,22 +199,22 @@ class Rehearsal:
         places, of_unit = (torch.arange(n, device=x.device) for n in (self.units, self.unit_rows))
         order = torch.randperm(self.units, device=x.device)
         for turn in range(2):
-            whose = places.clone()
+            moved = places.clone()
             for kind in range(kinds):
                 group = _moving(order[order % kinds == kind], kind, turn)
-                whose[group] = group.roll(1)
-            rows = (whose[:, None] * self.unit_rows + of_unit).flatten()
+                moved[group] = group.roll(1)
+            rows = (moved[:, None] * self.unit_rows + of_unit).flatten()
             found = self._without_dropout(x[rows], y[rows])
-            pairs = [(here, there[whose]) for here, there in zip(found, usual, strict=bool(found))]
-            _refuse_mixing(pairs, whose == places)
+            pairs = [(here, there[moved]) for here, there in zip(found, usual, strict=bool(found))]
+            _refuse_mixing(pairs, moved == places)
             if is_usual:
-                _refuse_by_place(pairs, whose != places)
+                _refuse_by_place(pairs, moved != places)
             if not all(torch.equal(here, there) for here, there in pairs):
                 return False
         return True
 
     def _units_add_up(self) -> None:
-        """Refuse where units' gradients, each times a number, are not those of the losses times it."""
+        """Raise BadParameter if units' gradients do not add up to the gradient of all losses."""
         x, y = self.form.rows(self._rows)
         weights = torch.rand(self.units, dtype=torch.float64, device=x.device) + 0.5
         if self.drops_in_sums:
@@ -232,8 +238,8 @@ class Rehearsal:
 
     def _by_torch(self, x: Tensor, y: Tensor, weights: Tensor) -> dict[str, Tensor | None]:
         def run() -> dict[str, Tensor | None]:
-            with known_coins(x.device, self.seed), steady(x), torch.enable_grad():
-                losses = one_loss_a_row(self.loss_fn(self.module(x), y), len(x))
+            with fixed_randomness(x.device, self.seed), deterministic_gpu(x), torch.enable_grad():
+                losses = checked_losses(self.loss_fn(self.module(x), y), len(x))
                 if not losses.requires_grad:
                     return dict.fromkeys(self.trained)
                 total = (losses * weights.repeat_interleave(self.unit_rows)).sum()
@@ -243,8 +249,8 @@ class Rehearsal:
         return _explained(run)
 
 
-def steady(x: Tensor) -> AbstractContextManager[None]:
-    """On a GPU, let the same rows take the same way each time: no algorithm is chosen by a race."""
+def deterministic_gpu(x: Tensor) -> AbstractContextManager[None]:
+    """Let the same rows use the same algorithms on a GPU each time."""
     if not x.is_cuda:
         return nullcontext()
     flags: AbstractContextManager[None] = torch.backends.cudnn.flags(
@@ -254,7 +260,7 @@ def steady(x: Tensor) -> AbstractContextManager[None]:
 
 
 def _moving(group: Tensor, kind: int, turn: int) -> Tensor:
-    """The places of one kind that change units in this turn: one half, or all where halves are too few."""
+    """Return the places of one kind that change units in this turn: one half, or all if there are few."""
     half = len(group) // 2
     if half >= 2:
         return group[half:] if turn else group[:half]
@@ -262,7 +268,7 @@ def _moving(group: Tensor, kind: int, turn: int) -> Tensor:
 
 
 def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None:
-    """Refuse where a kept unit's floats differ by a bit: only other units are others."""
+    """Raise BadParameter if a kept unit's floats differ by a bit, although only other units changed."""
     if any(not torch.equal(one[kept], other[kept]) for one, other in pairs):
         raise BadParameter(
             "module", "mixes the rows of a batch: a row's gradient changed when other rows did"
@@ -270,7 +276,7 @@ def _refuse_mixing(pairs: Iterable[tuple[Tensor, Tensor]], kept: Tensor) -> None
 
 
 def _refuse_by_place(pairs: list[tuple[Tensor, Tensor]], moved: Tensor) -> None:
-    """Refuse where most units of the usual size that moved changed by more than rounding explains.
+    """Raise BadParameter if most moved units of the usual size changed by more than rounding explains.
 
     Privacy does not need this, since each unit draws its kind of place: such a module is a mistake.
     """
@@ -287,7 +293,7 @@ _Found = TypeVar("_Found")
 
 
 def _explained(run: Callable[[], _Found]) -> _Found:
-    """Run, and say what the module cannot do. Only made-up rows are shown to it."""
+    """Run, and convert errors of the module to BadParameter. It sees only made-up rows."""
     try:
         return run()
     except (CannotTrace, LapwingError):
@@ -295,3 +301,99 @@ def _explained(run: Callable[[], _Found]) -> _Found:
     except Exception as error:
         said = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise BadParameter("module", f"cannot be taken unit by unit on such rows: {said}") from error
+
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def refuse_unfit_module(module: nn.Module) -> None:
+    """Raise BadParameter with the name of a layer that mixes units or keeps statistics of them."""
+    for name, part in module.named_modules():
+        where = f"{name or 'the module'} ({type(part).__name__})"
+        if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
+            raise BadParameter(
+                "module",
+                f"{where} mixes the units of a batch, so that none can be clipped alone. "
+                "Use GroupNorm or LayerNorm instead",
+            )
+        if isinstance(part, _InstanceNorm) and part.track_running_stats and part.training:
+            raise BadParameter("module", f"{where} keeps running statistics of private data, unpaid")
+        if isinstance(part, nn.Embedding) and part.max_norm is not None:
+            raise BadParameter("module", f"{where} with max_norm rewrites lines that private data names")
+    trained = [(name, value) for name, value in module.named_parameters() if value.requires_grad]
+    if not trained:
+        raise BadParameter("module", "has no parameter to train")
+    if any(value.dtype not in _DTYPES for _, value in trained):
+        raise BadParameter("module", "must be of float32 or float64: shorter floats err too much")
+    if len({(value.device, value.dtype) for _, value in trained}) > 1:
+        raise BadParameter("module", "must be on one device and of one type of float")
+
+
+# Torch's newer names of the same setting. Convolutions on a GPU are set while they run.
+_PRECISIONS = ("", "cuda.matmul", "mkldnn.matmul", "mkldnn.conv", "mkldnn.rnn", "mkldnn")
+
+
+def _precision(path: str) -> str:
+    place: Any = torch.backends
+    for name in path.split(".") if path else ():
+        place = getattr(place, name, None)
+    return str(getattr(place, "fp32_precision", "none"))
+
+
+def refuse_short_floats() -> None:
+    """Raise BadParameter if torch is set to lose digits in products: the price assumes that it does not."""
+    for path in _PRECISIONS:
+        if _precision(path) not in ("none", "ieee"):
+            where = ".".join(part for part in ("torch.backends", path, "fp32_precision") if part)
+            raise BadParameter("torch", f"must multiply in full: set {where} to 'ieee'")
+    try:
+        in_full = torch.get_float32_matmul_precision() == "highest"
+        _ = torch.backends.cudnn.allow_tf32  # set during a page, so that it must be readable
+    except RuntimeError:  # torch raises if its older and newer settings are mixed
+        raise BadParameter(
+            "torch",
+            "has older and newer settings of precision mixed up: set all fp32_precision of torch.backends "
+            "to 'ieee', and none of set_float32_matmul_precision and allow_tf32",
+        ) from None
+    if not in_full:
+        raise BadParameter("torch", "must multiply in full: set_float32_matmul_precision('highest')")
+    if torch.backends.cuda.matmul.allow_fp16_accumulation:
+        raise BadParameter(
+            "torch", "must add in full: no torch.backends.cuda.matmul.allow_fp16_accumulation"
+        )
+    if torch.is_autocast_enabled() or torch.is_autocast_enabled("cpu"):
+        raise BadParameter("torch", "must not autocast while it trains privately")
+
+
+class BufferGuard:
+    """The buffers of a module and its loss, as they were.
+
+    Changes would be statistics of rows, without a charge.
+    """
+
+    def __init__(self, module: nn.Module, loss_fn: Any) -> None:
+        holders = [("module", module)]
+        moved = loss_fn if isinstance(loss_fn, nn.Module) else getattr(loss_fn, "__self__", None)
+        if isinstance(moved, nn.Module) and moved is not module:
+            holders.append(("loss_fn", moved))
+        self._before = [
+            (holder, name, value, value.clone())
+            for holder, part in holders
+            for name, value in part.named_buffers()
+        ]
+
+    def refuse_changes(self) -> None:
+        """Restore changed buffers, and raise BadParameter if there were any."""
+        changed = [
+            (holder, name) for holder, name, now, before in self._before if not _put_back(now, before)
+        ]
+        for holder, name in changed:
+            raise BadParameter(holder, f"its buffer {name} keeps statistics of private data, unpaid")
+
+
+def _put_back(now: Tensor, before: Tensor) -> bool:
+    if torch.equal(now.nan_to_num(), before.nan_to_num()):
+        return True
+    with torch.no_grad():
+        now.copy_(before)
+    return False

@@ -1,14 +1,11 @@
-"""Private trainers in the manner of scikit-learn: bounds and classes are declared, every fit is paid."""
+"""Private trainers in the manner of scikit-learn: bounds are declared, and every fit is charged."""
 
 from __future__ import annotations
 
-from lapwing.learn.trainers.additive import AdditiveTrees
 from lapwing.learn.trainers.columns import Binned, Category, Column, Real
+from lapwing.learn.trainers.count_models import AdditiveTrees, NaiveBayes
 from lapwing.learn.trainers.kmeans import KMeans
-from lapwing.learn.trainers.linear import LinearRegression
-from lapwing.learn.trainers.logistic import LogisticRegression
-from lapwing.learn.trainers.naive_bayes import NaiveBayes
-from lapwing.learn.trainers.pca import PCA
+from lapwing.learn.trainers.linear_models import PCA, LinearRegression, LogisticRegression
 
 __all__ = [
     "PCA",

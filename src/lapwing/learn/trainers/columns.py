@@ -1,8 +1,8 @@
-"""What the columns of a table hold, as declared: bounds, categories and edges never come from data.
+"""Declared columns of a table: bounds, categories and edges never come from data.
 
 Claim    a row becomes whole numbers by itself: no other row, and no order of rows, can change them.
-Because  cells are read one by one (`learn.cells`), and every step is one rounded operation on one element,
-         or a look into a public table.
+Because  cells are read one by one (`learn.table_input`), and every step is one rounded operation on one
+         element, or a look-up in a public table.
 Test     tests/learn/trainers/test_columns.py
 """
 
@@ -18,67 +18,67 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.exact import Number, exact, positive, set_fields
 from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, exact, positive, settle
-from lapwing.learn import cells
+from lapwing.learn import table_input
+from lapwing.learn.table_input import Wholes
 
-Wholes = NDArray[np.int64]
 ONE = 1 << 12  # steps from 0 to 1
-UNKNOWN = cells.UNKNOWN
+UNKNOWN = table_input.UNKNOWN
 _MOST_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Real:
-    """A number between declared bounds. What lies outside is moved to the nearer one; NaN to the middle."""
+    """A number between declared bounds. Values outside are clamped; NaN becomes the middle."""
 
     low: Fraction
     high: Fraction
 
     def __init__(self, low: Number, high: Number) -> None:
-        settle(self, low=exact(low, "low"), high=exact(high, "high"))
+        set_fields(self, low=exact(low, "low"), high=exact(high, "high"))
         if not self.low < self.high or not math.isfinite(float(self.high) - float(self.low)):
             raise BadParameter("low", "must be below high")
 
     @property
     def width(self) -> int:
-        """How many features it becomes."""
+        """The number of features of the column."""
         return 1
 
     def features(self, values: NDArray[Any]) -> Wholes:
-        """From -1 to 1, in steps of 1 / ONE."""
+        """Scale to -1 … 1, in steps of 1 / ONE."""
         low, high = float(self.low), float(self.high)
         middle, half = (low + high) / 2, (high - low) / 2
-        at = (np.clip(cells.numbers_of(values), low, high) - middle) / half
+        at = (np.clip(table_input.read_numbers(values), low, high) - middle) / half
         placed = np.rint(np.where(np.isnan(at), 0.0, at) * ONE).astype(np.int64)
         bounded: Wholes = np.clip(placed, -ONE, ONE)
         return bounded[:, None]
 
     def value(self, feature: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Back from -1 … 1 to the column's own scale."""
+        """Scale from -1 … 1 back to the column's own scale."""
         low, high = float(self.low), float(self.high)
         return (low + high) / 2 + feature * ((high - low) / 2)
 
 
 class _Coded:
-    """A column with finitely many values: one feature each, of which one is 1."""
+    """A column with finitely many values: one feature for each, of which one is 1."""
 
     __slots__ = ()
     width: int
 
     def codes(self, values: NDArray[Any]) -> Wholes:
-        """The number of each value; `UNKNOWN` if it was not declared."""
+        """Return the number of each value, or `UNKNOWN` if it was not declared."""
         raise NotImplementedError
 
     def features(self, values: NDArray[Any]) -> Wholes:
-        """One column for each value, in steps of 1 / ONE. An unknown value is 0 in all."""
+        """Return one column for each value, in steps of 1 / ONE. An unknown value is 0 in all of them."""
         codes = self.codes(values)
         return np.where(codes[:, None] == np.arange(self.width), ONE, 0).astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Category(_Coded):
-    """One of the declared values (texts or numbers). Any other counts as missing."""
+    """One of the declared values (texts or numbers). Any other value counts as missing."""
 
     values: tuple[Hashable, ...]
 
@@ -92,17 +92,17 @@ class Category(_Coded):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """How many features it becomes."""
+        """The number of features of the column."""
         return len(self.values)
 
     def codes(self, values: NDArray[Any]) -> Wholes:
-        """The position of each value among the declared ones."""
-        return cells.places_of(values, {value: at for at, value in enumerate(self.values)})
+        """Return the position of each value among the declared ones."""
+        return table_input.read_codes(values, {value: at for at, value in enumerate(self.values)})
 
 
 @dataclass(frozen=True, slots=True)
 class Binned(_Coded):
-    """A number by the interval it lies in: below the first edge, from there to the second, ..."""
+    """A number by the interval that it lies in: below the first edge, from there to the second, ..."""
 
     edges: tuple[float, ...]
 
@@ -114,12 +114,12 @@ class Binned(_Coded):
 
     @property
     def width(self) -> int:  # type: ignore[override]
-        """How many features it becomes."""
+        """The number of features of the column."""
         return len(self.edges) + 1
 
     def codes(self, values: NDArray[Any]) -> Wholes:
-        """The number of the interval."""
-        numbers = cells.numbers_of(values)
+        """Return the number of the interval."""
+        numbers = table_input.read_numbers(values)
         placed = np.searchsorted(np.array(self.edges), numbers, side="right").astype(np.int64)
         return np.where(np.isnan(numbers), UNKNOWN, placed)
 
@@ -127,18 +127,18 @@ class Binned(_Coded):
 Column = Real | Category | Binned
 
 
-def table_of(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
-    """A table with one row for each record. Only its form is looked at."""
+def checked_table(X: Any) -> NDArray[Any]:  # noqa: N803 (scikit-learn's name)
+    """Return a table with one row for each record. Only its form is checked."""
     if hasattr(X, "toarray"):
         raise TypeError("sparse input is not supported: give a dense table")
-    table = cells.table_of(X, "X must have two dimensions, rows and columns. Reshape your data")
+    table = table_input.read_table(X, "X must have two dimensions, rows and columns. Reshape your data")
     if table.dtype.kind == "c":
         raise BadValue("Complex data not supported: X must hold numbers or texts")
     return table
 
 
-def columns_of(columns: Column | Sequence[Column], count: int) -> tuple[Column, ...]:
-    """One description for each column; a single one stands for all."""
+def checked_columns(columns: Column | Sequence[Column], count: int) -> tuple[Column, ...]:
+    """Return one declaration for each column; a single one stands for all."""
     given = (columns,) * count if isinstance(columns, Column) else tuple(columns)
     if not given or not all(isinstance(column, Column) for column in given):
         raise BadParameter("columns", "must be Real, Category or Binned, one for each column of X")
@@ -147,52 +147,52 @@ def columns_of(columns: Column | Sequence[Column], count: int) -> tuple[Column, 
     return given
 
 
-def coded_of(columns: Column | Sequence[Column], count: int) -> tuple[Category | Binned, ...]:
-    """The same where only finitely many values make sense."""
-    given = columns_of(columns, count)
+def checked_coded_columns(columns: Column | Sequence[Column], count: int) -> tuple[Category | Binned, ...]:
+    """Return the declarations, if every column has finitely many values."""
+    given = checked_columns(columns, count)
     coded = tuple(column for column in given if not isinstance(column, Real))
     if len(coded) < len(given):
         raise BadParameter("columns", "must be Category or Binned here: give edges for a Real column")
     return coded
 
 
-def features(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
-    """All features of all rows. A column gives at most ONE² to a row's squared length."""
+def feature_matrix(columns: Sequence[Column], table: NDArray[Any]) -> Wholes:
+    """Return all features of all rows. A column adds at most ONE² to a row's squared length."""
     if not len(table):
         return np.zeros((0, sum(column.width for column in columns)), dtype=np.int64)
     return np.hstack([column.features(table[:, at]) for at, column in enumerate(columns)])
 
 
-def codes(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:
-    """The codes of all rows, one for each column."""
+def code_matrix(columns: Sequence[Category | Binned], table: NDArray[Any]) -> Wholes:
+    """Return the codes of all rows, one for each column."""
     if not len(table):
         return np.zeros((0, len(columns)), dtype=np.int64)
     return np.column_stack([column.codes(table[:, at]) for at, column in enumerate(columns)])
 
 
-def radius_of(radius: Number) -> int:
-    """A length that people give for columns scaled to -1 … 1, in steps."""
+def radius_in_steps(radius: Number) -> int:
+    """Convert a length, for columns scaled to -1 … 1, to whole steps."""
     return max(1, math.floor(positive(radius, "radius") * ONE))
 
 
-def classes_of(classes: Sequence[Hashable]) -> NDArray[Any]:
-    """The declared classes."""
+def checked_classes(classes: Sequence[Hashable]) -> NDArray[Any]:
+    """Return the declared classes."""
     if isinstance(classes, str) or len(classes) < 2 or len(set(classes)) < len(classes):
         raise BadParameter("classes", "must be two or more different values")
     return np.array(list(classes))
 
 
-def target_of(y: Any, rows: int) -> NDArray[Any]:
-    """What is to be learned, one value for each row. Only its form is looked at."""
+def checked_target(y: Any, rows: int) -> NDArray[Any]:
+    """Return the target, one value for each row. Only its form is checked."""
     if y is None:
         raise BadParameter("y", "requires y to be passed, but the target y is None")
     wanted = "y must have one value for each row of X"
-    given = cells.column_of(y, wanted)
+    given = table_input.read_column(y, wanted)
     if given.shape != (rows,):
         raise BadValue(wanted)
     return given
 
 
-def labels(classes: NDArray[Any], target: NDArray[Any]) -> Wholes:
-    """The number of each row's class. Rows of undeclared classes are `UNKNOWN`, and teach nothing."""
+def class_codes(classes: NDArray[Any], target: NDArray[Any]) -> Wholes:
+    """Return the number of each row's class. Undeclared classes are `UNKNOWN`, and teach nothing."""
     return Category(classes.tolist()).codes(target)

@@ -1,4 +1,4 @@
-"""k-means: noisy counts and sums of each cluster, a few times.
+"""Private k-means: noisy counts and sums of each cluster, in a few rounds.
 
 Claim    without one unit, what one round releases moves by at most √(b + w²) in L2, where b bounds a
          row's squared length and w is the weight of a count.
@@ -9,68 +9,55 @@ Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import ClusterMixin, TransformerMixin  # type: ignore[import-untyped]
 
-from lapwing.exact import Number, whole
-from lapwing.learn.purse import Purse
-from lapwing.learn.trainers.columns import ONE, Column, Wholes, columns_of, features
-from lapwing.learn.trainers.pricing import Part, Run, priced
-from lapwing.learn.trainers.shape import Floats, squared
-from lapwing.learn.trainers.trainer import ClusterMixin, Model, Trainer, TransformerMixin
-from lapwing.noise import uniform_int
+from lapwing.core.exact import whole
+from lapwing.core.noise import uniform_int
+from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.trainers.columns import ONE, checked_columns
+from lapwing.learn.trainers.estimator import ModelNumbers, Trainer
+from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
+from lapwing.learn.trainers.whole_vectors import whole_squared_lengths
 
 _TRIES = 50
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
-    """Centres of clusters, in columns scaled to -1 … 1."""
+    """Centres of clusters, for columns scaled to -1 … 1."""
 
     mechanism: ClassVar[str] = "k-means"
     learns_from_y: ClassVar[bool] = False
-    centres_: Wholes
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        columns: Column | Sequence[Column],
-        n_clusters: int,
-        purse: Purse,
-        rounds: int = 6,
-    ) -> None:
-        self.epsilon, self.delta, self.columns = epsilon, delta, columns
-        self.n_clusters, self.purse, self.rounds = n_clusters, purse, rounds
-
-    def fit(self, X: Any, y: Any = None, units: Any = None) -> Self:  # noqa: N803
-        """Find the centres. One row of each unit is drawn; without `units`, each row must be one."""
-        return self._fit(X, None, units)
+    n_clusters: int
+    rounds: int = 6
+    centres_: Wholes = field(init=False)
 
     def fit_predict(self, X: Any, y: Any = None, **more: Any) -> Wholes:  # noqa: N803
-        """Fit, then the cluster of each row."""
+        """Fit, and return the cluster of each row."""
         return self.fit(X, **more).predict(X)
 
     def predict(self, X: Any) -> Wholes:  # noqa: N803
-        """The number of the nearest centre of each row."""
-        return nearest(self._rows(X), self.centres_)
+        """Return the number of the nearest centre of each row."""
+        return nearest_centre(self._rows(X), self.centres_)
 
     def transform(self, X: Any) -> Floats:  # noqa: N803
-        """Distances from all centres."""
+        """Return the distances from all centres."""
         away = self._rows(X)[:, None, :] - self.centres_
         distances: Floats = np.sqrt((away * away).sum(axis=2)) / ONE
         return distances
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Minus the sum of squared distances from the nearest centres. Not private."""
+        """Return minus the sum of squared distances from the nearest centres. It is not private."""
         return -float((self.transform(X).min(axis=1) ** 2).sum())
 
     @property
     def cluster_centers_(self) -> Floats:
-        """The centres, in columns scaled to -1 … 1."""
+        """The centres, for columns scaled to -1 … 1."""
         return self.centres_ / ONE
 
     @property
@@ -78,21 +65,22 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
         return int(self.centres_.shape[0])
 
     def _rows(self, X: Any) -> Wholes:  # noqa: N803
-        table = self._table(X)
-        return features(columns_of(self.columns, table.shape[1]), table)
+        return self._features(self._table(X))
 
-    def _price(self, columns: int) -> Run:
-        wide = sum(column.width for column in columns_of(self.columns, columns))
+    def _price(self, columns: int) -> PricedReleases:
+        wide = sum(column.width for column in checked_columns(self.columns, columns))
         clusters = whole(self.n_clusters, "n_clusters", at_least=1)
         rounds = whole(self.rounds, "rounds", at_least=1)
-        reach = columns * ONE * ONE + weight_of(columns) ** 2
-        return priced(self.epsilon, self.delta, (Part(reach, clusters * (wide + 1), rounds),))
+        reach = columns * ONE * ONE + count_weight(columns) ** 2
+        return price_releases(
+            self.epsilon, self.delta, (ReleaseGroup(reach, clusters * (wide + 1), rounds),)
+        )
 
-    def _train(self, run: Run, table: NDArray[Any], target: Any) -> Model:
-        rows, weight = features(columns_of(self.columns, table.shape[1]), table), weight_of(table.shape[1])
-        centres = beginning(self.n_clusters, rows.shape[1])
+    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+        rows, weight = self._features(table), count_weight(table.shape[1])
+        centres = initial_centres(self.n_clusters, rows.shape[1])
         for _ in range(run.parts[0].count):
-            sums = gathered(rows, centres, weight)
+            sums = cluster_sums(rows, centres, weight)
             noisy = run.release(0, sums.ravel()).reshape(sums.shape)
             counts = noisy[:, -1:] / weight
             moved = np.rint(noisy[:, :-1] / np.maximum(counts, 1.0)).astype(np.int64)
@@ -102,32 +90,32 @@ class KMeans(TransformerMixin, ClusterMixin, Trainer):  # type: ignore[misc]
         return {"centres": centres.tolist()}
 
 
-def weight_of(columns: int) -> int:
-    """How heavy a count is beside a row, in steps."""
+def count_weight(columns: int) -> int:
+    """Return the weight of a count beside a row, in steps."""
     return ONE * max(1, math.isqrt(columns)) // 2
 
 
-def beginning(clusters: int, wide: int) -> Wholes:
-    """Centres drawn in the middle half of the box, each far from the others: no row is looked at."""
+def initial_centres(clusters: int, wide: int) -> Wholes:
+    """Draw centres in the middle half of the box, each far from the others. No row is read."""
     centres = uniform_int(-ONE // 2, ONE // 2 + 1, wide)[None, :]
     while len(centres) < clusters:
         tried = uniform_int(-ONE // 2, ONE // 2 + 1, _TRIES * wide).reshape(_TRIES, wide)
-        apart = np.min([squared(tried - centre) for centre in centres], axis=0)
+        apart = np.min([whole_squared_lengths(tried - centre) for centre in centres], axis=0)
         centres = np.vstack([centres, tried[int(apart.argmax())]])
     return centres
 
 
-def nearest(rows: Wholes, centres: Wholes) -> Wholes:
-    """The nearest centre, exactly; of equally near ones, the first."""
+def nearest_centre(rows: Wholes, centres: Wholes) -> Wholes:
+    """Return the nearest centre exactly; of equally near ones, the first."""
     # Whole numbers below 2^53: |c|² - 2 x·c is exact in floats.
-    distance = squared(centres) - 2 * (rows.astype(np.float64) @ centres.T.astype(np.float64))
+    distance = whole_squared_lengths(centres) - 2 * (rows.astype(np.float64) @ centres.T.astype(np.float64))
     found: Wholes = distance.argmin(axis=1).astype(np.int64)
     return found
 
 
-def gathered(rows: Wholes, centres: Wholes, weight: int) -> Wholes:
-    """Of each cluster, the sum of its rows, and `weight` times their number."""
-    which = nearest(rows, centres)
+def cluster_sums(rows: Wholes, centres: Wholes, weight: int) -> Wholes:
+    """Return, for each cluster, the sum of its rows, and `weight` times their number."""
+    which = nearest_centre(rows, centres)
     total = np.zeros((len(centres), rows.shape[1] + 1), dtype=np.int64)
     np.add.at(total[:, :-1], which, rows)
     total[:, -1] = weight * np.bincount(which, minlength=len(centres))

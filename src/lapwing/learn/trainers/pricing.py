@@ -1,7 +1,7 @@
-"""How a training run's (ε, δ) becomes noise: Gaussian releases, all fixed before the first.
+"""Noise from (ε, δ): the Gaussian releases of a training run, all fixed before the first one.
 
-Claim    the releases of a `Run` are together (ε, δ)-private for one unit, each chosen in the light of the
-         earlier ones.
+Claim    all releases of a `PricedReleases` together are (ε, δ)-private for one unit, even if each one is
+         chosen after seeing the earlier ones.
 Because  their number, distances and noise are fixed beforehand, so their loss distributions compose
          (docs/arguments/trainers.md); σ is only accepted if the price of the whole is at most ε at δ.
 Test     tests/learn/trainers/test_pricing.py
@@ -17,12 +17,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from lapwing.core.conversions import gaussian_sigma
+from lapwing.core.exact import Number, exact, sqrt_up
+from lapwing.core.fixed_run import FixedRun
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import GaussianNoise, Loss, SampledGaussian, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, exact, sqrt_up, whole
-from lapwing.mechanisms import Gaussian
-from lapwing.privacy import FixedRun, GaussianNoise, Loss, SampledGaussian
-from lapwing.privacy.gaussian import gaussian_sigma
-from lapwing.privacy.loss import checked_delta, checked_epsilon
 
 _FINE = Fraction(1 << 60)  # squared distance in steps so fine that rounding to them costs nothing
 _CLOSE = Fraction(1, 1000)
@@ -31,7 +31,7 @@ _MOST_TRIES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ReleaseGroup:
     """`count` releases of vectors within √l2_squared, at `share` of the run's squared ratio Δ² / σ²."""
 
     l2_squared: int
@@ -41,47 +41,45 @@ class Part:
     rate: Fraction = Fraction(1)
 
     def loss(self, sigma: Fraction) -> Loss:
-        """Of one of them."""
+        """Return the loss of one of the releases."""
         noise = GaussianNoise(sigma, Fraction(self.l2_squared), self.dimension)
         return noise if self.rate == 1 else SampledGaussian(self.rate, noise)
 
     def sigma(self, ratio: Fraction) -> Fraction:
-        """The σ that gives this part its share, where σ / Δ of the whole run is `ratio`."""
+        """Return the σ that gives this group its share, where σ / Δ of the whole run is `ratio`."""
         return _short(ratio * self.rate * sqrt_up(self.count * self.l2_squared / self.share))
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """Priced releases: what to charge, and the mechanism of each part."""
+class PricedReleases:
+    """The releases of a run: the loss to charge, and the noise of each group."""
 
     loss: FixedRun
-    parts: tuple[Part, ...]
+    parts: tuple[ReleaseGroup, ...]
     sigmas: tuple[Fraction, ...]
 
     def release(self, part: int, sums: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One release of a part. Charge the loss first, and never release more often than was priced."""
+        """Do one release of a group.
+
+        Charge the loss first, and never release more often than was priced.
+        """
         priced = self.parts[part]
         mechanism = Gaussian(self.sigmas[part], Fraction(priced.l2_squared), priced.dimension)
         return mechanism.sample(sums)
 
 
 def noise_ratio(epsilon: Number, delta: Number) -> float:
-    """σ over Δ of one Gaussian release that spends all of (ε, δ). Public: rules are made of it."""
+    """Return σ over Δ of one Gaussian release that spends all of (ε, δ). It is public."""
     return float(_ratio(*_checked(epsilon, delta)))
 
 
-def priced(epsilon: Number, delta: Number, parts: tuple[Part, ...]) -> Run:
-    """The run with the least noise, to about five digits (three where it is sampled)."""
+def price_releases(epsilon: Number, delta: Number, parts: tuple[ReleaseGroup, ...]) -> PricedReleases:
+    """Return the run with the least noise, to about five digits (three if rows are sampled)."""
     return _priced(*_checked(epsilon, delta), parts)
 
 
-def size_of(size: int) -> int:
-    """About how many units there are, as declared."""
-    return whole(size, "size", at_least=1)
-
-
-def rate_of(rate: Number) -> Fraction:
-    """The probability with which a unit takes part in a step."""
+def checked_rate(rate: Number) -> Fraction:
+    """Return the probability with which a unit takes part in a step."""
     chosen = exact(rate, "rate")
     if not 0 < chosen <= 1:
         raise BadParameter("rate", "must lie in (0, 1]")
@@ -100,15 +98,15 @@ def _ratio(epsilon: Fraction, delta: Fraction) -> Fraction:
 
 
 @lru_cache(maxsize=64)
-def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[Part, ...]) -> Run:
+def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[ReleaseGroup, ...]) -> PricedReleases:
     ratio = _ratio(epsilon, delta)
 
-    def at(factor: Fraction) -> Run:
+    def at(factor: Fraction) -> PricedReleases:
         sigmas = tuple(part.sigma(ratio * factor) for part in parts)
         losses = [(part.loss(sigma), part.count) for part, sigma in zip(parts, sigmas, strict=True)]
-        return Run(FixedRun.of(*losses, delta=delta), parts, sigmas)
+        return PricedReleases(FixedRun.of(*losses, delta=delta), parts, sigmas)
 
-    def fits(run: Run) -> bool:
+    def fits(run: PricedReleases) -> bool:
         return run.loss.pair[0] <= epsilon
 
     factor, run = Fraction(1), at(Fraction(1))
@@ -118,7 +116,7 @@ def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[Part, ...]) -> Run:
         factor *= (run.loss.pair[0] / epsilon + _NUDGE).limit_denominator(1 << 30)
         run = at(factor)
     else:
-        raise BadParameter("epsilon", "cannot be reached at this δ with so many steps")
+        raise BadParameter("epsilon", "cannot be reached at this δ with this number of steps")
     if all(part.rate == 1 for part in parts):
         return run
     low, high = Fraction(0), factor
@@ -133,7 +131,7 @@ def _priced(epsilon: Fraction, delta: Fraction, parts: tuple[Part, ...]) -> Run:
 
 
 def _short(sigma: Fraction) -> Fraction:
-    """Rounded up to seven digits."""
+    """Round up to seven digits."""
     digits = 7 - math.ceil(math.log10(sigma))
     scale = Fraction(10) ** digits
     return math.ceil(sigma * scale) / scale

@@ -1,7 +1,7 @@
-"""What the body of each kind of entry must look like. Who reads a history trusts none of it.
+"""The exact form of each kind of entry. The reader of a history trusts none of it.
 
-A body is accepted in one form of bytes only, so that no two readers can read it differently: not
-JSON with spaces, not one with a name twice.
+A body is accepted in one form of bytes only, so that no two readers can read it differently: no JSON with
+spaces, and none with a name twice.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, Final
 
-from lapwing.exact import exact
+from lapwing.core.budget import NEVER
 from lapwing.ledger.entry import FORMAT, encode
-from lapwing.privacy.charge import NEVER
 
 WIDTH = 8
 WHOLE_BELOW = 1 << 62
@@ -24,9 +23,9 @@ _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z"
 _NUMBER = r"(0|[1-9][0-9]{0,17})"
 _PLAIN = r"[ !#-\[\]-~]*"  # text that JSON writes as it is
 
-# Most entries are charges of one range, and answers. They are taken apart where they lie; what does not
-# match is read as JSON, with the same outcome. A charge is, after its blocks, a price, parameters and an
-# ending, most of them seen before. Here they are only cut out, and fast: each is then checked on its own.
+# Most entries are charges of one range, and answers. A pattern cuts them into parts, which is fast; other
+# entries are parsed as JSON, with the same result. Parts of a charge after its blocks (price, parameters,
+# ending) were mostly seen before. Each new part is then checked on its own.
 _OBJECT = r"{(?:[^}]*})+?"
 CHARGE: Final = re.compile(
     rf'{{"kind":"charge","at":"{_TIME}","by":"([^"]{{32}})","key":"([^"]{{64}})","request":"([^"]{{64}})",'
@@ -44,66 +43,61 @@ _FLAT = re.compile(rf"{{(?:{_ITEM}(?:,{_ITEM})*)?}}".encode())
 _NAMES = re.compile(rb'"([^"]*)":').findall
 
 
-class Malformed(Exception):
-    """A body is not of the promised form."""
+class MalformedEntry(Exception):
+    """An entry's body does not have the required form."""
 
 
 def parsed(text: bytes) -> Any:
-    """The JSON value of canonical bytes."""
+    """Return the JSON value of canonical bytes. Raises MalformedEntry if they are not canonical."""
     try:
         value = json.loads(text.decode("ascii"))
         canonical = encode(value) == text
     except (ValueError, RecursionError):
-        raise Malformed("is not JSON in plain characters") from None
+        raise MalformedEntry("is not JSON in plain characters") from None
     if not canonical:
-        raise Malformed("is JSON, but not in the form that is written")
+        raise MalformedEntry("is JSON, but not in the form that is written")
     return value
 
 
 def is_ending(text: bytes) -> bool:
-    """Whether it is what follows the name of `code` in a charge."""
+    """Return whether this is the rest of a charge after the field name `code`."""
     found = _ENDING.fullmatch(text)
-    return found is not None and whole(int(found[1]))
+    return found is not None and is_whole(int(found[1]))
 
 
 def is_object(text: bytes) -> bool:
-    """Whether it is a JSON object in canonical form."""
+    """Return whether this is a JSON object in canonical form."""
     if _FLAT.fullmatch(text) is not None:
-        # No text in it has a quote inside, so whatever ends in a quote with a colon is a name.
+        # No text in it contains a quote, so every text before a colon is a name.
         names = _NAMES(text)
         return len(names) == 1 or len(set(names)) == len(names)
     try:
         return isinstance(parsed(text), dict)
-    except Malformed:
+    except MalformedEntry:
         return False
 
 
 def read(body: bytes) -> dict[str, Any]:
-    """The record of a body, every field of its promised form."""
+    """Return the record of a body. Raises MalformedEntry unless every field has the required form."""
     record: Any = parsed(body)
     kind = record.get("kind") if isinstance(record, dict) else None
     shape = SHAPES.get(kind) if isinstance(kind, str) else None
     if shape is None:
-        raise Malformed("is of no known kind")
+        raise MalformedEntry("is of no known kind")
     if record.get("raises") is not None:
         shape = shape | {"moved": _pairs}
     if kind == "version" and "name" in record:
         shape = shape | {"name": _hex(32)}
     if set(record) != {"kind", *shape} or next(iter(record)) != "kind":
-        raise Malformed(f"has other fields than those of kind {kind}")
+        raise MalformedEntry(f"has other fields than those of kind {kind}")
     for name, fits in shape.items():
         if not fits(record[name]):
-            raise Malformed(f"has a bad {name!r}")
+            raise MalformedEntry(f"has a bad {name!r}")
     return dict(record)
 
 
-def fraction(text: str) -> Fraction:
-    """The rational of a checked text."""
-    return exact(text)
-
-
 def costs_of(text: bytes) -> tuple[int, ...] | None:
-    """Eight costs from their canonical text."""
+    """Return eight costs from their canonical text; None if it is not canonical."""
     try:
         costs = tuple([int(part) for part in text.split(b",")])
     except ValueError:
@@ -112,19 +106,19 @@ def costs_of(text: bytes) -> tuple[int, ...] | None:
 
 
 def is_hex(value: Any, letters: int) -> bool:
-    """Whether it is text of so many hexadecimal digits, small letters only."""
+    """Return whether this is text of exactly `letters` lower-case hexadecimal digits."""
     return isinstance(value, str) and re.fullmatch(rf"[0-9a-f]{{{letters}}}", value) is not None
 
 
 def are_ids(value: Any) -> bool:
-    """Whether it is a list of ids; fast, for there may be a million."""
+    """Return whether this is a list of ids. It is fast, because there may be a million."""
     if not isinstance(value, list) or set(map(type, value)) != {str}:
         return False
     return set(map(len, value)) == {32} and re.fullmatch("[0-9a-f]*", "".join(value)) is not None
 
 
-def whole(value: Any) -> bool:
-    """Whether it is a whole number, not negative, below 2^62."""
+def is_whole(value: Any) -> bool:
+    """Return whether this is a whole number from 0 to 2^62 - 1."""
     return type(value) is int and 0 <= value < WHOLE_BELOW
 
 
@@ -170,12 +164,12 @@ def _costs(value: Any) -> bool:
 
 def _caps(value: Any) -> bool:
     return (
-        isinstance(value, list) and len(value) == WIDTH and all(cap == -1 or whole(cap) for cap in value)
+        isinstance(value, list) and len(value) == WIDTH and all(cap == -1 or is_whole(cap) for cap in value)
     ) and all(type(cap) is int for cap in value)
 
 
 def _rational(value: Any) -> bool:
-    """A rational in lowest terms, and no other text for it."""
+    """Return whether this is a rational in lowest terms, in its one canonical text."""
     return (
         isinstance(value, str)
         and len(value) <= 4000
@@ -196,7 +190,7 @@ def _ranges(value: Any) -> bool:
 
 
 def _pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and whole(value[1])
+    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and is_whole(value[1])
 
 
 def _pairs(value: Any) -> bool:
@@ -207,22 +201,22 @@ def _debit(value: Any) -> bool:
     return (
         isinstance(value, list)
         and len(value) == 3
-        and whole(value[0])
+        and is_whole(value[0])
         and _ranges(value[1])
         and _costs(value[2])
     )
 
 
 def _cost_of_account(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and _costs(value[1])
+    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and _costs(value[1])
 
 
 def _differ(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and is_hex(value[1], 128)
+    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and is_hex(value[1], 128)
 
 
 def _lost(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2 and whole(value[0]) and is_hex(value[1], 64)
+    return isinstance(value, list) and len(value) == 2 and is_whole(value[0]) and is_hex(value[1], 64)
 
 
 def _at_least_one(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -232,11 +226,11 @@ def _at_least_one(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 _CHARGE: Shape = {
     "at": _time, "by": _hex(32), "key": _or_null(_hex(64)), "request": _hex(64),
     "debits": _at_least_one(_debit), "loss": _record, "mechanism": _text, "parameters": _record,
-    "code": _text, "session": whole,
+    "code": _text, "session": is_whole,
 }  # fmt: skip
 _VERSION: Shape = {
-    "at": _time, "data": whole, "version": whole, "accounts": _each(whole), "same_rule": _each(_flag),
-    "differ": _each(_differ),
+    "at": _time, "data": is_whole, "version": is_whole, "accounts": _each(is_whole),
+    "same_rule": _each(_flag), "differ": _each(_differ),
 }  # fmt: skip
 SHAPES: Final[dict[str, Shape]] = {
     "genesis": {
@@ -244,26 +238,26 @@ SHAPES: Final[dict[str, Shape]] = {
         "format": lambda value: type(value) is int and value == FORMAT,
     },
     "account": {
-        "at": _time, "account": whole, "name": _hex(32),
+        "at": _time, "account": is_whole, "name": _hex(32),
         "unit": _among("person", "row", "person and period"),
         "relation": _among("add or remove one unit", "replace one unit"),
-        "epsilon": _rational, "delta": _rational, "orders": _each(whole), "caps": _caps,
-        "slices": _among("none", "units", "periods", "identities"), "rule": _text, "everyone": whole,
-        "raises": _or_null(whole), "signature": _or_null(_hex(128)),
+        "epsilon": _rational, "delta": _rational, "orders": _each(is_whole), "caps": _caps,
+        "slices": _among("none", "units", "periods", "identities"), "rule": _text, "everyone": is_whole,
+        "raises": _or_null(is_whole), "signature": _or_null(_hex(128)),
     },
-    "blocks": {"at": _time, "account": whole, "first": whole, "names": are_ids},
+    "blocks": {"at": _time, "account": is_whole, "first": is_whole, "names": are_ids},
     "charge": _CHARGE,
     "reserve": _CHARGE | {"fixed": _flag},
     "step": {
-        "at": _time, "reservation": whole, "costs": _at_least_one(_cost_of_account),
+        "at": _time, "reservation": is_whole, "costs": _at_least_one(_cost_of_account),
         "loss": _or_null(_record),
     },
-    "settle": {"at": _time, "reservation": whole, "spent": _flag},
-    "answer": {"at": _time, "charge": whole, "digest": _hex(64), "size": whole},
-    "failed": {"at": _time, "charge": whole},
+    "settle": {"at": _time, "reservation": is_whole, "spent": _flag},
+    "answer": {"at": _time, "charge": is_whole, "digest": _hex(64), "size": is_whole},
+    "failed": {"at": _time, "charge": is_whole},
     "data": _VERSION | {"name": _hex(32), "origin": _hex(32), "rule": _text},
     "version": _VERSION,
     "recovered": {"at": _time, "lost": _or_null(_lost), "signature": _hex(128)},
-    "check": {"at": _time, "account": whole, "policy": _hex(64), "signature": _hex(128)},
-    "policy": {"at": _time, "account": whole, "policy": _hex(64)},
+    "check": {"at": _time, "account": is_whole, "policy": _hex(64), "signature": _hex(128)},
+    "policy": {"at": _time, "account": is_whole, "policy": _hex(64)},
 }  # fmt: skip

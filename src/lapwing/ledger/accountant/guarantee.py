@@ -1,21 +1,20 @@
-"""What a history promises to the people in it, in words. It follows from the entries and nothing else."""
+"""The guarantee that a history gives to the people in it, in words. It follows from the entries alone."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 
-from lapwing.errors import Tampered
-from lapwing.exact import ball, precision
+from lapwing.core.conversions import probability_up
+from lapwing.core.exact import ball, precision
 from lapwing.ledger.accountant.balance import MOVED, OPEN
-from lapwing.ledger.accountant.registers import Opened
-from lapwing.ledger.accountant.replay import Check, Replay
+from lapwing.ledger.accountant.registers import OpenedAccount
+from lapwing.ledger.accountant.replay import CuratorCheck, Replay
 from lapwing.ledger.anchors import Head
-from lapwing.privacy.convert import probability_up
 
 PERIODS = (1, 2, 3, 12)
 DIGITS = 6
@@ -23,8 +22,11 @@ BITS = 256
 Pair = tuple[Fraction, Fraction]
 
 
-def in_several(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
-    """(ε, δ) of somebody who is b units: (bε, δ (e^{bε} − 1) / (e^ε − 1)), rounded up, δ at most 1."""
+def guarantee_in_periods(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
+    """Return (ε, δ) for a person in `count` periods, rounded up, with δ at most 1.
+
+    For b units it is (bε, δ (e^{bε} − 1) / (e^ε − 1)).
+    """
     if not delta or count == 1:
         return count * epsilon, delta
     with precision(BITS):
@@ -32,24 +34,38 @@ def in_several(epsilon: Fraction, delta: Fraction, count: int) -> Pair:
         return count * epsilon, probability_up(ball(delta) * (count * e).expm1() / e.expm1())
 
 
-def nothing_from(epsilon: Fraction, delta: Fraction) -> int | None:
-    """From how many units on (ε, δ) promises nothing to who is all of them: δ reaches 1. None: never."""
+def total_of(accounts: Iterable[tuple[int, Fraction, Fraction]]) -> Pair:
+    """Return the sums of ε and of δ of accounts, which are (number, ε, δ)."""
+    _, epsilons, deltas = zip(*accounts, strict=True)
+    return sum(epsilons, Fraction(0)), sum(deltas, Fraction(0))
+
+
+def worst_cases(total: Pair, periods: int) -> tuple[tuple[int, Fraction, Fraction], ...]:
+    """Return (count, ε, δ) for a person in `count` periods: in a few, and in all of them."""
+    counts = sorted({*PERIODS, max(periods, 1)})
+    return tuple([(count, *guarantee_in_periods(*total, count)) for count in counts])
+
+
+def periods_until_no_guarantee(epsilon: Fraction, delta: Fraction) -> int | None:
+    """Return the number of periods from which on nothing is guaranteed, because δ reaches 1; or None."""
     if not delta:
         return None
     low, high = 0, 1
-    while in_several(epsilon, delta, high)[1] < 1:
+    while guarantee_in_periods(epsilon, delta, high)[1] < 1:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if in_several(epsilon, delta, middle)[1] < 1 else (low, middle)
+        low, high = (middle, high) if guarantee_in_periods(epsilon, delta, middle)[1] < 1 else (low, middle)
     return high
 
 
-def several_periods(epsilon: Fraction, delta: Fraction) -> str:
-    """What (ε, δ) for a person in one period means for somebody who is in several of them, in words."""
-    end = nothing_from(epsilon, delta)
+def guarantee_in_periods_text(epsilon: Fraction, delta: Fraction) -> str:
+    """Explain what (ε, δ) for a person in one period means for a person in several periods."""
+    end = periods_until_no_guarantee(epsilon, delta)
     counts = [count for count in PERIODS[1:] if end is None or count < end]
-    each = "; ".join(f"in {count} {_pair(*in_several(epsilon, delta, count))}" for count in counts)
+    each = "; ".join(
+        f"in {count} {_pair(*guarantee_in_periods(epsilon, delta, count))}" for count in counts
+    )
     words = (
         "Protected is a person in one period. Who has rows in k of them is protected by "
         f"(kε, δ·(e^(kε) − 1)/(e^ε − 1)) only{each and ': '}{each}."
@@ -58,7 +74,7 @@ def several_periods(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def text_up(value: Fraction) -> str:
-    """A short decimal at or above the value."""
+    """Return a short decimal that is at least the value."""
     if not value:
         return "0"
     exponent = math.floor(_log10(value)) - DIGITS + 1
@@ -77,8 +93,8 @@ def _log10(value: Fraction) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """An account and those that raised it: they protect the same people, and their losses add up."""
+class FamilyGuarantee:
+    """The guarantee of an account and its raises: they protect the same people, and their losses add up."""
 
     root: int
     unit: str
@@ -90,8 +106,8 @@ class Family:
     in_periods: tuple[tuple[int, Fraction, Fraction], ...]
 
     @classmethod
-    def of(cls, replay: Replay, accounts: list[Opened]) -> Family:
-        """A family as the accountant knows it."""
+    def of(cls, replay: Replay, accounts: list[OpenedAccount]) -> FamilyGuarantee:
+        """Return the guarantee of a family of accounts."""
         books = replay.balances
         mine = np.isin(books.owners.rows, [account.place for account in accounts])
         states = books.states.rows[mine & (books.states.rows < MOVED)]
@@ -109,19 +125,15 @@ class Family:
         )
         if first.slices != "periods":
             return family
-        counts = sorted({*PERIODS, max(len(states) - 1, 1)})  # the block of everyone is no period
-        found = tuple([(count, *in_several(*family.total, count)) for count in counts])
-        return replace(family, in_periods=found)
+        return replace(family, in_periods=worst_cases(family.total, len(states) - 1))  # `*` is no period
 
     @property
     def total(self) -> Pair:
-        """(ε, δ) of all accounts together, for one unit."""
-        return sum(e for _, e, _ in self.accounts) + Fraction(0), sum(
-            d for _, _, d in self.accounts
-        ) + Fraction(0)
+        """The (ε, δ) of all accounts together, for one unit."""
+        return total_of(self.accounts)
 
     def lines(self) -> Iterator[str]:
-        """Its promise, for people to read."""
+        """Yield the guarantee as lines for people to read."""
         yield f"account {self.root}: protects one {self.unit}; neighbours {self.relation}"
         yield f"  {_pair(*self.total)} for life, whatever was asked"
         if len(self.accounts) > 1:
@@ -135,22 +147,22 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
-    """All families, and every exception that the curator signed."""
+    """The guarantees of all families, and every exception that the curator signed."""
 
-    families: tuple[Family, ...]
+    families: tuple[FamilyGuarantee, ...]
     differ: tuple[tuple[int, int, int], ...]  # entry, data set, account
     recovered: tuple[tuple[int, int | None], ...]  # entry, number of the lost one
-    checks: tuple[Check, ...] = ()
+    checks: tuple[CuratorCheck, ...] = ()
 
     @classmethod
     def of(cls, replay: Replay) -> Guarantee:
-        """What the entries read so far promise."""
+        """Return the guarantee of the entries read so far."""
         registers = replay.registers
-        families = tuple([Family.of(replay, accounts) for accounts in registers.families.values()])
+        families = tuple([FamilyGuarantee.of(replay, accounts) for accounts in registers.families.values()])
         return cls(families, tuple(registers.differ), tuple(replay.recovered), tuple(replay.checks))
 
     def lines(self) -> Iterator[str]:
-        """The promises, for people to read."""
+        """Yield the guarantee as lines for people to read."""
         for family in self.families:
             yield from family.lines()
         if len(self.families) > 1:
@@ -166,15 +178,15 @@ class Guarantee:
 
 
 def check_words(*, is_change: bool) -> str:
-    """What an entry about a check says, for people to read."""
+    """Return the meaning of an entry about a check, for people to read."""
     if is_change:
         return "the policy was changed after a check; what that showed may be in it, and is not covered"
     return "the curator signed to have seen exact counts of the data (`lapwing check`)"
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What a check of a history, a statement or a proof came to."""
+class StatementReport:
+    """The result of checking a history, a statement or a proof."""
 
     ledger: str
     key: str
@@ -189,25 +201,6 @@ class Report:
     def is_good(self) -> bool:
         """Whether nothing is wrong."""
         return not self.findings
-
-    @property
-    def summary(self) -> str:
-        """The promises, or what is wrong, for people to read."""
-        if self.findings:
-            return "\n".join(("This is not to be believed:", *self.findings))
-        lines = [f"ledger {self.ledger}, signed by {self.key}: {self.entries:,} entries"]
-        if self.guarantee is not None:
-            lines.extend(self.guarantee.lines())
-            lines.append(f"{self.prices_checked:,} prices compared with a second opinion")
-        if self.prices_unchecked:
-            lines.append(f"{self.prices_unchecked:,} prices have no second opinion here")
-        return "\n".join(lines)
-
-    def require_good(self) -> Report:
-        """Itself, or `Tampered` with what is wrong."""
-        if self.findings:
-            raise Tampered(self.findings)
-        return self
 
 
 def _pair(epsilon: Fraction, delta: Fraction) -> str:

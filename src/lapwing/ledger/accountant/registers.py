@@ -1,26 +1,180 @@
-"""Accounts, blocks and data sets, as the entries declare them."""
+"""Accounts, blocks, data sets and reservations, as the entries declare them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from lapwing.core.budget import Terms
+from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.forms import fraction
-from lapwing.ledger.accountant.held import Reservations
-from lapwing.ledger.accountant.second_opinion import caps_objection
-from lapwing.ledger.entry import encode
+from lapwing.ledger.accountant.textbook import caps_objection
+from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
-from lapwing.privacy import Terms
+
+
+@dataclass(slots=True)
+class HeldInAccount:
+    """The costs that a reservation holds in one account.
+
+    A step changes spent and reserved costs, but not their sum, as far as filters can tell. So `used` may be
+    ahead of the blocks, which are updated (`booked`) when they are looked at.
+    """
+
+    account: int
+    ranges: Ranges
+    rows: list[slice]
+    total: Costs
+    caps: Costs
+    used: Costs = (0,) * 8
+    booked: Costs = (0,) * 8
+
+    @property
+    def held(self) -> Costs:
+        """The costs reserved at first. A cost above its cap is reserved as cap + 1."""
+        return tuple([min(total, cap + 1) for total, cap in zip(self.total, self.caps, strict=True)])
+
+    @property
+    def moved(self) -> Costs:
+        """The part of the reserved costs that steps have spent."""
+        return _least(self.used, self.held)
+
+    def after(self, costs: Costs) -> Costs | None:
+        """Return the used costs after a step; None if that exceeds a filter that the reservation needs."""
+        used = tuple([before + cost for before, cost in zip(self.used, costs, strict=True)])
+        within = [
+            total > cap or sum_ <= total
+            for sum_, total, cap in zip(used, self.total, self.caps, strict=True)
+        ]
+        return used if all(within) else None
+
+
+@dataclass(slots=True)
+class HeldReservation:
+    """One reservation."""
+
+    number: int
+    is_fixed: bool
+    parts: dict[int, HeldInAccount]
+    steps: int = 0
+    has_ended: bool = False
+
+
+@dataclass(slots=True)
+class Reservations:
+    """All reservations, by number."""
+
+    balances: Balances
+    findings: Findings
+    by_number: dict[int, HeldReservation] = field(default_factory=dict)
+    still_open: dict[int, HeldReservation] = field(default_factory=dict)
+
+    def reserve(self, held: HeldReservation) -> None:
+        """Add a reservation whose costs are already reserved in its blocks."""
+        self.by_number[held.number] = self.still_open[held.number] = held
+
+    def step(self, entry: int, number: int, charged: list[tuple[int, Costs]]) -> HeldReservation | None:
+        """Move the costs of a step from reserved to spent.
+
+        Return the reservation, or None if it is wrong.
+        """
+        held = self._open(entry, number)
+        if held is None:
+            return None
+        if sorted(account for account, _ in charged) != sorted(held.parts):
+            self.findings.add(f"entry {entry}: charges other accounts than its reservation holds")
+            return None
+        if held.is_fixed and held.steps:
+            self.findings.add(
+                f"entry {entry}: the fixed run of reservation {number} had its one step before"
+            )
+        held.steps += 1
+        for account, costs in charged:
+            part = held.parts[account]
+            if held.is_fixed and costs != part.total:
+                self.findings.add(f"entry {entry}: a fixed run must be spent whole, and was not")
+            if part.after(costs) is None:
+                self.findings.add(f"entry {entry}: takes more than reservation {number} holds")
+            part.used = tuple([before + cost for before, cost in zip(part.used, costs, strict=True)])
+        return held
+
+    def settle(self, entry: int, number: int, *, is_spent: bool) -> None:
+        """End a reservation: the rest is spent, or lapses."""
+        held = self._open(entry, number)
+        if held is None:
+            return
+        held.has_ended = True
+        del self.still_open[number]
+        for part in held.parts.values():
+            self._book(part)
+            left = _minus(part.held, part.moved)
+            self.balances.change_held(part.rows, _minus((0,) * 8, left))
+            if is_spent:
+                self.balances.change_spent(part.rows, left)
+
+    def lose_everything(self) -> None:
+        """End all reservations after a loss: nothing of them can be used."""
+        self.bring_up_to_date()
+        for held in self.still_open.values():
+            held.has_ended = True
+        self.still_open.clear()
+
+    def open_in(self, accounts: set[int]) -> bool:
+        """Return whether a reservation is open in one of these accounts."""
+        return any(not accounts.isdisjoint(held.parts) for held in self.still_open.values())
+
+    def bring_up_to_date(self) -> None:
+        """Update the blocks with what steps have spent so far."""
+        for held in self.still_open.values():
+            for part in held.parts.values():
+                self._book(part)
+
+    def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, int, Costs, Costs]]:
+        """Yield one row for each reservation and account, as the database has it.
+
+        It is number, account, ranges, is fixed, has ended, steps, total, and the costs no longer reserved.
+        """
+        for held in self.by_number.values():
+            for account, part in held.parts.items():
+                used = part.held if held.has_ended else part.moved
+                yield (
+                    held.number, account, part.ranges, held.is_fixed, held.has_ended, held.steps,
+                    part.total, used,
+                )  # fmt: skip
+
+    def _open(self, entry: int, number: int) -> HeldReservation | None:
+        held = self.by_number.get(number)
+        if held is None or held.has_ended:
+            why = "was never made" if held is None else "has ended"
+            self.findings.add(f"entry {entry}: reservation {number} {why}")
+            return None
+        return held
+
+    def _book(self, part: HeldInAccount) -> None:
+        if part.used == part.booked:
+            return
+        before = _least(part.booked, part.held)
+        self.balances.change_spent(part.rows, _minus(part.used, part.booked))
+        self.balances.change_held(part.rows, _minus(before, part.moved))
+        part.booked = part.used
+
+
+def _minus(one: Costs, other: Costs) -> Costs:
+    return tuple([a - b for a, b in zip(one, other, strict=True)])
+
+
+def _least(one: Costs, other: Costs) -> Costs:
+    return tuple(map(min, one, other))
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """An account, and where its caps are kept."""
+class OpenedAccount:
+    """An account as declared, and the index of its caps in the balances."""
 
     number: int
     root: int
@@ -39,7 +193,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class RegisteredData:
     """A data set in its newest version."""
 
     number: int
@@ -52,17 +206,17 @@ class Registered:
 
 @dataclass(slots=True)
 class Registers:
-    """What was declared, each declaration checked against those before."""
+    """All declarations. Each is checked against those before."""
 
     balances: Balances
     reservations: Reservations
     findings: Findings
     ledger: str = ""
     curator: bytes = b""
-    accounts: dict[int, Opened] = field(default_factory=dict)
-    families: dict[int, list[Opened]] = field(default_factory=dict)
+    accounts: dict[int, OpenedAccount] = field(default_factory=dict)
+    families: dict[int, list[OpenedAccount]] = field(default_factory=dict)
     everyones: set[int] = field(default_factory=set)  # their block numbers
-    datasets: dict[int, Registered] = field(default_factory=dict)
+    datasets: dict[int, RegisteredData] = field(default_factory=dict)
     differ: list[tuple[int, int, int]] = field(default_factory=list)  # entry, data set, account
     names: set[bytes] = field(default_factory=set)  # ids of principals, accounts, data sets and origins
 
@@ -72,7 +226,7 @@ class Registers:
     # Accounts
 
     def account(self, seq: int, record: dict[str, Any]) -> None:
-        """A new account; one that raises another only after all charges before were added up."""
+        """Add an account. Before a raise, all earlier charges must have been added."""
         number, root = record["account"], record["raises"]
         if number in self.accounts:
             self._find(seq, f"account {number} was opened before")
@@ -84,15 +238,15 @@ class Registers:
             self._find(seq, "slices by time protect a person and period, and nothing else does")
         if record["slices"] == "units" and record["relation"] == "replace one unit":
             self._find(seq, "slices by the unit's data do not hold where that is replaced")
-        opened = Opened(
+        opened = OpenedAccount(
             number=number,
             root=number if root is None else root,
             place=self.balances.add_account(number, caps),
             name=record["name"],
             unit=record["unit"],
             relation=record["relation"],
-            epsilon=fraction(record["epsilon"]),
-            delta=fraction(record["delta"]),
+            epsilon=exact(record["epsilon"]),
+            delta=exact(record["delta"]),
             orders=tuple(record["orders"]),
             caps=caps,
             slices=record["slices"],
@@ -111,8 +265,8 @@ class Registers:
         self._open(seq, opened, moved)
         self.keep(opened)
 
-    def keep(self, opened: Opened) -> None:
-        """Know an account from now on."""
+    def keep(self, opened: OpenedAccount) -> None:
+        """Store an account."""
         self.accounts[opened.number] = opened
         self.families.setdefault(opened.root, []).append(opened)
         self.everyones.add(opened.everyone)
@@ -121,7 +275,7 @@ class Registers:
     def _caps(self, seq: int, record: dict[str, Any]) -> Costs | None:
         caps = tuple(record["caps"])
         try:
-            terms = Terms(fraction(record["epsilon"]), fraction(record["delta"]), tuple(record["orders"]))
+            terms = Terms(exact(record["epsilon"]), exact(record["delta"]), tuple(record["orders"]))
         except LapwingError:
             self._find(seq, "its ε, δ or orders are not acceptable")
             return None
@@ -132,7 +286,7 @@ class Registers:
             self._find(seq, f"its cap number {k} does not follow from its ε and δ")
         return caps
 
-    def _may_raise(self, seq: int, opened: Opened, record: dict[str, Any]) -> bool:
+    def _may_raise(self, seq: int, opened: OpenedAccount, record: dict[str, Any]) -> bool:
         family = self.families.get(opened.root)
         if family is None:
             self._find(seq, f"raises account {opened.root}, which is not the first of a family")
@@ -148,7 +302,7 @@ class Registers:
             self._find(seq, "raises an account in which something is held")
         return True
 
-    def _moved(self, seq: int, opened: Opened, moved: list[list[int]]) -> list[list[int]]:
+    def _moved(self, seq: int, opened: OpenedAccount, moved: list[list[int]]) -> list[list[int]]:
         """Check that all current blocks of the family move, and close them."""
         family = self.families[opened.root]
         balances = self.balances
@@ -161,8 +315,8 @@ class Registers:
         balances.mark(current, MOVED)
         return moved
 
-    def _open(self, seq: int, opened: Opened, moved: list[list[int]]) -> None:
-        """Open the block of everyone, and those that moved here."""
+    def _open(self, seq: int, opened: OpenedAccount, moved: list[list[int]]) -> None:
+        """Open the block of everyone, and the blocks that moved here."""
         numbers = np.array([opened.everyone, *(new for _, new in moved)], np.int64)
         rows = self.balances.find(np.array([old for old, _ in moved], np.int64))
         ids = np.zeros((len(numbers), 16), np.uint8)
@@ -178,7 +332,7 @@ class Registers:
     # Blocks
 
     def blocks(self, seq: int, record: dict[str, Any]) -> None:
-        """New blocks of an account, which begin with what was spent on everyone in it."""
+        """Open blocks of an account. They begin with what was charged to everyone in it."""
         opened, first, names = self.accounts.get(record["account"]), record["first"], record["names"]
         if opened is None or opened.slices == "none":
             self._find(seq, f"account {record['account']} has no blocks to open")
@@ -192,7 +346,7 @@ class Registers:
         rows = self.balances.open(np.arange(first, first + len(names)), opened.place, ids)
         self.balances.start_as(rows, everyone)
 
-    def _may_open(self, seq: int, opened: Opened) -> None:
+    def _may_open(self, seq: int, opened: OpenedAccount) -> None:
         newest = self.families[opened.root][-1]
         everyone = self.balances.row(newest.everyone)
         if self.reservations.still_open:
@@ -203,14 +357,14 @@ class Registers:
             self._find(seq, "opens blocks in an account that was lost")
         if opened is newest:
             return
-        # A raised family may open further blocks in its first account, as long as nobody has spent from a
-        # raised one without being in a block.
+        # A raised family may open further blocks in its first account, as long as nothing was charged to
+        # everyone in a raised one.
         raised = [self.balances.row(account.everyone) for account in self.families[opened.root][1:]]
         if opened.number != opened.root or any(any(self.balances.spent(row)) for row in raised):
             self._find(seq, f"opens blocks in account {opened.number}, which was raised")
 
     def named_twice(self) -> list[int]:
-        """The current blocks whose id is that of another one."""
+        """Return the numbers of current blocks that have the id of another block."""
         rows = np.flatnonzero((self.balances.states.rows < MOVED) & self.balances.ids.rows.any(axis=1))
         halves = np.ascontiguousarray(self.balances.ids.rows[rows]).view(np.uint64).reshape(-1, 2)
         ordered = np.sort(halves[:, 0])
@@ -223,7 +377,7 @@ class Registers:
     # Data sets
 
     def data(self, seq: int, record: dict[str, Any]) -> None:
-        """A new data set, in its first version."""
+        """Add a data set in its first version."""
         if record["data"] in self.datasets or record["version"] != 1:
             self._find(seq, f"data set {record['data']} was registered before, or not as version 1")
             return
@@ -231,7 +385,7 @@ class Registers:
         self._keep(seq, record, record["name"], record["origin"], record["rule"])
 
     def version(self, seq: int, record: dict[str, Any]) -> None:
-        """A further version: its number is the next, and no account leaves it."""
+        """Add a further version of a data set. It has the next number, and keeps all its accounts."""
         before = self.datasets.get(record["data"])
         if before is None or record.get("name", before.name) != before.name:
             self._find(seq, f"data set {record['data']} is not known under this name")
@@ -261,6 +415,6 @@ class Registers:
             if account not in self.families:
                 self._find(seq, f"account {account} is not the first of a family")
             self.differ.append((seq, record["data"], account))
-        self.datasets[record["data"]] = Registered(
+        self.datasets[record["data"]] = RegisteredData(
             record["data"], name, origin, rule, tuple(accounts), record["version"]
         )

@@ -1,58 +1,185 @@
-"""The independent accountant: rebuilds everything from the bodies of entries, and believes nothing.
+"""The second accountant: it rebuilds everything from the bodies of entries, and trusts nothing.
 
 Claim    a history without findings is one in which no block was ever charged beyond its caps, every cap
-         follows from the (ε, δ) that was promised, every price is at least what the textbook says, and
-         every exception was signed by the curator.
+         follows from the promised (ε, δ), every price is at least what the textbook says, and the curator
+         signed every exception.
 Because  sums, decisions, caps and prices are computed here a second time, by other code.
 Test     tests/ledger/test_replay.py
+
+Its state at one moment can be kept as bytes (`books_of`), from which a replay continues (`replay_from`).
+They hold everything that decides whether a later entry is right: accounts, what each block has spent and
+reserved, open reservations, and data sets. They do not hold the outcomes of single charges: those are
+looked up in the entries.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
+from fractions import Fraction
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lapwing.ledger.accountant import forms
-from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings
-from lapwing.ledger.accountant.forms import Malformed, costs_of, is_ending, is_object, parsed, read
-from lapwing.ledger.accountant.held import Held, Part, Reservations
-from lapwing.ledger.accountant.outcomes import ANSWERED, FAILED, Outcomes
-from lapwing.ledger.accountant.registers import Opened, Registers
-from lapwing.ledger.accountant.second_opinion import REMEMBERED, Prices
-from lapwing.ledger.entry import Raw, encode
+from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings, GrowingArray
+from lapwing.ledger.accountant.forms import MalformedEntry, costs_of, is_ending, is_object, parsed, read
+from lapwing.ledger.accountant.registers import (
+    HeldInAccount,
+    HeldReservation,
+    OpenedAccount,
+    RegisteredData,
+    Registers,
+    Reservations,
+)
+from lapwing.ledger.accountant.textbook import REMEMBERED, PriceChecks
+from lapwing.ledger.entry import RawEntry, encode
 from lapwing.ledger.keys import good_signature
+
+NOTHING, ANSWERED, FAILED = 0, 1, 2
+
+
+class Outcomes:
+    """All charges and reservations, with their keys and at most one outcome each. Millions fit in memory.
+
+    Callers fill `pending_charges`, `pending_keys` (hex, or None) and `pending_outcomes` (entry, charge,
+    outcome); `flush` processes them. Of charges up to number `begin_after` only the outcomes that came
+    later are known; they are in `later_outcomes`.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._charges, self._outcomes = GrowingArray(np.int64), GrowingArray(np.uint8)
+        self._entries = GrowingArray(np.int64)  # in which the outcome stands
+        self._keys, self._owners = GrowingArray(np.uint64, 4), GrowingArray(np.int64)
+        self.pending_charges: list[int] = []
+        self.pending_keys: list[bytes | None] = []
+        self.pending_outcomes: list[tuple[int, int, int]] = []
+        self.begin_after = 0
+        self.later_outcomes: list[tuple[int, int, int]] = []
+
+    def flush(self) -> None:
+        """Process everything that is pending."""
+        charges, keys = self.pending_charges, self.pending_keys
+        if charges:
+            numbers = np.array(charges, np.int64)
+            self._charges.extend(numbers, len(numbers))
+            self._outcomes.extend(NOTHING, len(numbers))
+            self._entries.extend(0, len(numbers))
+            if None in keys:
+                numbers = numbers[[key is not None for key in keys]]
+            hashed = bytes.fromhex(b"".join([key for key in keys if key is not None]).decode())
+            self._keys.extend(np.frombuffer(hashed, np.uint64).reshape(-1, 4), len(numbers))
+            self._owners.extend(numbers, len(numbers))
+            charges.clear()
+            keys.clear()
+        if self.begin_after:
+            later = [given for given in self.pending_outcomes if given[1] > self.begin_after]
+            self.later_outcomes += [
+                given for given in self.pending_outcomes if given[1] <= self.begin_after
+            ]
+            self.pending_outcomes[:] = later  # in place: others append to it
+        if self.pending_outcomes:
+            self._flush_outcomes()
+            self.pending_outcomes.clear()
+
+    def _flush_outcomes(self) -> None:
+        given = np.array(self.pending_outcomes, np.int64)
+        rows = self._find(given[:, 1])
+        good = (rows >= 0) & (given[:, 1] < given[:, 0])
+        ordered = np.sort(rows)  # np.unique imports masked arrays: longer than all the rest
+        is_once = bool((ordered[1:] != ordered[:-1]).all())
+        if good.all() and is_once and not self._outcomes.rows[rows].any():
+            self._outcomes.rows[rows] = given[:, 2]
+            self._entries.rows[rows] = given[:, 0]
+            return
+        for (entry, charge, outcome), row, is_known in zip(self.pending_outcomes, rows, good, strict=True):
+            if not is_known:
+                self._findings.add(f"entry {entry}: is about charge {charge}, which is none before it")
+            elif self._outcomes.rows[row]:
+                self._findings.add(f"entry {entry}: charge {charge} had an outcome before")
+            else:
+                self._outcomes.rows[row] = outcome
+                self._entries.rows[row] = entry
+
+    def _find(self, charges: NDArray[np.int64]) -> NDArray[np.intp]:
+        known = self._charges.rows
+        if not len(known):
+            return np.full(len(charges), -1, np.intp)
+        rows = np.minimum(np.searchsorted(known, charges), len(known) - 1).astype(np.intp)
+        rows[known[rows] != charges] = -1
+        return rows
+
+    def of(self, charge: int) -> int:
+        """Return the outcome of a charge, after `flush`."""
+        row = int(self._find(np.array([charge], np.int64))[0])
+        return int(self._outcomes.rows[row]) if row >= 0 else NOTHING
+
+    def keys(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each charge that has a key, with the key, after `flush`."""
+        for owner, key in zip(self._owners.rows.tolist(), self._keys.rows, strict=True):
+            yield owner, key.tobytes()
+
+    def given(self) -> Iterator[tuple[int, int, bool]]:
+        """Yield each charge that has an outcome, with its entry and whether it failed, after `flush`."""
+        rows = np.flatnonzero(self._outcomes.rows)
+        failed = self._outcomes.rows[rows] == FAILED
+        columns = (self._charges.rows[rows], self._entries.rows[rows], failed)
+        yield from zip(*(column.tolist() for column in columns), strict=True)
+
+    def used_twice(self) -> list[tuple[int, int]]:
+        """Return (first entry, other entry) of each key that several entries have, after `flush`."""
+        keys = self._keys.rows
+        ordered = np.sort(keys[:, 0])
+        twice = ordered[1:][ordered[1:] == ordered[:-1]]
+        if not len(twice):
+            return []
+        seen: dict[bytes, int] = {}
+        found: list[tuple[int, int]] = []
+        for row in np.flatnonzero(np.isin(keys[:, 0], twice)):
+            entry = int(self._owners.rows[row])
+            first = seen.setdefault(keys[row].tobytes(), entry)
+            if first != entry:
+                found.append((first, entry))
+        return found
+
 
 BATCH = 1 << 14
 NARROW = 64  # so few blocks are listed one by one
-FAST_UP_TO = 4096  # bytes; somebody could write a long body in which a pattern searches for ever
+FAST_UP_TO = 4096  # bytes; in a longer body written by a forger, a pattern could search for ever
 _charge, _answer, _price = forms.CHARGE.fullmatch, forms.ANSWER.fullmatch, forms.PRICE.fullmatch
 
 
-class Check(NamedTuple):
-    """Exact counts that the curator looked at under a policy; or another policy, used after such a look."""
+class CuratorCheck(NamedTuple):
+    """A record that the curator saw exact counts under a policy; or that another policy was used later."""
 
     entry: int
     account: int
-    policy: str  # a keyed digest of what it declares
+    policy: str  # a keyed digest of its declarations
     is_change: bool
 
 
 class Replay:
-    """Feed it all entries in order, then ask `finish` for what is wrong. Nothing that it reads raises."""
+    """A replay of the history: `feed` it all entries in order; `finish` returns the findings.
+
+    No entry makes it raise.
+    """
 
     def __init__(self) -> None:
         self._findings = Findings()
         self.balances = Balances(self._findings)
         self.reservations = Reservations(self.balances, self._findings)
         self.registers = Registers(self.balances, self.reservations, self._findings)
+        self.accounts = self.registers.accounts  # by number
         self.outcomes = Outcomes(self._findings)
-        self.prices = Prices(self._findings)
+        self.prices = PriceChecks(self._findings)
         self.entries = 0
         self.last = 0
         self.ledger, self.key, self.curator = "", b"", b""
         self.recovered: list[tuple[int, int | None]] = []  # entry, and the number of the lost one
-        self.checks: list[Check] = []  # and policies that were used after them
+        self.checks: list[CuratorCheck] = []  # and policies that were used after them
         # By account and text: the place of a price, and whether it has a second opinion.
         self._texts: dict[tuple[bytes, bytes], tuple[int, bool]] = {}
         self._priced: dict[tuple[int, bytes, Costs], tuple[int, bool]] = {}
@@ -66,7 +193,7 @@ class Replay:
             "check": self._checked, "policy": self._changed,
         }  # fmt: skip
 
-    def feed(self, entries: Iterable[Raw]) -> None:
+    def feed(self, entries: Iterable[RawEntry]) -> None:
         """Read further entries: (number, body, digest)."""
         balances, outcomes, names = self.balances, self.outcomes, self.registers.names
         known, parameters_seen, endings_seen = self._texts, self._parameters, self._endings
@@ -115,7 +242,7 @@ class Replay:
         self.prices.unchecked += charges - checked
 
     def finish(self) -> tuple[str, ...]:
-        """Everything that is wrong with what was read so far."""
+        """Return everything that is wrong with the entries read so far."""
         self.bring_up_to_date()
         late = Findings(list(self._findings.texts), self._findings.count)
         if not self.ledger:
@@ -127,48 +254,24 @@ class Replay:
         return late.all()
 
     def bring_up_to_date(self) -> None:
-        """Let sums, holds and outcomes show everything that was read."""
+        """Update sums, reservations and outcomes with everything that was read."""
         self._flush()
         self.reservations.bring_up_to_date()
 
     # What a database must agree with
 
     def blocks(self) -> Iterator[BlockRow]:
-        """Number, account, state, spent (at most cap + 1) and held of each block, by rising number."""
+        """Return an iterator over all blocks by rising number.
+
+        Each is number, account, state, spent (at most cap + 1) and reserved.
+        """
         self.bring_up_to_date()
         return iter(self.balances)
 
-    def spent_of(self, block: int) -> Costs:
-        """What a block has spent, at most cap + 1 in each filter."""
-        row = self._row(block)
-        caps = self.balances.caps_of(row)
-        return tuple([min(sum_, cap + 1) for sum_, cap in zip(self.balances.spent(row), caps, strict=True)])
-
-    def held_of(self, block: int) -> Costs:
-        """What a block holds for reservations."""
-        return self.balances.held(self._row(block))
-
-    @property
-    def accounts(self) -> dict[int, Opened]:
-        """All accounts by number."""
-        return self.registers.accounts
-
     @property
     def lost_up_to(self) -> int:
-        """The last entry that was declared lost, with everything spent for it; 0 if there is none."""
+        """The number of the last entry that was declared lost; 0 if there is none."""
         return max((lost for _, lost in self.recovered if lost), default=0)
-
-    def outcome_of(self, charge: int) -> int:
-        """NOTHING, ANSWERED or FAILED."""
-        self._flush()
-        return self.outcomes.of(charge)
-
-    def _row(self, block: int) -> int:
-        self.bring_up_to_date()
-        row = self.balances.row(block)
-        if row < 0:
-            raise KeyError(block)
-        return row
 
     # One kind after the other
 
@@ -191,9 +294,9 @@ class Replay:
         try:
             record = read(body)
             self._kinds[record["kind"]](seq, record)
-        except Malformed as malformed:
+        except MalformedEntry as malformed:
             self._find(seq, str(malformed))
-        except Exception as error:  # whatever a forger thinks of must be a finding, not a crash
+        except Exception as error:  # a forged entry must be a finding, not a crash
             self._find(seq, f"cannot be followed ({type(error).__name__})")
 
     def _genesis(self, seq: int, record: dict[str, Any]) -> None:
@@ -215,7 +318,7 @@ class Replay:
         self.registers.blocks(seq, record)
 
     def _price(self, seq: int, account_text: bytes, text: bytes) -> tuple[int, bool] | None:
-        """The price in a charge, if it was not seen before; None if the charge must be read as a whole."""
+        """Return a new price of a charge; None if the whole charge must be parsed."""
         found = _price(text)
         account = self.accounts.get(int(account_text))
         costs = costs_of(found[1]) if found else None
@@ -223,15 +326,15 @@ class Replay:
             return None
         try:
             price = self._price_of(seq, account, costs, found[2], parsed(found[2]))
-        except Exception:  # reading it as a whole will say what is wrong
+        except Exception:  # parsing the whole entry reports what is wrong
             return None
         self._texts[account_text, text] = price
         return price
 
     def _price_of(
-        self, seq: int, account: Opened, costs: Costs, loss: bytes, description: Any
+        self, seq: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
     ) -> tuple[int, bool]:
-        """The place of a price, compared with its second opinion."""
+        """Return the index of a price and whether it has a second opinion."""
         known = self._priced.get((account.number, loss, costs))
         if known is not None:
             return known
@@ -240,7 +343,9 @@ class Replay:
         self._priced[account.number, loss, costs] = price
         return price
 
-    def _is_checked(self, seq: int, account: Opened, costs: Costs, loss: bytes, description: Any) -> bool:
+    def _is_checked(
+        self, seq: int, account: OpenedAccount, costs: Costs, loss: bytes, description: Any
+    ) -> bool:
         return self.prices.is_checked(
             seq, loss=loss, description=description, relation=account.relation, orders=account.orders,
             costs=costs, caps=account.caps,
@@ -248,8 +353,8 @@ class Replay:
 
     def _begin_charge(
         self, seq: int, record: dict[str, Any]
-    ) -> list[tuple[Opened, list[list[int]], Costs]]:
-        """Note a charge or reservation; its debits to known accounts."""
+    ) -> list[tuple[OpenedAccount, list[list[int]], Costs]]:
+        """Note a charge or reservation, and return its debits to known accounts."""
         self.registers.names.add(record["by"].encode())
         self.outcomes.pending_charges.append(seq)
         self.outcomes.pending_keys.append(record["key"] and record["key"].encode())
@@ -290,13 +395,13 @@ class Replay:
             if account.number in parts:
                 self._find(seq, f"holds twice in account {account.number}")
                 continue
-            part = Part(account.number, ranges, [], costs, account.caps)
+            part = HeldInAccount(account.number, ranges, [], costs, account.caps)
             for first, last in ranges:
                 part.rows.append(self.balances.debit(seq, first, last, account.place, part.held, hold=True))
             parts[account.number] = part
         if b'"loss":"FixedRun"' in loss and not record["fixed"]:
             self._find(seq, "a run that is priced as a whole must be fixed")
-        self.reservations.reserve(Held(seq, record["fixed"], parts))
+        self.reservations.reserve(HeldReservation(seq, record["fixed"], parts))
 
     def _stepped(self, seq: int, record: dict[str, Any]) -> None:
         charged = [(number, tuple(costs)) for number, costs in record["costs"]]
@@ -334,22 +439,107 @@ class Replay:
         signature = bytes.fromhex(record["signature"])
         if not good_signature(self.curator, encode(record | {"signature": None}), signature):
             self._find(seq, "was not signed by the curator")
-        self._note(Check(seq, record["account"], record["policy"], is_change=False))
+        self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=False))
 
     def _changed(self, seq: int, record: dict[str, Any]) -> None:
-        self._note(Check(seq, record["account"], record["policy"], is_change=True))
+        self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=True))
 
-    def _note(self, check: Check) -> None:
+    def _note(self, check: CuratorCheck) -> None:
         if check.account not in self.accounts:
             self._find(check.entry, f"account {check.account} was never opened")
         self.checks.append(check)
 
 
 def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> bool:
-    """Whether a text is good; good ones are remembered for a while."""
+    """Return whether a text is good. Good texts are cached for a while."""
     if not is_good(text):
         return False
     if len(seen) >= REMEMBERED:
         seen.clear()
     seen.add(text)
     return True
+
+
+BOOKS_FORMAT = 1
+LARGEST_BOOKS = (
+    2000  # blocks, or reservations: writing many with every seal would cost more than replaying them
+)
+
+
+class OtherBooksFormat(Exception):
+    """The bytes were written by another version, so everything is replayed. Internal."""
+
+
+def books_of(replay: Replay) -> bytes | None:
+    """Return the state after all entries that a replay has read; None if it is too large to be kept."""
+    replay.bring_up_to_date()
+    held = replay.reservations.still_open
+    if max(replay.balances.numbers.count, len(held)) > LARGEST_BOOKS:
+        return None
+    return encode(
+        {
+            "format": BOOKS_FORMAT,
+            "ledger": replay.ledger,
+            "key": replay.key.hex(),
+            "curator": replay.curator.hex(),
+            "entries": replay.entries,
+            "last": replay.last,
+            "recovered": replay.recovered,
+            "accounts": [
+                [
+                    one.number, one.root, one.name, one.unit, one.relation, str(one.epsilon),
+                    str(one.delta), one.orders, one.caps, one.slices, one.rule, one.everyone, one.raises,
+                ]
+                for one in replay.accounts.values()
+            ],
+            "blocks": replay.balances.packed(),
+            "held": [
+                [
+                    one.number, one.is_fixed, one.steps,
+                    [[part.account, part.ranges, part.total, part.used] for part in one.parts.values()],
+                ]
+                for one in held.values()
+            ],
+            "data": [
+                [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
+                for one in replay.registers.datasets.values()
+            ],
+            **({"checks": replay.checks} if replay.checks else {}),  # books without are those of before
+        }
+    )  # fmt: skip
+
+
+def replay_from(books: bytes) -> Replay:
+    """Return a replay that continues from `books_of`. The bytes must be authentic."""
+    said = json.loads(books)
+    if said["format"] != BOOKS_FORMAT:
+        raise OtherBooksFormat
+    replay = Replay()
+    balances, registers = replay.balances, replay.registers
+    replay.ledger = registers.ledger = said["ledger"]
+    replay.key, replay.curator = bytes.fromhex(said["key"]), bytes.fromhex(said["curator"])
+    registers.curator = replay.curator
+    replay.entries, replay.last = said["entries"], said["last"]
+    replay.recovered = [(entry, lost) for entry, lost in said["recovered"]]
+    replay.checks = [CuratorCheck(*one) for one in said.get("checks", ())]
+    replay.outcomes.begin_after = replay.last
+    for number, root, name, unit, relation, epsilon, delta, orders, caps, *rest in said["accounts"]:
+        place = balances.add_account(number, caps)
+        registers.keep(
+            OpenedAccount(
+                number, root, place, name, unit, relation, Fraction(epsilon), Fraction(delta),
+                tuple(orders), tuple(caps), *rest,
+            )
+        )  # fmt: skip
+    balances.unpack(said["blocks"])
+    for number, is_fixed, steps, parts in said["held"]:
+        held = HeldReservation(number, is_fixed, {}, steps)
+        for account, ranges, total, used in parts:
+            rows = [balances.rows_between(first, last) for first, last in ranges]
+            part = HeldInAccount(account, ranges, rows, tuple(total), registers.accounts[account].caps)
+            part.used = part.booked = tuple(used)
+            held.parts[account] = part
+        replay.reservations.reserve(held)
+    for number, name, origin, rule, accounts, version in said["data"]:
+        registers.datasets[number] = RegisteredData(number, name, origin, rule, tuple(accounts), version)
+    return replay

@@ -1,17 +1,22 @@
-"""What losses cost by the textbook: Rényi divergences of described losses, in floats.
+"""A second opinion on prices and caps, by textbook formulas in floats.
 
-It shares no formula with `lapwing.privacy`: what both agree on is unlikely to be a slip of either.
+A price must not be lower than the textbook says, and a cap not higher than (ε, δ) allows. Each cost is
+checked on its own, because a filter may look at one of them alone. A price may be too high.
+
+The code shares no formula with `lapwing.privacy`: what both agree on is unlikely to be a slip of either.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
+from lapwing.ledger.accountant.balance import Findings
 
 LARGEST_SUMMED_ORDER = 1_000_000
 LONGEST_RUN = 1_000_000
@@ -25,14 +30,15 @@ Orders = tuple[int, ...]
 
 
 class NotPriced(Exception):
-    """There is no second opinion on this one."""
+    """There is no second opinion on this loss."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """What a loss costs at least. None: it has no such bound.
+    """The least that a loss costs. A bound of None means that the loss has no such bound.
 
-    `kinds` are the losses inside; `is_partial` says that the pair of a fixed run was not priced.
+    `kinds` are the names of the losses inside. `is_partial` means that the pair of a fixed run was not
+    priced.
     """
 
     kinds: frozenset[str]
@@ -43,7 +49,7 @@ class Opinion:
 
 
 def log_of(value: Fraction) -> float:
-    """ln of a rational above 0, however small."""
+    """Return ln of a positive rational, however small."""
     return math.log(value.numerator) - math.log(value.denominator)
 
 
@@ -55,12 +61,12 @@ def _float(value: Fraction) -> float:
 
 
 def _at_least(value: float, size: float = 1) -> float:
-    """A divergence less what logarithms of this size may be off: long sums add up the error as well."""
+    """Return a divergence less the float error of logarithms of this size."""
     return max(value - FLOAT_ERROR * size, 0.0)
 
 
 def _rational(value: Any) -> Fraction:
-    """A parameter that is not negative."""
+    """Return a parameter that is not negative."""
     if not isinstance(value, str) or len(value) > 10_000 or "e" in value.lower():
         raise ValueError  # also for 1e-999999999: it is short, and would be computed for hours
     number = Fraction(value)
@@ -76,7 +82,10 @@ def _whole(value: Any, at_least: int = 0) -> int:
 
 
 def opinion_on(record: Any, orders: Orders, depth: int = 0) -> Opinion:
-    """What a described loss costs at least. Raises NotPriced; a built-in error if it describes none."""
+    """Return the least that a described loss costs.
+
+    Raises NotPriced, or a built-in error if this is not the description of a loss.
+    """
     if not isinstance(record, dict) or depth > DEEPEST:
         raise ValueError
     fields, price = _KINDS[record["loss"]]
@@ -99,7 +108,7 @@ def _pure(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
 
 
 def _response(order: int, epsilon: float) -> float:
-    """Rényi divergence of randomized response: ln(p^a q^(1-a) + q^a p^(1-a)) / (a - 1)."""
+    """Return the Rényi divergence of randomized response: ln(p^a q^(1-a) + q^a p^(1-a)) / (a - 1)."""
     if math.isinf(epsilon):
         return math.inf
     truth = -math.log1p(math.exp(-epsilon))  # ln p, and ln q below
@@ -117,7 +126,7 @@ def _laplace(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
 
 
 def _shifted(order: int, rate: float, distance: int) -> float:
-    """ln Σ P(k)^a P(k - d)^(1-a) / (a - 1) over the law P(k) = e^(-r|k|) (1 - e^-r) / (1 + e^-r).
+    """Return ln Σ P(k)^a P(k - d)^(1-a) / (a - 1), with P(k) = e^(-r|k|) (1 - e^-r) / (1 + e^-r).
 
     Left of 0 and right of d the terms fall by e^-r each, between by e^-(2a-1)r: three geometric sums.
     """
@@ -164,7 +173,7 @@ def _sampled(record: dict[str, Any], orders: Orders, _: int) -> Opinion:
 
 
 def _mixture(order: int, rate: Fraction, rho: float) -> float:
-    """ln Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1)ρ) / (a - 1)."""
+    """Return ln Σ binomial(a, k) (1-q)^(a-k) q^k e^(k(k-1)ρ) / (a - 1)."""
     k = np.arange(1, order + 1, dtype=float)
     binomial = np.cumsum(np.log((order - k + 1) / k))
     stay, join = log_of(1 - rate), log_of(rate)
@@ -230,7 +239,10 @@ def _fixed_run(record: dict[str, Any], orders: Orders, depth: int) -> Opinion:
 
 
 def _run_epsilon(steps: list[Any], delta: Fraction) -> Fraction | None:
-    """ε at δ by loss distributions rounded down: no true price is below. None without the library."""
+    """Return ε at δ by loss distributions rounded down.
+
+    No true price is below it. None without the library.
+    """
     try:
         from dp_accounting.pld import privacy_loss_distribution as library  # noqa: PLC0415 (an extra)
     except ImportError:
@@ -290,3 +302,117 @@ _KINDS: dict[str, tuple[tuple[str, ...], Callable[[dict[str, Any], Orders, int],
     "Repeated": (("each", "count"), _repeated),
     "FixedRun": (("steps", "delta"), _fixed_run),
 }
+
+
+EPSILON_UNIT, DELTA_UNIT = 10**9, 10**18
+# How far floats may be off, in parts and in ledger units.
+RELATIVE, ABSOLUTE = 1e-9, 1e-3
+SHARES = (Fraction(9, 100), Fraction(27, 100), Fraction(36, 100), Fraction(9, 100), Fraction(9, 100))
+ONLY_ADD_REMOVE = frozenset({"Worst", "SampledGaussian"})
+ADD_REMOVE = "add or remove one unit"
+REMEMBERED = 50_000
+
+
+class Unreadable(Exception):
+    """The record is not the description of a loss."""
+
+
+def opinion(description: Any, orders: Sequence[int]) -> Opinion | None:
+    """Return the least that a described loss costs, at these orders; None if there is no second opinion."""
+    try:
+        return opinion_on(description, tuple(orders))
+    except NotPriced:
+        return None
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+        raise Unreadable from None
+
+
+def cost_objection(least: Opinion, costs: Sequence[int], caps: Sequence[int]) -> int | None:
+    """Return the index of the first cost that is too low, or None.
+
+    A cost above its cap is never too low.
+    """
+    wanted: list[float | int | None] = [math.ceil(least.delta0 * DELTA_UNIT)]
+    if least.is_partial:
+        wanted += [0, 0]
+    elif least.pair is None:
+        wanted += [None, None]
+    else:
+        wanted += [math.ceil(least.pair[0] * EPSILON_UNIT), math.ceil(least.pair[1] * DELTA_UNIT)]
+    if least.renyi is None:
+        wanted += [None] * len(SHARES)
+    else:
+        wanted += [value * EPSILON_UNIT * (1 - RELATIVE) - ABSOLUTE for value in least.renyi]
+    for k, (cost, low, cap) in enumerate(zip(costs, wanted, caps, strict=True)):
+        if cost <= cap and (low is None or not cost >= low):
+            return k
+    return None
+
+
+def caps_objection(
+    epsilon: Fraction, delta: Fraction, orders: Sequence[int], caps: Sequence[int]
+) -> int | None:
+    """Return the index of the first cap that does not follow from (ε, δ), or None."""
+    shares = (delta * 6 / 100 * DELTA_UNIT, epsilon * EPSILON_UNIT, delta * 4 / 100 * DELTA_UNIT)
+    for k, exactly in enumerate(shares):
+        if caps[k] != math.floor(exactly):
+            return k
+    for k, (order, share, cap) in enumerate(zip(orders, SHARES, caps[3:], strict=True), 3):
+        own = -1.0
+        if delta:
+            # From ε = r + ln((a-1)/a) - (ln δ + ln a) / (a - 1), solved for r.
+            paid = (log_of(delta * share) + math.log(order)) / (order - 1)
+            own = max((float(epsilon) - math.log1p(-1 / order) + paid) * EPSILON_UNIT, -1.0)
+        if not -1 - ABSOLUTE - abs(own) * RELATIVE <= cap - own <= ABSOLUTE:  # caps are rounded down
+            return k
+    return None
+
+
+class PriceChecks:
+    """A cache of second opinions, and counts of the prices compared with them."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self._opinions: dict[tuple[bytes, tuple[int, ...]], Opinion | None] = {}
+        self.checked = 0
+        self.unchecked = 0
+
+    def count(self, *, is_checked: bool) -> None:
+        """Count one more price, with or without a second opinion."""
+        self.checked += is_checked
+        self.unchecked += not is_checked
+
+    def is_checked(
+        self,
+        entry: int,
+        *,
+        loss: bytes,
+        description: Any,
+        relation: str,
+        orders: tuple[int, ...],
+        costs: Sequence[int],
+        caps: Sequence[int],
+    ) -> bool:
+        """Return whether there is a full second opinion on this price. Errors become findings."""
+        try:
+            least = self.opinion(loss, description, orders)
+        except Unreadable:
+            self._findings.add(f"entry {entry}: what it was charged for is not the description of a loss")
+            return False
+        if least is None:
+            return False
+        if relation != ADD_REMOVE and least.kinds & ONLY_ADD_REMOVE:
+            self._findings.add(f"entry {entry}: its loss holds only if neighbours {ADD_REMOVE}")
+        k = cost_objection(least, costs, caps)
+        if k is not None:
+            self._findings.add(f"entry {entry}: its cost number {k} is less than its loss costs at least")
+        return not least.is_partial
+
+    def opinion(self, loss: bytes, description: Any, orders: tuple[int, ...]) -> Opinion | None:
+        """Return the second opinion on a loss, cached by its text."""
+        known = self._opinions
+        if (loss, orders) not in known:
+            if len(known) >= REMEMBERED:
+                known.clear()
+            known[loss, orders] = opinion(description, orders)
+        return known[loss, orders]

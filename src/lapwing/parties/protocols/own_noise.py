@@ -1,15 +1,15 @@
-"""Protocol A: every member posts its own noised value, and whoever likes adds them up.
+"""Protocol A: every member posts its own noised value, and anybody can add the values up.
 
 Claim    for the rows of a member, everything that all others together see is as private as its one post;
-         and all who open a sum, a stranger with the transcript among them, open the same one.
-Because  a post depends on nothing but the member's own value, which carries a whole noise (honest = 1), and
-         on what was released before. So it is post-processing, whoever collects it and when. To post in
-         "agree" is to sign the set that was heard; more than half must, and no two sets have that.
+         and all readers of a run, also a stranger with the transcript, open the same sum.
+Because  a post depends only on the member's own value, which carries a whole noise (honest = 1), and on
+         earlier releases. So every use of it is post-processing. To post in "agree" is to sign the set of
+         values that this member saw; more than half must sign, and no two sets can have that.
 Test     parties/test_views.py::test_no_view_tells_more_than_epsilon
          parties/protocols/test_protocols.py::test_no_two_sets_are_opened
 
-Needs no private channel. Agreement is not for privacy, but so that there is one sum. The local model (L)
-sends the same messages: there the value is a tally of rows that have randomized themselves.
+The protocol needs no private channel. Agreement is not for privacy, but so that there is one sum. The local
+model (L) sends the same messages: there the value is a count of rows that were randomized one by one.
 """
 
 from __future__ import annotations
@@ -17,66 +17,58 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from lapwing.parties.protocols.field import WORD, Field
-from lapwing.parties.protocols.protocol import (
-    Heard,
-    Opened,
-    Post,
-    Protocol,
-    Publics,
-    Setting,
-    Traffic,
-    agreed_by,
-    need,
-    need_elements,
-    need_empty,
-)
-
-POST, AGREE = range(2)
+from lapwing.parties.protocols import protocol as rules
+from lapwing.parties.protocols.protocol import Heard, OpenedSum, Post, Protocol, Publics, Setting
+from lapwing.parties.protocols.secret_sharing import WORD
 
 
 class OwnNoise(Protocol):
-    """Noised values are posted for all to see; then members sign whose they have seen."""
+    """Protocol A. Members post noised values publicly, then sign the set of values that they saw."""
 
     name: ClassVar[str] = "own noise"
     rounds: ClassVar[tuple[str, ...]] = ("post", "agree")
 
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
-        return agreed_by(setting, setting.majority)
+        """Return why this protocol cannot serve the setting, or None."""
+        return rules.quorum_refusal(setting, setting.majority)
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
+        """Return 1: each member's noise must hide its value alone."""
         return 1
 
     @classmethod
-    def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
-        return Traffic(WORD * setting.length), Traffic(0)
+    def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
+        """Return the size of one member's post in every round."""
+        return rules.RoundTraffic(WORD * setting.length), rules.RoundTraffic(0)
 
     @classmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
         last = rounds[-1]
-        if len(rounds) - 1 == POST:
-            need(setting, last, least=setting.least, why="too few members posted their value")
-            need_elements(setting, last, setting.length)
+        if len(rounds) == 1:
+            rules.require_posts(
+                setting, last, least=setting.least, why="too few members posted their value"
+            )
+            rules.require_elements(setting, last, setting.length)
         else:
-            need_empty(last)
-            need(setting, last, least=setting.majority, why="too few members agreed on who is in the sum")
+            rules.require_empty(last)
+            why = "too few members agreed on who is in the sum"
+            rules.require_posts(setting, last, least=setting.majority, why=why)
 
     def _post(self, number: int) -> Post:
-        return Post(self.field.to_bytes(self.value)) if number == POST else Post()
+        return Post() if number else Post(self.field.to_bytes(self.value))
 
     def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
-        """Nothing is private."""
+        """Keep nothing: no part of a post is private."""
 
     @classmethod
-    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
-        field = Field(setting.modulus)
-        values = (field.from_bytes(public, setting.length) for public in rounds[POST].values())
-        return Opened(field.to_signed(field.total(values, setting.length)), tuple(sorted(rounds[POST])))
+    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
+        """Return the sum that the public parts of all rounds open."""
+        return rules.total_of(setting, rounds[0], contributors=rounds[0])
 
 
 class LocalModel(OwnNoise):
-    """Protocol L: as A, but each row has randomized itself before it was counted."""
+    """Protocol L: the messages of protocol A, for counts of rows that were randomized one by one."""
 
     name: ClassVar[str] = "local model"

@@ -1,10 +1,10 @@
-"""What all protocols have in common.
+"""Common rules of all protocols.
 
-Members go through rounds in step. In a round everybody posts one message: a public part, and a part for
-each recipient's eyes. A round is closed when all have posted, or at its deadline; then everybody hears the
-same posts, and what comes later is discarded. Who has missed a round is out. Each post is signed together
-with a digest of all public parts of the round before, so nobody can be shown another round than the rest,
-and to post at all is to sign the set that was heard.
+Members go through rounds in step. In a round every member posts one message: a public part, and private
+parts for single recipients. A round closes when all members have posted, or at its deadline. Then all
+members receive the same posts, and later posts are discarded. A member that missed a round is out of the
+run. Each post is signed together with a digest of all public parts of the round before. So nobody can show
+one member other rounds than the rest, and to post is to sign the set of posts that the member received.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter, BadValue, LapwingError
-from lapwing.parties.protocols.coins import Coins, Elements
-from lapwing.parties.protocols.field import FIELD, Field
+from lapwing.parties.protocols.secret_sharing import FIELD, Elements, Field, ProtocolCoins
 
-LARGEST_VALUE = 1 << 52  # of one member's number before noise; beyond, it is clamped
-NOBODY_AGAINST = (
+LARGEST_VALUE = 1 << 52  # one member's numbers are clamped to this before noise
+COALITION_TOO_SMALL = (
     "must be at least 1: members are protected from one another only if at least one of them may be the "
     "adversary's: write 1"
 )
@@ -30,10 +29,10 @@ Ints = NDArray[np.int64]
 Publics = Mapping[int, bytes]  # the public parts of a closed round, by the number of the member
 
 
-class Stop(LapwingError):
-    """A protocol cannot go on: nothing more is posted, and nothing is opened. The charge stays.
+class ProtocolStopped(LapwingError):
+    """A protocol cannot continue: nothing more is posted, and nothing is opened. The charge stays.
 
-    `members` are the numbers of those who were missing or sent what cannot be. `why` is public.
+    `members` are the numbers of members that were missing or sent an impossible message. `why` is public.
     """
 
     def __init__(self, why: str, members: tuple[int, ...] = ()) -> None:
@@ -44,19 +43,20 @@ class Stop(LapwingError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What all members know before the first round.
+    """Parameters that all members know before the first round.
 
-    `coalition` (t) members may be the adversary's; noise is sized for the `honest` that are guaranteed to
-    have shared: members - coalition - losses, or 1 where everybody hides alone. With `honest_quorum` any
-    two agreements share an honest member, also if the coalition signs both.
+    The adversary may control `coalition` (t) members, and `losses` more may fail. Noise is sized for the
+    honest members that certainly take part: members - coalition - losses, or 1 where each member's noise
+    must hide its value alone. With `honest_quorum` any two agreements have an honest member in common, even
+    if the coalition signs both.
     """
 
     members: int
     coalition: int
     losses: int
     length: int
-    run: bytes = bytes(32)  # of this run and stage: no message of another one is taken for one of this
-    modulus: int = FIELD  # tests enumerate smaller ones
+    run: bytes = bytes(32)  # identifies the run and the stage, so that messages cannot be replayed
+    modulus: int = FIELD  # tests enumerate smaller fields
     honest_quorum: bool = False
 
     def __post_init__(self) -> None:
@@ -71,30 +71,37 @@ class Setting:
         Field(self.modulus)
 
     @property
+    def field(self) -> Field:
+        """The field that values and sums belong to."""
+        return Field(self.modulus)
+
+    @property
     def largest(self) -> int:
-        """Of one member's number before noise: sums of all members fill at most half of the field."""
+        """The bound of one member's numbers before noise: then a sum fills at most half of the field."""
         return min(LARGEST_VALUE, self.modulus // (4 * self.members))
 
     @property
     def least(self) -> int:
-        """How many members must be in a sum, so that enough honest noise is."""
+        """The number of members that must be in a sum, so that it holds enough honest noise."""
         return self.members - self.losses
 
     @property
     def majority(self) -> int:
-        """More than half of all: no two sets can both be agreed on by members who sign once."""
+        """More than half of all members. If each member signs once, no two sets reach it."""
         return self.members // 2 + 1
 
     @property
     def quorum(self) -> int:
-        """How many must agree on who is in a sum, where two sums would tell more than one. More than
-        (members + coalition) / 2 have more than a coalition in common."""
+        """The number of members that must agree on a set, where two opened sums would reveal more than one.
+
+        Two sets of more than (members + coalition) / 2 members have more than a coalition in common.
+        """
         return (self.members + self.coalition) // 2 + 1 if self.honest_quorum else self.majority
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """What one member sends in one round: to everybody, and to some for their eyes only."""
+    """One member's message in one round: a public part, and private parts by recipient."""
 
     public: bytes = b""
     private: Mapping[int, bytes] | None = None
@@ -102,15 +109,15 @@ class Post:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A post as one recipient hears it. `private` is what was sent to this recipient, if anything."""
+    """A post as one recipient receives it. `private` is the part for this recipient, or None."""
 
     public: bytes = b""
     private: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
-    """What one member posts in one round, in bytes, when nobody is lost."""
+class RoundTraffic:
+    """The size of one member's post in one round, in bytes, if no member is lost."""
 
     public: int
     private: int = 0  # to each of `recipients`
@@ -118,7 +125,7 @@ class Traffic:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSum:
     """The sum of the noised values of all `contributors`, between -modulus/2 and modulus/2."""
 
     values: Ints
@@ -126,17 +133,20 @@ class Opened:
 
 
 class Protocol(ABC):
-    """One member's part in one sum. A deterministic function of its value, its coins and what it hears.
+    """One member's side of one sum: a deterministic function of its value, its coins and received posts.
 
-    What can be checked by public parts alone is checked by `follow` and summed up by `outcome`: the same
-    code for a member and for a stranger who reads the transcript.
+    `follow` checks all rules that concern public parts alone, and `outcome` computes the sum from them.
+    Members and strangers who read a transcript run the same code.
     """
 
     name: ClassVar[str]
     rounds: ClassVar[tuple[str, ...]]  # names of the rounds, in order
 
-    def __init__(self, setting: Setting, me: int, value: Ints, coins: Coins) -> None:
-        """`value` is noised already. Beyond modulus / 2 / members sums wrap round, which is as private."""
+    def __init__(self, setting: Setting, me: int, value: Ints, coins: ProtocolCoins) -> None:
+        """Begin with a value that is already noised.
+
+        If values exceed modulus / 2 / members, sums wrap round. That changes the result, not its privacy.
+        """
         why = self.refusal(setting)
         if why is not None:
             raise BadParameter("protocol", why)
@@ -145,69 +155,71 @@ class Protocol(ABC):
         if value.shape != (setting.length,) or value.dtype != np.int64:
             raise BadParameter("value", f"must have {setting.length} whole numbers of 64 bits")
         self.setting = setting
-        self.field = Field(setting.modulus)
+        self.field = setting.field
         self.me = me
         self.value = self.field.from_signed(value)
         self.coins = coins
         self.heard: list[Publics] = []
         self._posted = 0
         self._stopped = False
-        self._opened: Opened | None = None
+        self._opened: OpenedSum | None = None
 
     @classmethod
     @abstractmethod
     def refusal(cls, setting: Setting) -> str | None:
-        """Why this protocol is none for this setting, if so."""
+        """Return why this protocol cannot serve the setting, or None."""
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
-        """How many honest members' noise is in all that the adversary learns (g): noise is sized for it."""
+        """Return how many honest members' noise is at least in every sum that the adversary learns."""
         return setting.members - setting.coalition - setting.losses
 
     @classmethod
     @abstractmethod
-    def traffic(cls, setting: Setting) -> tuple[Traffic, ...]:
-        """The exact size of the posts of every round, for the plan."""
+    def traffic(cls, setting: Setting) -> tuple[RoundTraffic, ...]:
+        """Return the exact size of one member's post in every round."""
 
     @classmethod
     def follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        """Whether the last of these closed rounds may stand after the others. Raises `Stop`.
+        """Check that the last closed round is a valid continuation of the rounds before it.
 
-        Refuses, by the number of its sender, a public part that has not exactly the form it should have.
+        Raises `ProtocolStopped`, with the sender's number if a public part has not exactly the right form.
         """
         last = rounds[-1]
         before: Collection[int] = range(setting.members) if len(rounds) == 1 else rounds[-2]
         strangers = tuple(sorted(set(last) - set(before)))
         if strangers:
-            raise Stop("a post came from a member who is not or no longer in this run", strangers)
+            raise ProtocolStopped(
+                "a post came from a member who is not or no longer in this run", strangers
+            )
         cls._follow(setting, rounds)
 
     @classmethod
     @abstractmethod
     def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        """The rules of this protocol for the last of these rounds."""
+        """Check this protocol's own rules for the last round. Raises `ProtocolStopped`."""
 
     @classmethod
     @abstractmethod
-    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
-        """What the public parts of all rounds open. Raises `Stop`."""
+    def outcome(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
+        """Return the sum that the public parts of all rounds open. Raises `ProtocolStopped`."""
 
     @classmethod
-    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> Opened:
-        """What a stranger makes of the public parts of all rounds: every rule checked, then the sum."""
+    def observe(cls, setting: Setting, rounds: Sequence[Publics]) -> OpenedSum:
+        """Check the public parts of all rounds as a stranger can, and return the sum."""
         why = cls.refusal(setting)
         if why is not None:
             raise BadParameter("protocol", why)
         if len(rounds) != len(cls.rounds):
-            raise Stop("not all rounds were held, so nothing was opened")
+            raise ProtocolStopped("not all rounds were held, so nothing was opened")
         for number in range(len(rounds)):
             cls.follow(setting, rounds[: number + 1])
         return cls.outcome(setting, rounds)
 
     def post(self, round: int) -> Post:  # noqa: A002
-        """What this member posts. Called once per round, in order, before `hear` of that round."""
+        """Return this member's post. Call it once per round, in order, before `hear` of that round."""
         if self._stopped or round != self._posted or round != len(self.heard):
-            raise Stop("nothing more is posted: a member posts once in each round, in order")
+            raise ProtocolStopped("nothing more is posted: a member posts once in each round, in order")
         self._posted += 1
         return self._post(round)
 
@@ -215,79 +227,92 @@ class Protocol(ABC):
     def _post(self, number: int) -> Post: ...
 
     def hear(self, round: int, posts: Mapping[int, Heard]) -> None:  # noqa: A002
-        """All posts of a closed round, this member's own among them. Raises `Stop`, and then for good.
+        """Receive all posts of a closed round, also this member's own.
 
-        Refuses, by the number of its sender, whatever has not exactly the form it should have.
+        Raises `ProtocolStopped`, with the sender's number if a post has not exactly the right form. After
+        that every call raises it.
         """
         if self._stopped or round != len(self.heard) or round + 1 != self._posted:
-            raise Stop("a round is heard once, after it was posted in")
+            raise ProtocolStopped("a round is heard once, after it was posted in")
         try:
             if self.me not in posts:
-                raise Stop("this member's post came too late, so it is out", (self.me,))
+                raise ProtocolStopped("this member's post came too late, so it is out", (self.me,))
             self.heard.append({i: posts[i].public for i in sorted(posts)})
             self.follow(self.setting, self.heard)
             self._take(round, posts)
-        except Stop:
+        except ProtocolStopped:
             self._stopped = True
             raise
 
     @abstractmethod
     def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
-        """What this member keeps of a round, private parts above all."""
+        """Keep what this member needs of a round's posts, above all the private parts."""
 
     @property
-    def opened(self) -> Opened:
-        """The outcome, after the last round was heard. Raises `Stop`."""
+    def opened(self) -> OpenedSum:
+        """The sum, after the last round was received. Raises `ProtocolStopped`."""
         if self._stopped or len(self.heard) != len(self.rounds):
-            raise Stop("nothing was opened")
+            raise ProtocolStopped("nothing was opened")
         if self._opened is None:
             self._opened = self.outcome(self.setting, self.heard)
         return self._opened
 
 
-def need(setting: Setting, posts: Publics, *, least: int, why: str) -> None:
-    """At least so many posts, or `Stop` with those who are missing."""
+def require_posts(setting: Setting, posts: Publics, *, least: int, why: str) -> None:
+    """Raise `ProtocolStopped` with the missing members if fewer than `least` members posted."""
     if len(posts) < least:
-        raise Stop(why, tuple(i for i in range(setting.members) if i not in posts))
+        raise ProtocolStopped(why, tuple(i for i in range(setting.members) if i not in posts))
 
 
-def need_all(of: Publics, posts: Publics, *, why: str) -> None:
-    """Posts of all who posted before, or `Stop` with those who are missing."""
+def require_all(of: Publics, posts: Publics, *, why: str) -> None:
+    """Raise `ProtocolStopped` with the missing members unless all members in `of` posted again."""
     if set(posts) != set(of):
-        raise Stop(why, tuple(sorted(set(of) - set(posts))))
+        raise ProtocolStopped(why, tuple(sorted(set(of) - set(posts))))
 
 
-def need_empty(posts: Publics) -> None:
-    """Rounds in which the public part says nothing: to post is to agree."""
+def require_empty(posts: Publics) -> None:
+    """Raise `ProtocolStopped` unless all public parts are empty: in such a round, to post is to agree."""
     if any(posts.values()):
-        raise Stop("a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i]))
+        raise ProtocolStopped(
+            "a public part must be empty in this round", tuple(i for i in sorted(posts) if posts[i])
+        )
 
 
-def need_elements(setting: Setting, posts: Publics, length: int) -> None:
-    """Rounds in which the public part is so many elements."""
+def require_elements(setting: Setting, posts: Publics, length: int) -> None:
+    """Raise `ProtocolStopped` unless every public part consists of `length` field elements."""
     for i, public in posts.items():
-        read(setting, public, length, sender=i)
+        read_elements(setting, public, length, sender=i)
 
 
-def read(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:
-    """Elements as a member has sent them, or `Stop` with its number."""
+def read_elements(setting: Setting, data: bytes | None, length: int, *, sender: int) -> Elements:
+    """Read the field elements that a member sent. Raises `ProtocolStopped` with the sender's number."""
     if data is None:
-        raise Stop("a member left out the part for this member", (sender,))
+        raise ProtocolStopped("a member left out the part for this member", (sender,))
     try:
-        return Field(setting.modulus).from_bytes(data, length)
+        return setting.field.from_bytes(data, length)
     except BadValue as bad:
-        raise Stop(f"a member's part {bad}", (sender,)) from None
+        raise ProtocolStopped(f"a member's part {bad}", (sender,)) from None
 
 
-def not_from_one_another(setting: Setting) -> str | None:
-    """Why members would read one another's numbers, if so: noise and threshold are then sized for the relay
-    alone, and one member's number has only a part of a noise."""
+def total_of(setting: Setting, publics: Publics, *, contributors: Collection[int]) -> OpenedSum:
+    """Add up the vectors in the public parts of one round."""
+    field = setting.field
+    vectors = (field.from_bytes(public, setting.length) for public in publics.values())
+    return OpenedSum(field.to_signed(field.total(vectors, setting.length)), tuple(sorted(contributors)))
+
+
+def coalition_refusal(setting: Setting) -> str | None:
+    """Return why a coalition of 0 is refused, or None if members are protected from one another.
+
+    With a coalition of 0, noise and thresholds protect from the relay only. One member's number then has
+    only a part of the noise, and other members could read it.
+    """
     is_open = setting.members > 1 and not setting.coalition
-    return f"the coalition {NOBODY_AGAINST}" if is_open else None
+    return f"the coalition {COALITION_TOO_SMALL}" if is_open else None
 
 
-def agreed_by(setting: Setting, quorum: int) -> str | None:
-    """Why so many losses leave nobody to agree on a set, if so."""
+def quorum_refusal(setting: Setting, quorum: int) -> str | None:
+    """Return why too few members would be left to agree on a set, or None."""
     if setting.least >= quorum:
         return None
     some = "more than half" if quorum == setting.majority else f"{quorum}"

@@ -1,14 +1,14 @@
 """Linear regression of all members' rows, by sufficient statistics.
 
-Claim    the coefficients are those of least squares on noisy sums. Intervals hold the noise: where it is
-         small beside the sums, they hold the coefficients of all members' bounded rows with about the
-         stated confidence (measured, not proved). `standard_error` is what a sample of a population would
-         add, from released sums; it is no part of the interval, and is called what it is.
+Claim    the coefficients are those of least squares on noisy sums. Intervals cover the noise: if it is
+         small beside the sums, they hold the coefficients of all members' truncated rows with about the
+         stated confidence (measured, not proved). `standard_error` is the error that sampling a population
+         would add, estimated from released sums; it is no part of the interval.
 Because  with exact sums A₀θ₀ = b₀, and released A = A₀ + E, b = b₀ + e: A(θ - θ₀) = e - Eθ₀. So θ - θ₀ is a
-         known combination of noises, but for θ₀, for which θ is taken, and for A⁻¹, which knows E.
+         known combination of noises, except for θ₀, which is replaced by θ, and for A⁻¹, which contains E.
 Test     tests/parties/statistics/test_regression.py
 
-Variables are scaled to ±1 around the middle of their bounds, so that A is as even as the columns allow.
+Variables are scaled to ±1 around the middle of their bounds, which keeps A well conditioned.
 """
 
 from __future__ import annotations
@@ -17,71 +17,70 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols.protocol import Opened
-from lapwing.parties.statistics.asked import Asked, without_local
-from lapwing.parties.statistics.statistic import Ints, JointAnswer, Noise
-from lapwing.query.answering.estimate import Col, Rows
-from lapwing.query.answering.intervals import Noises, noise_scale
-from lapwing.query.dataset import Dataset
-from lapwing.query.joint import JointQuestion
-from lapwing.query.joint_built import moments
+from lapwing.parties.protocols.protocol import Ints, OpenedSum
+from lapwing.parties.statistics.sql_question import DatasetStatistic, require_summed_noises
+from lapwing.parties.statistics.statistic import JointAnswer, Noise
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import AnswerColumn, AnswerRows
+from lapwing.sql.intervals import NoiseFamily, noise_scale
+from lapwing.sql.joint_questions import JointQuestion
+from lapwing.sql.regression_sums import regression_sums
 
 Floats = NDArray[np.float64]
 MOST_VARIABLES = 20
 INTERCEPT = "(intercept)"
 NOISE_ONLY = "interval: noise only"
 SAMPLING = "of a sample of a population; no part of the interval"
-LOST = "The noise is too large beside the sums: nothing can be told. Ask with more ε, or fewer variables."
+LOST_IN_NOISE = (
+    "The noise is too large beside the sums: nothing can be told. Ask with more ε, or fewer variables."
+)
 
 
-class Regression(Asked):
-    """y = a + b·x + c·x' + …, over the rows in which all of them are known."""
+class RegressionStatistic(DatasetStatistic):
+    """The regression y = a + b·x + c·x' + …, over the rows without missing values."""
 
     def __init__(self, dataset: Dataset, table: str, y: str, x: Sequence[str]) -> None:
-        """Of columns with declared bounds. Nothing is read."""
+        """Bind the regression to columns with declared bounds. Nothing is read."""
         if isinstance(x, str) or not 0 < len(x) <= MOST_VARIABLES:
             raise BadParameter("x", f"must be 1 to {MOST_VARIABLES} columns")
-        self._table, self._y, self._x = table, y, tuple(x)
-        self._moments = moments(dataset.policy, table, [*x, y])
+        self._x = tuple(x)
+        self._moments = regression_sums(dataset.policy, table, [*x, y])
         name = f"regression of {y} in {table}"
         super().__init__(JointQuestion(dataset, self._moments.question, name))
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        return {"kind": "regression", "table": self._table, "y": self._y, "x": list(self._x)}
-
-    @property
-    def title(self) -> str:
-        return f"linear regression of {self._y} on {', '.join(self._x)} in {self._table}"
+        self.spec = {"kind": "regression", "table": table, "y": y, "x": list(x)}
+        self.title = f"linear regression of {y} on {', '.join(x)} in {table}"
 
     def answer(
-        self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+        self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
-        own = without_local(noises[0])
+        """Return the coefficients with intervals. They are None if they are lost in the noise."""
+        own = require_summed_noises(noises[0])
         sums = self._sums(opened[0].values, [noise_scale(noise) for noise in own])
         names = np.array([INTERCEPT, *self._x], dtype=object)
-        fitted = _fitted(sums, self._to_units(), Noises.of(own[0], confidence).in_deviations)
+        fitted = _fitted(sums, self._to_units(), NoiseFamily.of(own[0], confidence).in_deviations)
         if fitted is None:
             nothing = np.full(len(names), None, dtype=object)
-            columns, notes = [Col("coefficient", nothing), Col("standard_error", nothing)], (LOST,)
+            columns, notes = (
+                [AnswerColumn("coefficient", nothing), AnswerColumn("standard_error", nothing)],
+                (LOST_IN_NOISE,),
+            )
         else:
             values, half, errors = fitted
             columns = [
-                Col("coefficient", values, values - half, values + half, NOISE_ONLY),
-                Col("standard_error", errors, note=SAMPLING),
+                AnswerColumn("coefficient", values, values - half, values + half, NOISE_ONLY),
+                AnswerColumn("standard_error", errors, note=SAMPLING),
             ]
             notes = (f"From about {max(sums.matrix[0, 0], 0):,.0f} rows.",)
-        rows = Rows([Col("term", names), *columns], len(names))
+        rows = AnswerRows([AnswerColumn("term", names), *columns], len(names))
         return self._answered(rows, opened, confidence, notes)
 
     def _sums(self, values: Ints, scales: Sequence[float]) -> _Sums:
-        """n, Σ z and Σ z z' as one matrix over (1, x…, y), z within ±1; with their noises."""
+        """Return n, Σ z and Σ z z' as one matrix over (1, x…, y), z within ±1, with their noises."""
         reaches = [1.0, *(float(one.reach) for one in self._moments.variables)]
         places = [(0, 0), *((0, 1 + i) for i in range(len(reaches) - 1))]
         places += [(1 + i, 1 + j) for i, j in self._moments.pairs]
@@ -93,7 +92,7 @@ class Regression(Asked):
         return _Sums(matrix, noise)
 
     def _to_units(self) -> tuple[Floats, Floats]:
-        """How coefficients of scaled variables become those of columns: T·θ + c."""
+        """Return T and c that turn coefficients of scaled variables into those of columns: T·θ + c."""
         *x, y = self._moments.variables
         height = float(y.step) * y.reach
         turn = np.zeros((1 + len(x), 1 + len(x)))
@@ -115,7 +114,7 @@ class _Sums:
 
 
 def _fitted(sums: _Sums, units: tuple[Floats, Floats], factor: float) -> tuple[Floats, ...] | None:
-    """Coefficients, half widths, standard errors; None where the matrix is lost in noise."""
+    """Return coefficients, half widths and standard errors, or None if the matrix is lost in noise."""
     a, b = sums.matrix[:-1, :-1], sums.matrix[:-1, -1]
     size = len(a)
     if np.linalg.eigvalsh(a)[0] <= 2 * math.sqrt(float((sums.noise[:-1, :-1] ** 2).sum())):
@@ -123,7 +122,7 @@ def _fitted(sums: _Sums, units: tuple[Floats, Floats], factor: float) -> tuple[F
     theta = np.linalg.solve(a, b)
     turn, shift = units
     lever = turn @ np.linalg.inv(a)
-    # What each independent noise moves each coefficient by.
+    # The movement of each coefficient by each independent noise.
     squares = (lever**2) @ (sums.noise[:-1, -1] ** 2)
     for i in range(size):
         for j in range(i, size):

@@ -1,12 +1,13 @@
-"""What members compute together: vectors of whole numbers, summed over members, and what is made of them.
+"""Statistics that members compute together: vectors of whole numbers, summed over members, and answers.
 
-A statistic is the same at every member but for its private rows. It comes as *blocks* of cells; each block
-gets noise of one scale. Most statistics take one *stage*, which is one sum; a quantile is searched in
-several, all with the same blocks, and each stage asks from what earlier ones have opened.
+A statistic is the same at every member except for its private rows. It consists of *blocks* of cells; each
+block gets noise of one scale. Most statistics take one *stage*, which is one sum. A quantile is searched in
+several stages, all with the same blocks, and each stage depends on the opened sums of earlier ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,27 +16,30 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from lapwing.errors import BadParameter
-from lapwing.exact import positive, settle, whole
-from lapwing.mechanisms import RandomizedResponse, SummedGaussian, SummedLaplace
-from lapwing.parties.protocols.protocol import LARGEST_VALUE, Opened
-from lapwing.query.answering.answer import Answer
-from lapwing.query.answering.estimate import Col, Rows
-from lapwing.query.joint import JointQuestion
+from lapwing.core.exact import positive, set_fields, whole
+from lapwing.core.gaussian import SummedGaussian
+from lapwing.core.laplace import SummedLaplace
+from lapwing.core.randomized_response import RandomizedResponse
+from lapwing.core.values import whole_values
+from lapwing.errors import BadParameter, BadValue
+from lapwing.parties.protocols.protocol import LARGEST_VALUE, Ints, OpenedSum
+from lapwing.sql.answers import Answer
+from lapwing.sql.estimates import AnswerColumn, AnswerRows
+from lapwing.sql.intervals import half_width
+from lapwing.sql.joint_questions import JointQuestion
 
-Noise = SummedLaplace | SummedGaussian | RandomizedResponse  # in one block of an opened sum
-Ints = NDArray[np.int64]
+Noise = SummedLaplace | SummedGaussian | RandomizedResponse  # the noise in one block of an opened sum
 MOST_CELLS = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class CellBlock:
     """Cells that get noise of one scale.
 
     Claim    removing one unit at one member moves that member's cells of this block by at most `l1` in L1
-             and √`l2_squared` in L2. `weight` says how much its error matters, per unit of `l1`.
+             and √`l2_squared` in L2. `weight` tells how much its error matters, per unit of `l1`.
     Test     tests/parties/statistics/test_neighbours.py
     """
 
@@ -46,7 +50,7 @@ class Block:
     weight: Fraction = Fraction(1)
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             length=whole(self.length, "length", at_least=1),
             l1=whole(self.l1, "l1", at_least=1),
@@ -59,77 +63,65 @@ class Block:
             raise BadParameter("l2_squared", "must be at most l1², and l1 at most 2^52")
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for a consortium's document."""
-        return {
-            "label": self.label,
-            "length": self.length,
-            "l1": self.l1,
-            "l2_squared": self.l2_squared,
-            "weight": str(self.weight),
-        }
+        """Return plain values, for a consortium's document."""
+        sizes = {"length": self.length, "l1": self.l1, "l2_squared": self.l2_squared}
+        return {"label": self.label, **sizes, "weight": str(self.weight)}
 
 
 class Statistic(ABC):
-    """Something that members compute together, bound to one member's data (or to none, to plan it)."""
+    """A statistic that members compute together, bound to one member's data (or to none, to plan it).
 
-    @property
-    @abstractmethod
-    def spec(self) -> dict[str, Any]:
-        """What was asked, as plain values: `statistic_of(spec, data)` gives the same statistic."""
+    `spec` is the statistic as plain values: `statistic_of(spec, data)` returns the same one. `title`
+    describes it in a line.
+    """
 
-    @property
-    @abstractmethod
-    def title(self) -> str:
-        """What it is, in a line."""
+    spec: dict[str, Any]
+    title: str
+    stages: int = 1  # sums that are opened one after the other; each costs as much as one
 
     @property
     @abstractmethod
     def meaning(self) -> str:
-        """A digest of all that must be alike at all members, though it stands in their own policies."""
+        """A digest of the parts of members' policies that must be equal at all members."""
 
     @property
     @abstractmethod
-    def blocks(self) -> tuple[Block, ...]:
-        """Of every stage."""
-
-    @property
-    def stages(self) -> int:
-        """How many sums are opened, one after the other. Each costs as much as one."""
-        return 1
+    def blocks(self) -> tuple[CellBlock, ...]:
+        """The blocks of every stage."""
 
     @property
     def length(self) -> int:
-        """How many numbers a member brings to a stage."""
+        """The number of cells of a stage."""
         return sum(block.length for block in self.blocks)
 
     @property
     def why_not_local(self) -> str:
-        """Why rows cannot randomize themselves (protocol L); "" if they can."""
+        """The reason why rows cannot be randomized one by one (protocol L). Empty if they can."""
         return "a policy's account is for data of which people can be added or removed"
 
     @property
     def source(self) -> JointQuestion | None:
-        """The question whose accounts are charged; None where the data is an array."""
+        """The question whose accounts are charged, or None if the data is an array."""
         return None
 
     @abstractmethod
-    def exact(self, stage: int, earlier: Sequence[Opened]) -> Ints:
-        """This member's numbers, without noise: private, and read only after the charge.
+    def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
+        """Return this member's numbers without noise, within ±2^52. They are private.
 
-        `earlier` are the sums of the stages before, which everybody knows. Within ±2^52.
+        `earlier` are the opened sums of the stages before.
         """
 
     @abstractmethod
     def answer(
-        self, opened: Sequence[Opened], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+        self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
     ) -> JointAnswer:
-        """What the opened sums of all stages come to. `noises[stage][block]` is the noise that is in them.
+        """Return the answer that follows from the opened sums of all stages.
 
-        It is post-processing, and costs nothing.
+        `noises[stage][block]` is the noise in them. This is post-processing, and costs nothing.
         """
 
     def _answered(
-        self, rows: Rows, opened: Sequence[Opened], confidence: Fraction, notes: tuple[str, ...]
+        self, rows: AnswerRows, opened: Sequence[OpenedSum], confidence: Fraction, notes: tuple[str, ...]
     ) -> JointAnswer:
         least = min(len(one.contributors) for one in opened)
         return JointAnswer(self.title, rows, float(confidence), least, notes)
@@ -137,27 +129,24 @@ class Statistic(ABC):
 
 @dataclass(frozen=True, repr=False)
 class JointAnswer:
-    """A released answer. `low` and `high` stand beside each value that has noise.
-
-    `footer` and `table` are those that `lapwing.cli.show_query.show_rows` prints.
-    """
+    """A released answer. Each value with noise has an interval, from `low` to `high`."""
 
     title: str
-    rows: Rows
+    rows: AnswerRows
     confidence: float
-    contributors: int  # how many members' values are in it; the least of all stages
+    contributors: int  # the least number of members in a sum, of all stages
     notes: tuple[str, ...] = field(default=())
 
     @property
-    def columns(self) -> list[Col]:
+    def columns(self) -> list[AnswerColumn]:
         """The columns of the answer."""
         return self.rows.columns
 
     def __len__(self) -> int:
         return self.rows.length
 
-    def column(self, name: str) -> Col:
-        """The column of this name."""
+    def column(self, name: str) -> AnswerColumn:
+        """Return the column of this name. Raises `BadParameter` if there is none."""
         for column in self.columns:
             if column.name == name:
                 return column
@@ -167,26 +156,21 @@ class JointAnswer:
         return Answer(self.rows, "", self.confidence, None)
 
     def table(self, most: int | None = 20) -> tuple[list[str], list[list[str]]]:
-        """Headings and cells as people read them."""
+        """Return headings and cells as text. At most `most` rows; None stands for all."""
         return self._plain().table(most)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        columns = self._plain().to_json()["columns"]
+        """Return plain values."""
         return {
             "title": self.title,
-            "columns": columns,
+            "columns": self._plain().to_json()["columns"],
             "confidence": self.confidence,
             "contributors": self.contributors,
             "notes": list(self.notes),
         }
 
-    def to_bytes(self) -> bytes:
-        """As one line of JSON."""
-        return json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True).encode()
-
     def footer(self) -> list[str]:
-        """What is to be known about it."""
+        """Return lines about confidence, members and notes."""
         return [
             f"Intervals hold with {self.confidence:.4g} confidence each; the sum of {self.contributors} "
             "members' numbers.",
@@ -204,12 +188,103 @@ class JointAnswer:
     __repr__ = __str__
 
 
-def fitting(values: NDArray[Any]) -> Ints:
-    """Whole numbers of any size, clamped to ±2^52.
+def clamp_to_range(values: NDArray[Any]) -> Ints:
+    """Return whole numbers of any size, clamped to ±2^52.
 
-    Clamping is 1-Lipschitz: a unit moves clamped numbers no further than it moves the others.
+    Clamping is 1-Lipschitz: a unit moves clamped numbers no further than the original ones.
     """
     if values.dtype == object:
         values = np.array([min(max(int(one), -LARGEST_VALUE), LARGEST_VALUE) for one in values])
     clamped: Ints = np.clip(values, -LARGEST_VALUE, LARGEST_VALUE).astype(np.int64)
     return clamped
+
+
+class VectorStatistic(Statistic):
+    """A vector of whole numbers that a member brings as it is: its bounds are declared, not enforced.
+
+    The caller is responsible for `l1` and `l2_squared`: they bound how far one unit's rows can move one
+    member's numbers. In the local model every unit counts once, in one cell: the numbers are the counts of
+    the cells.
+    """
+
+    def __init__(
+        self,
+        values: ArrayLike | None,
+        *,
+        length: int,
+        l1: int,
+        l2_squared: int,
+        labels: Sequence[str] | None = None,
+    ) -> None:
+        """Check the vector. Without values (None) it can be planned and answered, but not contributed."""
+        self._block = CellBlock("cells", length, l1, l2_squared)
+        if labels is not None and (isinstance(labels, str) or len(labels) != length):
+            raise BadParameter("labels", f"must be {length} names, one for each cell")
+        if labels is not None and not all(isinstance(label, str) and label for label in labels):
+            raise BadParameter("labels", "must be texts")
+        self._labels = None if labels is None else tuple(labels)
+        self._values = None if values is None else clamp_to_range(whole_values(values))
+        if self._values is not None and len(self._values) != length:
+            raise BadValue(f"there must be {length} numbers")
+        block = self._block
+        bounds = {"length": block.length, "l1": block.l1, "l2_squared": block.l2_squared}
+        self.spec = {"kind": "vector", **bounds, "labels": None if labels is None else list(labels)}
+        self.title = f"the sum of vectors of {block.length:,} numbers"
+
+    @property
+    def meaning(self) -> str:
+        """A digest of the spec."""
+        return hashlib.sha256(json.dumps(self.spec, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def blocks(self) -> tuple[CellBlock, ...]:
+        """The one block of the vector."""
+        return (self._block,)
+
+    @property
+    def why_not_local(self) -> str:
+        """The reason why rows cannot be randomized one by one. Empty if they can."""
+        if self._block.l1 != 1 or self._block.length < 2:
+            return (
+                "a row randomizes itself among cells of which it fills one: l1 = 1, and two or more cells"
+            )
+        return ""
+
+    def exact(self, stage: int, earlier: Sequence[OpenedSum]) -> Ints:
+        """Return this member's numbers without noise. Raises `BadParameter` if there are none."""
+        if self._values is None:
+            raise BadParameter("values", "were not given: this vector can only be planned")
+        return self._values.copy()
+
+    def answer(
+        self, opened: Sequence[OpenedSum], noises: Sequence[Sequence[Noise]], *, confidence: Fraction
+    ) -> JointAnswer:
+        """Return the cells with intervals."""
+        ((noise,),), (found,) = noises, opened
+        if isinstance(noise, RandomizedResponse):
+            values, low, high, notes = _local(found.values, noise, confidence)
+        else:
+            half = half_width(noise, confidence)
+            values, notes = found.values, ()
+            low, high = values - half, values + half
+        names = np.empty(len(found.values), dtype=object)
+        names[:] = self._labels or [str(place) for place in range(len(names))]
+        rows = AnswerRows(
+            [AnswerColumn("cell", names), AnswerColumn("value", values, low, high)], len(names)
+        )
+        return self._answered(rows, opened, confidence, notes)
+
+
+def _local(tally: Ints, response: RandomizedResponse, confidence: Fraction) -> tuple[Any, Any, Any, Any]:
+    """Estimate the count of each option from the reports. All rows report, so their number is known.
+
+    The estimate is unbiased. The interval is Hoeffding's, for any data.
+    """
+    n = int(tally.sum())
+    if n < 1 or len(tally) != response.options or tally.min() < 0:
+        raise BadValue("reports must be counted for every option, and there must be some")
+    truth = float(response.truth_probability()(256))
+    other = (1 - truth) / (response.options - 1)
+    values = (tally - n * other) / (truth - other)
+    half = n * response.spread(confidence, n=n)
+    return values, np.maximum(values - half, 0), np.minimum(values + half, n), (f"{n:,} rows reported.",)

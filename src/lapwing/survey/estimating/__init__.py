@@ -1,6 +1,23 @@
 """From reports to estimates: unbiased shares, means, orders, distributions and words, with intervals."""
 
-from lapwing.survey.estimating.reading import estimate
-from lapwing.survey.estimating.results import Answer, CrossTable, Estimate, Estimates, Interval, Row, Table
+from lapwing.survey.estimating.results import (
+    CrossTable,
+    EstimatedValue,
+    EstimateRow,
+    EstimateTable,
+    Interval,
+    QuestionEstimates,
+    SurveyEstimates,
+)
+from lapwing.survey.estimating.survey_estimates import estimate
 
-__all__ = ["Answer", "CrossTable", "Estimate", "Estimates", "Interval", "Row", "Table", "estimate"]
+__all__ = [
+    "CrossTable",
+    "EstimateRow",
+    "EstimateTable",
+    "EstimatedValue",
+    "Interval",
+    "QuestionEstimates",
+    "SurveyEstimates",
+    "estimate",
+]

@@ -1,15 +1,24 @@
 """Intervals that hold for few reports, too.
 
-For a share the count of supporting reports is a sum of independent coins with known chances, so its mean
-and variance are known for every true share. Up to 95 % the interval has all shares that a test with a half
-count to spare does not reject (Wilson's way); above, where the normal law is wrong, it has those that exact
-tails do not reject. For means and ratios the test statistic is the mean of scores, whose variance is
-estimated, and a ratio's interval is Fieller's.
+For a share, the number of supporting reports is a sum of independent coins with known chances. So its mean
+and variance are known for every true share. Up to 95 % the interval has all shares that a test does not
+reject, with half a count of tolerance (Wilson's method). Above, where the normal law is wrong, it has the
+shares that exact tails do not reject. For means and ratios the test statistic is the mean of scores, whose
+variance is estimated, and a ratio's interval is Fieller's.
 
 Claim    above 95 %, and for several intervals together, those for shares hold with at least the confidence.
          At 95 % they hold with at least 94.5 % on the grid of the test.
 Because  docs/arguments/survey.md
 Test     tests/survey/estimating/test_intervals.py::test_exact_intervals_hold_with_the_confidence_they_state
+
+Binomial tails and their inverse are in floats, with the rounding on the safe side.
+
+Claim    where the count of n coins is K, `least_chance(K, n, risk)` is at most the chance θ at which
+         P[Binomial(n, θ) >= K] = risk, and near it. So θ is below it with a probability of at most `risk`.
+Because  in the logarithm of the odds, ln P[X >= K] rises and is concave: its slope is E[X | X >= K] - E[X],
+         and that slope's own is Var[X | X >= K] - Var[X] <= 0, as cutting off a log-concave law leaves less
+         variance. So Newton's steps end below the root, wherever they begin, and go up to it.
+Test     tests/survey/estimating/test_binomial.py::test_the_least_chance_is_that_of_clopper_and_pearson
 """
 
 from __future__ import annotations
@@ -18,16 +27,113 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from statistics import NormalDist
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lapwing.exact import Number
-from lapwing.mechanisms.spread import checked_confidence
-from lapwing.survey.estimating.binomial import least_chance
+from lapwing.core.exact import Number
+from lapwing.core.spread import checked_confidence
+from lapwing.survey.randomizers import FrequencyOracle
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+NEWTON_STEPS = 60
+FRACTION_TERMS, FRACTION_STILL = (
+    100_000,
+    1e-13,
+)  # of a continued fraction: far from the mean some tens are enough
+TINY = 1e-300
+
+
+def least_chance(counts: Counts, n: int, risk: float) -> Floats:
+    """Return the lower end of Clopper and Pearson's interval: 0 where the count is 0."""
+    found = np.zeros(counts.shape)
+    kinds = np.unique(counts[counts > 0])
+    if not len(kinds):
+        return found
+    ways = _log_ways(kinds, n)
+    # Sums of numbers of this size are rounded; a smaller risk moves the end to the safe side.
+    spare = 1e-12 + 1e-15 * (math.lgamma(n + 1.0) + n)
+    target = math.log(risk) - spare
+    k = kinds.astype(np.float64)
+    odds = _near(k, n, risk)
+    for _ in range(NEWTON_STEPS):
+        chance = _expit(odds)
+        over = _over_first(k, n, chance)
+        tail = ways + k * np.log(chance) + (n - k) * np.log1p(-chance) + np.log(over)
+        odds = odds + (target - tail) * over / (k * (1 - chance))
+        if float(np.abs(target - tail).max()) < spare / 2:
+            break
+    positive = counts > 0
+    found[positive] = _expit(odds)[np.searchsorted(kinds, counts[positive])]
+    return found
+
+
+def upper_tail(n: int, p: float, first: int) -> float:
+    """Return P[Binomial(n, p) >= first]."""
+    if first > n:
+        return 0.0
+    if first <= 0:
+        return 1.0
+    k, chance = np.array([float(first)]), np.array([p])
+    log = _log_ways(np.array([first]), n) + k * math.log(p) + (n - k) * math.log1p(-p)
+    return min(float(np.exp(log + np.log(_over_first(k, n, chance)))[0]), 1.0)
+
+
+def least_count(n: int, p: float, risk: float) -> int:
+    """Return the least c with P[Binomial(n, p) >= c] <= risk."""
+    low, high = math.floor(n * p), n + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if upper_tail(n, p, middle) <= risk else (middle, high)
+    return high
+
+
+def _near(k: Floats, n: int, risk: float) -> Floats:
+    """Return the start of Newton's method: the odds at the lower end of Wilson's interval."""
+    z2 = NormalDist().inv_cdf(max(risk, TINY)) ** 2
+    middle, reach = k + z2 / 2, np.sqrt(z2 * (k * (1 - k / n) + z2 / 4))
+    found: Floats = np.log((middle - reach) / (n - k + z2 / 2 + reach))
+    return found
+
+
+def _expit(odds: Floats) -> Floats:
+    found: Floats = 1 / (1 + np.exp(-odds))
+    return found
+
+
+def _log_ways(counts: Counts, n: int) -> Floats:
+    whole = math.lgamma(n + 1)
+    return np.array([whole - math.lgamma(k + 1) - math.lgamma(n - k + 1) for k in counts.tolist()])
+
+
+def _over_first(k: Floats, n: int, chance: Floats) -> Floats:
+    """Return P[X >= k] / P[X = k], by the incomplete beta function's continued fraction (Lentz)."""
+    a, b = k, n - k + 1
+    ahead: Floats = np.ones_like(k)
+    behind = 1 / _off_zero(1 - (a + b) * chance / (a + 1))
+    found = behind.copy()
+    for m in range(1, FRACTION_TERMS):
+        moved = np.zeros_like(k)
+        for term in (
+            m * (b - m) * chance / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * chance / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            behind = 1 / _off_zero(1 + term * behind)
+            ahead = _off_zero(1 + term / ahead)
+            found *= behind * ahead
+            moved = np.maximum(moved, np.abs(behind * ahead - 1))
+        if float(moved.max()) < FRACTION_STILL:
+            break
+    # At least the first term itself is in the tail, whatever rounding says.
+    ratio: Floats = np.maximum(found * (1 - chance), 1.0)
+    return ratio
+
+
+def _off_zero(values: Floats) -> Floats:
+    return np.where(np.abs(values) < TINY, TINY, values)
+
+
 _HALF = 0.5
 _ROUNDING = 1e-9
 _SCORES_UP_TO = Fraction(95, 100)
@@ -35,20 +141,20 @@ _TILTS = np.geomspace(1e-6, 50.0, 400)  # of Chernoff's bound: each is valid, an
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
-    """A confidence, and how many standard errors it is. `together`: of several intervals, all hold."""
+class ConfidenceLevel:
+    """A confidence, and its number of standard errors. `together`: several intervals hold at once."""
 
     confidence: Fraction
     together: bool = False
 
     @classmethod
-    def of(cls, confidence: Number) -> Level:
-        """A level strictly between 0 and 1."""
+    def of(cls, confidence: Number) -> ConfidenceLevel:
+        """Return the level of a confidence strictly between 0 and 1."""
         return cls(checked_confidence(confidence))
 
     @property
     def z(self) -> float:
-        """Of the normal law, both sides."""
+        """The standard errors of the normal law, both sides."""
         return -NormalDist().inv_cdf(float((1 - self.confidence) / 2))
 
     @property
@@ -58,42 +164,43 @@ class Level:
 
     @property
     def risk(self) -> float:
-        """Of missing on one side. Exact tails need one of at most 1/4: docs/arguments/survey.md."""
+        """The risk of missing on one side. Exact tails need at most 1/4: docs/arguments/survey.md."""
         return float(min((1 - self.confidence) / 2, Fraction(1, 4)))
 
     def t(self, n: int) -> float:
-        """Nearly Student's with n - 1 degrees: the variance is estimated from n reports."""
+        """Return nearly Student's t with n - 1 degrees: the variance is estimated from n reports."""
         z, free = self.z, max(n - 1, 1)
         return z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
 
-    def split(self, parts: int) -> Level:
-        """The level at which each of so many intervals holds, if all are to hold together (Bonferroni)."""
-        return Level(1 - (1 - self.confidence) / parts, together=True)
+    def split(self, parts: int) -> ConfidenceLevel:
+        """Return the level of each of `parts` intervals that are to hold together (Bonferroni)."""
+        return ConfidenceLevel(1 - (1 - self.confidence) / parts, together=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Coin:
-    """How often a report supports an option: for those who hold it, and for those who do not."""
+class SupportChance:
+    """The chance that a report supports an option: if its sender holds it, and if not."""
 
     inside: float
     outside: float
 
     @property
     def gap(self) -> float:
+        """The difference of the two chances."""
         return self.inside - self.outside
 
     @property
     def scores(self) -> tuple[float, float]:
-        """Of a report that does not support the option, and of one that does: unbiased for holding it."""
+        """The unbiased scores of a report that does not support the option, and of one that does."""
         return -self.outside / self.gap, (1 - self.outside) / self.gap
 
     def share(self, counts: ArrayLike, n: int) -> Floats:
-        """Unbiased. With two coins: 2·mean - 1/2."""
+        """Return the unbiased share. With two coins: 2·mean - 1/2."""
         found: Floats = (np.asarray(counts, dtype=np.float64) / n - self.outside) / self.gap
         return found
 
     def noise_variance(self, share: ArrayLike, n: int, *, total: int | None = None) -> Floats:
-        """Of the share among all `total` respondents (else these n), whatever they answered."""
+        """Return the variance of the share among all `total` respondents; None: among these n."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         p, q = self.inside, self.outside
         coins = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * self.gap**2)
@@ -101,16 +208,16 @@ class Coin:
         return found
 
     def variance(self, share: ArrayLike, n: int) -> Floats:
-        """Of the share in the population from which n respondents were drawn."""
+        """Return the variance of the share in the population from which n respondents were drawn."""
         f = np.clip(np.asarray(share, dtype=np.float64), 0.0, 1.0)
         seen = self.outside + f * self.gap
         found: Floats = seen * (1 - seen) / (n * self.gap**2)
         return found
 
     def for_respondents(
-        self, counts: ArrayLike, n: int, level: Level, *, total: int | None = None
+        self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, total: int | None = None
     ) -> tuple[Floats, Floats]:
-        """Of the share among all `total` respondents, of whom n were drawn; else among these n.
+        """Return intervals of the share among all `total` respondents, of whom n were drawn; None: these n.
 
         With m of n who hold it, the count has mean n q + m (p - q) and variance m p(1-p) + (n - m) q(1-q).
         Where n were drawn from more, m is hypergeometric. Exact ones are never wider than the population's.
@@ -125,15 +232,15 @@ class Coin:
         slope = p * (1 - p) - q * (1 - q) + more * self.gap**2
         return self._solved(counts, n, level, linear=slope, square=-more * self.gap**2)
 
-    def for_population(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
-        """Of the share in the population: the count is binomial with chance q + share (p - q)."""
+    def for_population(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
+        """Return intervals of the share in the population: the count has chance q + share (p - q)."""
         if level.exact:
             return self._clopper(counts, n, level)
         slope = self.gap * (1 - 2 * self.outside)
         return self._solved(counts, n, level, linear=slope, square=-(self.gap**2))
 
-    def _clopper(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
-        """All shares that neither tail of the binomial law rejects (Clopper and Pearson).
+    def _clopper(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
+        """Return all shares that neither tail of the binomial law rejects (Clopper and Pearson).
 
         They hold for respondents, too: coins with the same mean have no heavier tails, beyond one count
         from the mean. Nearer than that only 1 and n - 1 could be rejected, and they never are.
@@ -144,8 +251,8 @@ class Coin:
         high = np.where(seen >= n - 1, 1.0, (most - self.outside) / self.gap)
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
-    def _chernoff(self, counts: ArrayLike, n: int, level: Level) -> tuple[Floats, Floats]:
-        """All shares f that Chernoff's bound of either tail, for these respondents' coins, does not reject.
+    def _chernoff(self, counts: ArrayLike, n: int, level: ConfidenceLevel) -> tuple[Floats, Floats]:
+        """Return all shares f that Chernoff's bound of either tail does not reject, for these respondents.
 
         With a and b the logarithms of E e^(t coin) for holders and for others, P[count >= K] is at most
         e^(n f a + n (1 - f) b - t K): a bound of f for each t. For negative t it is the other tail.
@@ -161,9 +268,9 @@ class Coin:
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
     def _solved(
-        self, counts: ArrayLike, n: int, level: Level, *, linear: float, square: float
+        self, counts: ArrayLike, n: int, level: ConfidenceLevel, *, linear: float, square: float
     ) -> tuple[Floats, Floats]:
-        """All f in [0, 1] with |count/n - q - f g| <= z √(v(f)/n) + 1/2n.
+        """Return all f in [0, 1] with |count/n - q - f g| <= z √(v(f)/n) + 1/2n.
 
         Here v(f) = q(1-q) + linear f + square f².
         """
@@ -183,26 +290,18 @@ class Coin:
 
 
 def _undrawn(n: int, total: int | None) -> float:
-    """How much of a drawing's variance is left where n of `total` were drawn without putting back."""
+    """Return the part of the drawing's variance that is left if n of `total` are drawn."""
     return 0.0 if total is None or total <= n else (total - n) / (total - 1)
 
 
-class _Counts(Protocol):
-    @property
-    def inside(self) -> Fraction: ...
-
-    @property
-    def outside(self) -> Fraction: ...
-
-
-def coin_of(oracle: _Counts) -> Coin:
-    """How often a report supports an option under this randomizer."""
-    return Coin(float(oracle.inside), float(oracle.outside))
+def support_chance_of(oracle: FrequencyOracle) -> SupportChance:
+    """Return the chance that a report supports an option under this randomizer."""
+    return SupportChance(float(oracle.inside), float(oracle.outside))
 
 
 @dataclass(frozen=True, slots=True)
-class Moments:
-    """Of a ratio's top and bottom: means over reports, and the variances and covariance of the means."""
+class RatioMoments:
+    """A ratio's top and bottom: means over reports, and the variances and covariance of the means."""
 
     top: float
     bottom: float
@@ -210,8 +309,8 @@ class Moments:
     var_bottom: float
     cov: float
 
-    def within(self, whole: Moments) -> bool:
-        """Whether these are possible variances, and none is above the whole's (up to rounding)."""
+    def within(self, whole: RatioMoments) -> bool:
+        """Return whether these variances are possible, and none is above the whole's (up to rounding)."""
         top, bottom = whole.var_top * (1 + _ROUNDING), whole.var_bottom * (1 + _ROUNDING)
         spare = _ROUNDING * (whole.var_top + whole.var_bottom)
         return (
@@ -220,14 +319,14 @@ class Moments:
             and abs(self.cov) <= math.sqrt(self.var_top * max(self.var_bottom, 0.0)) + spare
         )
 
-    def mixed(self, whole: Moments, part: float) -> Moments:
-        """The variances with this part of what the whole's have more."""
+    def mixed(self, whole: RatioMoments, part: float) -> RatioMoments:
+        """Return the variances, moved by this part towards the whole's."""
         pairs = ((self.var_top, whole.var_top), (self.var_bottom, whole.var_bottom), (self.cov, whole.cov))
-        return Moments(self.top, self.bottom, *(mine + part * (all_ - mine) for mine, all_ in pairs))
+        return RatioMoments(self.top, self.bottom, *(mine + part * (all_ - mine) for mine, all_ in pairs))
 
-    def wider(self, top: float, bottom: float) -> Moments:
-        """With so much more variance."""
-        return Moments(self.top, self.bottom, self.var_top + top, self.var_bottom + bottom, self.cov)
+    def wider(self, top: float, bottom: float) -> RatioMoments:
+        """Return the moments with these variances added."""
+        return RatioMoments(self.top, self.bottom, self.var_top + top, self.var_bottom + bottom, self.cov)
 
     @property
     def value(self) -> float:
@@ -235,7 +334,7 @@ class Moments:
         return self.top / self.bottom if self.bottom > 0 else math.nan
 
     def error(self) -> float:
-        """The ratio's standard error, to first order."""
+        """Return the ratio's standard error, to first order; NaN where the bottom is not above 0."""
         if not self.bottom > 0:
             return math.nan
         r = self.value
@@ -245,10 +344,10 @@ class Moments:
         return self.var_top - 2 * r * self.cov + r * r * self.var_bottom
 
     def interval(self, z: float, low: float, high: float, spare: float = 0.0) -> tuple[float, float]:
-        """All r in [low, high] with (top - r bottom)² <= z² Var(top - r bottom): Fieller's interval.
+        """Return Fieller's interval: all r in [low, high] with (top - r bottom)² <= z² Var(top - r bottom).
 
-        Both ends are moved outwards as far as `spare` at the top moves the ratio.
-        Where the bottom may be 0 they may be all of [low, high]: then nothing is known.
+        Both ends move outwards as far as `spare` at the top moves the ratio. Where the bottom may be 0 the
+        interval may be all of [low, high]: then nothing is known.
         """
         a = self.bottom**2 - z * z * self.var_bottom
         b = -2 * (self.top * self.bottom - z * z * self.cov)

@@ -1,4 +1,4 @@
-"""What an estimate says, as rows for tables and as JSON. Every number comes with its interval."""
+"""The results of an estimation, as rows for tables and as JSON. Every number comes with its interval."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Any, Literal
 
-Kind = Literal["respondents", "population"]
-Unit = Literal["share", "number", "date", "rank"]
-KINDS: tuple[Kind, ...] = ("respondents", "population")
+IntervalKind = Literal["respondents", "population"]
+ValueUnit = Literal["share", "number", "date", "rank"]
+INTERVAL_KINDS: tuple[IntervalKind, ...] = ("respondents", "population")
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From low to high, at the confidence of the estimates; with the standard error."""
+    """An interval from low to high, at the confidence of the estimates, and the standard error."""
 
     low: float
     high: float
     error: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not known is null."""
+        """Return plain numbers; an unknown one is null."""
         return {name: _plain(getattr(self, name)) for name in ("low", "high", "error")}
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class EstimatedValue:
     """One number, for these respondents and for the population they were drawn from.
 
-    `value` is unbiased for shares of all and other linear functions, and may lie outside of what is
-    possible. Ratios (of those who answered, within a group), histograms and quantiles are slightly biased,
-    the less the more reports there are. `fitted` is the nearest possible value, if one is known.
+    `value` is unbiased for shares of all and other linear functions, and may be impossible, such as a
+    negative share. Ratios (of those who answered, within a group), histograms and quantiles are slightly
+    biased, the less the more reports there are. `fitted` is the nearest possible value, or None.
 
-    `lies` is how far the declared fraction of liars may have pushed the value down and up: with the truth
-    in place of their lies it would lie between value - up and value + down. Not told for histograms.
+    `adversarial_shift` says how far the declared fraction of liars may have moved the value down and up.
+    Had they answered truthfully, it would lie between value - up and value + down. None for histograms.
     """
 
     label: str
@@ -44,27 +44,27 @@ class Estimate:
     fitted: float | None = None
     respondents: Interval | None = None
     population: Interval | None = None
-    lies: tuple[float, float] | None = None
+    adversarial_shift: tuple[float, float] | None = None
 
-    def interval(self, kind: Kind) -> Interval | None:
-        """The interval of a kind; None where no honest one is known."""
+    def interval(self, kind: IntervalKind) -> Interval | None:
+        """Return the interval of a kind, or None where no valid one is known."""
         return self.respondents if kind == "respondents" else self.population
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; what is not known is null."""
+        """Return plain numbers; an unknown one is null."""
         return {
             "label": self.label,
             "value": _plain(self.value),
             "fitted": _plain(self.fitted),
             "respondents": self.respondents.to_json() if self.respondents else None,
             "population": self.population.to_json() if self.population else None,
-            "lies": [_plain(shift) for shift in self.lies] if self.lies else None,
+            "lies": [_plain(shift) for shift in self.adversarial_shift] if self.adversarial_shift else None,
         }
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A line of a table of estimates."""
+class EstimateRow:
+    """A row of a table of estimates."""
 
     question: str
     table: str
@@ -73,21 +73,21 @@ class Row:
     share: float
     low: float
     high: float
-    kind: Kind
+    kind: IntervalKind
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` says what holds of all of them."""
+class EstimateTable:
+    """Estimates of one sort: shares, means, ranks, pairs, bins. `note` applies to all of them."""
 
     title: str
-    unit: Unit
-    estimates: tuple[Estimate, ...]
+    unit: ValueUnit
+    estimates: tuple[EstimatedValue, ...]
     note: str = ""
     origin: date | None = None  # dates are counted in days from here
 
     def show(self, value: float) -> str:
-        """A value as people write it."""
+        """Return a value as text."""
         if not math.isfinite(value):
             return "unknown"
         if self.unit == "share":
@@ -98,7 +98,7 @@ class Table:
         return f"{value:.4g}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers, and dates as texts beside them."""
+        """Return plain numbers, with the date from which days are counted."""
         found: dict[str, Any] = {
             "title": self.title,
             "unit": self.unit,
@@ -111,27 +111,27 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """All that is estimated of one question, over all reports or within a group."""
+class QuestionEstimates:
+    """All estimates of one question, over all reports or within a group."""
 
     question: str
     text: str
     reports: int
-    tables: tuple[Table, ...]
+    tables: tuple[EstimateTable, ...]
     group: str | None = None
 
-    def table(self, title: str) -> Table:
-        """The table of a title."""
+    def table(self, title: str) -> EstimateTable:
+        """Return the table of a title."""
         return next(table for table in self.tables if table.title == title)
 
-    def rows(self) -> Iterator[Row]:
-        """Two lines for each number that has intervals: for these respondents, and for the population."""
+    def rows(self) -> Iterator[EstimateRow]:
+        """Yield two rows for each number with intervals: for these respondents, and for the population."""
         for table in self.tables:
             for estimate in table.estimates:
-                for kind in KINDS:
+                for kind in INTERVAL_KINDS:
                     interval = estimate.interval(kind)
                     if interval is not None:
-                        yield Row(
+                        yield EstimateRow(
                             self.question,
                             table.title,
                             self.group,
@@ -143,7 +143,7 @@ class Answer:
                         )
 
     def to_json(self) -> dict[str, Any]:
-        """All tables."""
+        """Return all tables as plain data."""
         return {
             "question": self.question,
             "text": self.text,
@@ -155,15 +155,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class CrossTable:
-    """The share of every pair of answers to two questions. One line for each answer to the first."""
+    """The share of every pair of answers to two questions, with a line for each answer to the first."""
 
     rows_of: str
     columns_of: str
     reports: int
-    lines: tuple[tuple[str, Table], ...] = field(repr=False)
+    lines: tuple[tuple[str, EstimateTable], ...] = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """All cells."""
+        """Return all cells as plain data."""
         return {
             "rows_of": self.rows_of,
             "columns_of": self.columns_of,
@@ -173,26 +173,26 @@ class CrossTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimates:
-    """What the reports of a survey say."""
+class SurveyEstimates:
+    """The estimates of all questions of a survey."""
 
     survey: str
     reports: int
     confidence: Fraction
     liars: Fraction
-    answers: tuple[Answer, ...]
+    answers: tuple[QuestionEstimates, ...]
     crosses: tuple[CrossTable, ...] = ()
 
-    def answer(self, question: str, group: str | None = None) -> Answer:
-        """What was found for a question."""
+    def answer(self, question: str, group: str | None = None) -> QuestionEstimates:
+        """Return the estimates of a question, over all reports or within a group."""
         return next(a for a in self.answers if a.question == question and a.group == group)
 
-    def rows(self) -> list[Row]:
-        """Lines for a table: question, label, share, low, high, kind of interval."""
+    def rows(self) -> list[EstimateRow]:
+        """Return the rows of a table: question, label, share, low, high, kind of interval."""
         return [row for answer in self.answers for row in answer.rows()]
 
     def to_json(self) -> dict[str, Any]:
-        """Everything, with plain numbers."""
+        """Return everything as plain data."""
         return {
             "survey": self.survey,
             "reports": self.reports,

@@ -1,54 +1,53 @@
-"""Hadamard response: a random parity check, which the true answer passes more often than not."""
+"""Hadamard response: a random parity check that the true answer passes more often than other answers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, set_fields, whole
+from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, settle, whole
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.survey.randomizers.oracle import Shares
-from lapwing.survey.randomizers.randomizer import Recipe
-from lapwing.survey.randomizers.two_level import TwoLevel, favour
-from lapwing.survey.randomizers.wire import (
+from lapwing.survey.randomizers.randomizer import (
+    IndexMessages,
+    TwoLevelOracle,
     checked_answer,
     checked_answers,
-    decode_index,
-    encode_index,
-    index_size,
-    row_of,
+    greatest_favoured,
 )
 
+_Value = TypeVar("_Value", np.int64, np.float64)
 MOST_BITS = 62
-TRANSFORMED = 26  # up to so many bits all options are counted by one transform
+MOST_TRANSFORMED_BITS = 26  # with more bits the transform of all options would be too large
 HALF = Fraction(1, 2)
-PAIRS = 1 << 22  # of message and option looked at together
+PAIRS = 1 << 22  # of message and option compared together
 
 
 @dataclass(frozen=True, slots=True)
-class Hadamard(TwoLevel, Shares):
+class HadamardResponse(IndexMessages, TwoLevelOracle):
     """A number y of b bits. With T chances in 2^48 an even number of bits is set in y & (v + 1).
 
-    Claim    two_level: the ratio is T / (2^48 - T).
+    Claim    two levels: the ratio is T / (2^48 - T).
     Because  A(v) are the y with even parity on v + 1, which is not 0: exactly half of all.
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
 
-    Two such sets share a quarter of all messages, so other answers speak for v half of the time.
+    Two such sets share a quarter of all messages, so another answer supports v half of the time.
     """
 
+    kind: ClassVar[str] = "hadamard"
     bits: int
     options: int
     favoured: int
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             bits=whole(self.bits, "bits", at_least=1),
             options=whole(self.options, "options", at_least=1),
@@ -60,15 +59,15 @@ class Hadamard(TwoLevel, Shares):
         self._settle_odds()
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, options: int) -> Hadamard:
-        """The most truthful one within ε, with the shortest message."""
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> HadamardResponse:
+        """Make the most truthful one within ε, with the shortest message."""
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
-        return cls(k.bit_length(), k, favour(asked, HALF), asked)
+        return cls(k.bit_length(), k, greatest_favoured(asked, HALF), asked)
 
     @property
-    def inputs(self) -> int:
-        """As many answers as options."""
-        return self.options
+    def messages(self) -> int:
+        """The number of possible numbers y."""
+        return 1 << self.bits
 
     @property
     def share(self) -> Fraction:
@@ -76,69 +75,32 @@ class Hadamard(TwoLevel, Shares):
         return HALF
 
     @property
-    def size(self) -> int:
-        """The number y."""
-        return index_size(1 << self.bits)
-
-    @property
-    def inside(self) -> Fraction:
-        """P[even parity on the option that is held]."""
-        return self.truth
-
-    @property
     def outside(self) -> Fraction:
-        """P[even parity on any other option]."""
+        """The probability of even parity on any other option."""
         return HALF
 
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "hadamard",
-            "bits": self.bits,
-            "options": self.options,
-            "favoured": self.favoured,
-        }
-
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One number per answer."""
+        """Draw one number for each answer."""
         rows = checked_answers(answers, self.options) + 1
         sent = noise.uniform_int(0, 1 << self.bits, len(rows))
         odd = np.bitwise_count(sent & rows) & 1 == 1
         wrong = odd == noise.bernoulli(self.truth, len(rows))
-        # One bit that counts is turned: the numbers of one parity go to those of the other, one to one.
+        # Flipping one bit of `rows` maps the numbers of one parity one to one to those of the other.
         return np.where(wrong, sent ^ (rows & -rows), sent)
 
-    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The number."""
-        return encode_index(messages, self.size)
-
-    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """A number of b bits."""
-        return decode_index(rows, 1 << self.bits)
-
-    def probability(self, answer: int, message: bytes) -> Fraction:
-        """Two levels: by parity."""
-        row = checked_answer(answer, self.options) + 1
-        sent = int(self.decode(row_of(message, self.size))[0])
-        return (self.unlikely if (sent & row).bit_count() % 2 else self.likely) / (1 << self.bits)
-
     def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many messages have even parity on each option: one fast Hadamard transform."""
-        if self.bits > TRANSFORMED:
+        """Count the messages with even parity on each option, by one fast Hadamard transform."""
+        if self.bits > MOST_TRANSFORMED_BITS:
             raise BadParameter("options", "are too many to count all: name those that are of interest")
-        differences = np.bincount(messages, minlength=1 << self.bits).astype(np.int64, copy=False)
-        for bit in range(self.bits):
-            pairs = differences.reshape(-1, 2, 1 << bit)
-            differences = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(
-                -1
-            )
+        sent = np.bincount(messages, minlength=self.messages).astype(np.int64, copy=False)
+        differences = walsh_transform(sent)
         counted: NDArray[np.int64] = (len(messages) + differences[1 : self.options + 1]) // 2
         return counted
 
     def counts_of(
         self, messages: NDArray[np.int64], answers: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """For these options only: each is compared with every message that differs."""
+        """Count for these options: compare each with every distinct message."""
         rows = checked_answers(answers, self.options) + 1
         kinds, weights = np.unique(messages, return_counts=True)
         counted = np.zeros(len(rows), dtype=np.int64)
@@ -149,7 +111,17 @@ class Hadamard(TwoLevel, Shares):
         return counted
 
     def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
-        """Which messages have even parity on this option."""
+        """Return for each message whether it has even parity on this option."""
         row = checked_answer(answer, self.options) + 1
         even: NDArray[np.bool_] = np.bitwise_count(messages & row) & 1 == 0
         return even
+
+
+def walsh_transform(values: NDArray[_Value]) -> NDArray[_Value]:
+    """Return Σ values(y) (-1)^parity(y & v) for every v. The length must be a power of 2."""
+    found, half = values, 1
+    while half < len(found):
+        pairs = found.reshape(-1, 2, half)
+        found = np.stack((pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]), axis=1).reshape(-1)
+        half *= 2
+    return found

@@ -1,69 +1,65 @@
-"""Words: each respondent tells about one prefix of the word, of a length drawn at random."""
+"""Words: each respondent reports about one prefix of the word, of a length drawn at random."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing import noise
-from lapwing.errors import BadParameter, BadValue
-from lapwing.exact import Number, whole
-from lapwing.privacy import Pure
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.survey.randomizers.hadamard import Hadamard
-from lapwing.survey.randomizers.projective import Projective
-from lapwing.survey.randomizers.randomizer import Randomizer, Recipe
-from lapwing.survey.randomizers.subset import Subset
-from lapwing.survey.randomizers.wire import checked_answer, checked_answers, checked_rows, row_of
+from lapwing.core import noise
+from lapwing.core.exact import Number, whole
+from lapwing.core.losses import checked_epsilon
+from lapwing.errors import BadParameter
+from lapwing.survey.randomizers.hadamard import HadamardResponse
+from lapwing.survey.randomizers.projective import ProjectiveResponse
+from lapwing.survey.randomizers.randomizer import (
+    PartedRandomizer,
+    Randomizer,
+    checked_answer,
+    checked_answers,
+    row_of,
+)
+from lapwing.survey.randomizers.subset import SubsetSelection
 
 LETTER_BITS = 5
 MOST_LETTERS = 12  # 60 bits
-SMALL = 1 << 10  # up to so many prefixes a set of them is short enough
-Inner = Subset | Hadamard | Projective
+MOST_SUBSET_PREFIXES = 1 << 10  # with more prefixes a set of them is too long a message
+InnerRandomizer = SubsetSelection | HadamardResponse | ProjectiveResponse
 Rows = NDArray[np.uint8]
 
 
-def _best(epsilon: Fraction, options: int) -> Inner:
-    """A set where it is short; else parity checks for small ε, and points for large ε."""
-    if options <= SMALL:
-        return Subset.for_epsilon(epsilon, options=options)
+def _best(epsilon: Fraction, options: int) -> InnerRandomizer:
+    """Make a subset where it is short; else parity checks for small ε, and points for large ε."""
+    if options <= MOST_SUBSET_PREFIXES:
+        return SubsetSelection.for_epsilon(epsilon, options=options)
     if epsilon <= 1:
-        return Hadamard.for_epsilon(epsilon, options=options)
-    return Projective.for_epsilon(epsilon, options=options)
-
-
-def _sent(inner: Randomizer, prefixes: NDArray[np.int64]) -> Rows:
-    return inner.encode(inner.sample(prefixes))
+        return HadamardResponse.for_epsilon(epsilon, options=options)
+    return ProjectiveResponse.for_epsilon(epsilon, options=options)
 
 
 @dataclass(frozen=True, slots=True)
-class Prefixes:
+class PrefixResponse(PartedRandomizer):
     """A word is a number of L letters, 5 bits each, the first one highest; 0 stands for no letter.
 
-    One of the `levels` is drawn, all alike. The inner randomizer of that level gets the first so many
-    letters as a number. The first byte says which level it was.
+    One of the `levels` (numbers of letters) is drawn, all with the same chance. The inner randomizer of
+    that level gets the first letters as a number. The first byte is the level's place in `levels`.
 
     Claim    the loss is the greatest of the inner ones.
     Because  the level does not depend on the word, and each inner randomizer is within its claim.
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
-
-    Messages in memory are the rows that are sent.
     """
 
+    kind: ClassVar[str] = "prefixes"
     letters: int
     levels: tuple[int, ...]
-    inner: tuple[Inner, ...]
+    inner: tuple[InnerRandomizer, ...]
 
     def __post_init__(self) -> None:
-        if whole(self.letters, "letters", at_least=1) > MOST_LETTERS:
-            raise BadParameter("letters", f"must be at most {MOST_LETTERS}")
-        levels = [whole(level, "levels", at_least=1) for level in self.levels]
-        if not levels or levels != sorted(set(levels)) or levels[-1] > self.letters:
-            raise BadParameter("levels", "must rise, from 1 letter or more up to `letters` or fewer")
+        levels = _checked_levels(self.letters, self.levels)
         if len(self.inner) != len(levels):
             raise BadParameter("inner", "must be as many as there are levels")
         for level, inner in zip(levels, self.inner, strict=True):
@@ -71,86 +67,57 @@ class Prefixes:
                 raise BadParameter("inner", "must take all prefixes of its level, 32 for each letter")
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, letters: int, levels: Sequence[int] | None = None) -> Prefixes:
-        """The best randomizer for each level. Levels are 2, 4, .. and all letters, unless given."""
+    def for_epsilon(
+        cls, epsilon: Number, *, letters: int, levels: Sequence[int] | None = None
+    ) -> PrefixResponse:
+        """Make one with the best randomizer for each level. Default levels: 2, 4, .. and all letters."""
         asked, most = checked_epsilon(epsilon), whole(letters, "letters", at_least=1)
-        if most > MOST_LETTERS:
-            raise BadParameter("letters", f"must be at most {MOST_LETTERS}")
-        wanted = sorted({*range(2, most, 2), most}) if levels is None else list(levels)
-        for level in wanted:
-            if whole(level, "levels", at_least=1) > most:
-                raise BadParameter("levels", "must rise, from 1 letter or more up to `letters` or fewer")
-        inner = tuple(_best(asked, 1 << LETTER_BITS * int(level)) for level in wanted)
-        return cls(most, tuple(int(level) for level in wanted), inner)
+        wanted = _checked_levels(most, sorted({*range(2, most, 2), most}) if levels is None else levels)
+        return cls(most, tuple(wanted), tuple(_best(asked, 1 << LETTER_BITS * level) for level in wanted))
 
     @property
     def inputs(self) -> int:
-        """Every number of so many letters."""
+        """The number of words of `letters` letters."""
         return 1 << LETTER_BITS * self.letters
 
     @property
-    def loss(self) -> Pure:
-        """The greatest one of the levels."""
-        return max((inner.loss for inner in self.inner), key=lambda loss: loss.epsilon)
-
-    @property
-    def ratio(self) -> Fraction:
-        """The greatest ratio of a message's probabilities under two words: exact."""
-        return max(inner.ratio for inner in self.inner)
-
-    @property
     def size(self) -> int:
-        """The level, and the inner message."""
+        """The bytes of the level and the longest inner message."""
         return 1 + max(inner.size for inner in self.inner)
 
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "prefixes",
-            "letters": self.letters,
-            "levels": list(self.levels),
-            "inner": [inner.recipe() for inner in self.inner],
-        }
+    @property
+    def parts(self) -> dict[int, InnerRandomizer]:
+        """The inner randomizers, by the place of their level."""
+        return dict(enumerate(self.inner))
 
     def prefix(self, words: NDArray[np.int64], place: int) -> NDArray[np.int64]:
-        """What the inner randomizer at this place of `levels` gets."""
+        """Return the prefixes of words that the inner randomizer at this place of `levels` gets."""
         return words >> (LETTER_BITS * (self.letters - self.levels[place]))
 
     def sample(self, answers: NDArray[np.int64]) -> Rows:
-        """One row per word."""
+        """Draw one row for each word."""
         words = checked_answers(answers, self.inputs)
         rows = np.zeros((len(words), self.size), dtype=np.uint8)
         rows[:, 0] = noise.uniform_int(0, len(self.levels), len(words))
-        for place, inner in enumerate(self.inner):
+        parts: Mapping[int, Randomizer] = self.parts
+        for place, inner in parts.items():
             mine = rows[:, 0] == place
-            rows[mine, 1 : 1 + inner.size] = _sent(inner, self.prefix(words[mine], place))
+            rows[mine, 1 : 1 + inner.size] = inner.encode(inner.sample(self.prefix(words[mine], place)))
         return rows
 
-    def encode(self, messages: Rows) -> Rows:
-        """Messages are rows already."""
-        return messages
-
-    def decode(self, rows: Rows) -> Rows:
-        """Rows that can be sent."""
-        sent = checked_rows(rows, self.size)
-        if bool(np.any(sent[:, 0] >= len(self.levels))):
-            raise BadValue("a message is impossible: there is no such level")
-        for place, inner in enumerate(self.inner):
-            mine = sent[sent[:, 0] == place]
-            inner.decode(mine[:, 1 : 1 + inner.size])
-            if mine[:, 1 + inner.size :].any():
-                raise BadValue("a message is impossible: it is longer than its level's")
-        return sent
-
-    def of_level(self, messages: Rows, place: int) -> NDArray[np.int64] | NDArray[np.uint8]:
-        """The messages of one place of `levels`, as its inner randomizer counts them."""
-        inner = self.inner[place]
-        return inner.decode(messages[messages[:, 0] == place, 1 : 1 + inner.size])
-
     def probability(self, answer: int, message: bytes) -> Fraction:
-        """The level's chance times the inner message's."""
+        """Return the level's chance times the inner message's."""
         word = checked_answer(answer, self.inputs)
         place = int(self.decode(row_of(message, self.size))[0, 0])
         inner = self.inner[place]
         prefix = int(self.prefix(np.array([word]), place)[0])
         return inner.probability(prefix, message[1 : 1 + inner.size]) / len(self.levels)
+
+
+def _checked_levels(letters: int, levels: Sequence[int]) -> list[int]:
+    if whole(letters, "letters", at_least=1) > MOST_LETTERS:
+        raise BadParameter("letters", f"must be at most {MOST_LETTERS}")
+    found = [whole(level, "levels", at_least=1) for level in levels]
+    if not found or found != sorted(set(found)) or found[-1] > letters:
+        raise BadParameter("levels", "must rise, from 1 letter or more up to `letters` or fewer")
+    return found

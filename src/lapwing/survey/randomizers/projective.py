@@ -1,6 +1,15 @@
-"""Projective-geometry response: a point that is orthogonal to the true one more often than not.
+"""Projective-geometry response: a point that is orthogonal to the true one more often than to others.
 
 After Feldman, Nelson, Nguyen and Talwar (2022): the variance of subset selection, in a short message.
+
+A point of a projective space over a prime field is a vector of t coordinates in 0 .. q - 1, not all 0, up
+to a factor. It is scaled so that its first coordinate that is not 0 is 1. With m coordinates after that 1,
+its number is
+
+    (q^m - 1) / (q - 1)  +  those m coordinates as a number in base q, the first one highest.
+
+So the points with fewer coordinates come first: 0 is (0, .., 0, 1); 1 .. q are (0, .., 0, 1, x) for
+x = 0 .. q - 1; then come (0, .., 1, x, y) in the order of q x + y; and so on.
 """
 
 from __future__ import annotations
@@ -8,57 +17,135 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
+from flint import fmpz
 from numpy.typing import NDArray
 
-from lapwing import noise
+from lapwing.core import noise
+from lapwing.core.exact import Number, exp_up, set_fields, whole
+from lapwing.core.losses import checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.exact import Number, exp_up, settle, whole
-from lapwing.privacy.loss import checked_epsilon
-from lapwing.survey.randomizers.oracle import Shares
-from lapwing.survey.randomizers.points import (
-    MOST_PRIME,
-    Vectors,
-    inverses,
-    is_prime,
-    next_prime,
-    numbers_of,
-    orthogonal,
-    points_in,
-    previous_prime,
-    products,
-    vectors_of,
-)
-from lapwing.survey.randomizers.randomizer import Recipe
-from lapwing.survey.randomizers.two_level import TwoLevel, favour
-from lapwing.survey.randomizers.wire import (
+from lapwing.survey.randomizers.randomizer import (
     MOST_MESSAGES,
+    IndexMessages,
+    TwoLevelOracle,
     checked_answer,
     checked_answers,
-    decode_index,
-    encode_index,
-    index_size,
-    row_of,
+    greatest_favoured,
 )
 
-PAIRS = 1 << 21  # of message and option looked at together
+Vectors = NDArray[np.int64]  # one row a vector
+MOST_PRIME = (1 << 31) - 1  # products of two coordinates fit 64-bit integers
+
+
+def is_prime(number: int) -> bool:
+    """Return whether a number is a prime: proven, not guessed."""
+    return bool(fmpz(number).is_prime())
+
+
+def next_prime(number: int) -> int:
+    """Return the least prime at or above a number."""
+    while not is_prime(number):
+        number += 1
+    return number
+
+
+def previous_prime(number: int) -> int:
+    """Return the greatest prime at or below a number, which must be 2 or more."""
+    while not is_prime(number):
+        number -= 1
+    return number
+
+
+def points_in(prime: int, dimension: int) -> int:
+    """Return the number of points of a space with `dimension` coordinates."""
+    return int((prime**dimension - 1) // (prime - 1))
+
+
+def _offsets(prime: int, dimension: int) -> NDArray[np.int64]:
+    """Return the number of the first point with 0, 1, .. coordinates after the leading 1."""
+    return np.array([points_in(prime, m) for m in range(dimension)], dtype=np.int64)
+
+
+def vectors_of(numbers: NDArray[np.int64], prime: int, dimension: int) -> Vectors:
+    """Return the scaled vectors of points."""
+    offsets = _offsets(prime, dimension)
+    after = np.searchsorted(offsets, numbers, side="right") - 1
+    rest = numbers - offsets[after]
+    vectors = np.zeros((len(numbers), dimension), dtype=np.int64)
+    for place in range(dimension - 1, -1, -1):  # the last coordinate is the lowest digit
+        vectors[:, place] = rest % prime
+        rest //= prime
+    # No digit is left at the leading place, where the 1 goes.
+    vectors[np.arange(len(numbers)), dimension - 1 - after] = 1
+    return vectors
+
+
+def inverses(values: NDArray[np.int64], prime: int) -> NDArray[np.int64]:
+    """Return 1 / value modulo the prime: value^(q - 2)."""
+    result, power, exponent = np.ones_like(values), values % prime, prime - 2
+    while exponent > 0:
+        if exponent & 1:
+            result = result * power % prime
+        power = power * power % prime
+        exponent >>= 1
+    return result
+
+
+def numbers_of(vectors: Vectors, prime: int) -> NDArray[np.int64]:
+    """Return the numbers of the points through these vectors, none of which is 0."""
+    count, dimension = vectors.shape
+    leading = np.argmax(vectors != 0, axis=1)
+    scale = inverses(vectors[np.arange(count), leading], prime)
+    value = np.zeros(count, dtype=np.int64)
+    for place in range(dimension):
+        scaled = vectors[:, place] * scale % prime
+        value = np.where(place > leading, value * prime + scaled, 0)
+    numbers: NDArray[np.int64] = _offsets(prime, dimension)[dimension - 1 - leading] + value
+    return numbers
+
+
+def products(one: Vectors, other: Vectors, prime: int) -> NDArray[np.int64]:
+    """Return the scalar product modulo the prime, row by row."""
+    total = np.zeros(np.broadcast_shapes(one.shape[:-1], other.shape[:-1]), dtype=np.int64)
+    for place in range(one.shape[-1]):  # reduced each time: sums of products could overflow
+        total = (total + one[..., place] * other[..., place] % prime) % prime
+    return total
+
+
+def orthogonal(rows: Vectors, columns: Vectors, prime: int) -> NDArray[np.bool_]:
+    """Return for each row and column whether their scalar product is 0 modulo the prime."""
+    if rows.shape[-1] * (prime - 1) ** 2 >= 1 << 53:
+        zero: NDArray[np.bool_] = products(rows[:, np.newaxis], columns[np.newaxis], prime) == 0
+        return zero
+    # Whole numbers below 2^53 are exact as floats, and multiplying matrices of them is fast. A multiple of
+    # the prime, divided by it, is a whole number exactly; another number is not within 1/prime of one.
+    total = rows.astype(np.float64) @ columns.T.astype(np.float64)
+    total /= prime
+    whole: NDArray[np.bool_] = total == np.rint(total)
+    return whole
+
+
+PAIRS = 1 << 21  # of message and option compared together
 MOST_COUNTED = 1 << 26
 MOST_DIMENSION = 62
 
 
 @dataclass(frozen=True, slots=True)
-class Projective(TwoLevel, Shares):
-    """A point of the space of t coordinates over F_q. Option v is the point of that number too (points.py).
+class ProjectiveResponse(IndexMessages, TwoLevelOracle):
+    """A point of the space of t coordinates over F_q. Option v is the point number v.
 
-    Claim    two_level: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
+    Claim    two levels: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
     Because  A(v), the points orthogonal to v, are spaces of t - 1 coordinates for all v, as q is a prime:
              |A| = (q^(t-1) - 1) / (q - 1) out of |Y| = (q^t - 1) / (q - 1).
     Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
 
-    Two such sets share a space of t - 2 coordinates, whichever two: so all other answers are alike.
+    Two such sets share a space of t - 2 coordinates, whichever two: so all other answers support v alike.
     """
 
+    kind: ClassVar[str] = "projective"
     prime: int
     dimension: int
     options: int
@@ -66,7 +153,7 @@ class Projective(TwoLevel, Shares):
     epsilon: Fraction | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        settle(
+        set_fields(
             self,
             prime=whole(self.prime, "prime", at_least=2),
             dimension=whole(self.dimension, "dimension", at_least=2),
@@ -81,67 +168,42 @@ class Projective(TwoLevel, Shares):
         self._settle_odds()
 
     @classmethod
-    def for_epsilon(cls, epsilon: Number, *, options: int) -> Projective:
-        """The most truthful one within ε, over the prime with the least variance."""
+    def for_epsilon(cls, epsilon: Number, *, options: int) -> ProjectiveResponse:
+        """Make the most truthful one within ε, over the prime with the least variance."""
         asked, k = checked_epsilon(epsilon), whole(options, "options", at_least=2)
         if k > MOST_MESSAGES:
             raise BadParameter("options", "must be at most 2^62")
         found = []
         for prime, dimension in _spaces(min(int(exp_up(asked)), MOST_PRIME), k):
             share = Fraction(points_in(prime, dimension - 1), points_in(prime, dimension))
-            found.append(cls(prime, dimension, k, favour(asked, share), asked))
+            found.append(cls(prime, dimension, k, greatest_favoured(asked, share), asked))
         if not found:
             raise BadParameter("options", "are too many: messages would have more than 62 bits")
         return min(found, key=lambda one: (one.variance(0), one.messages))
 
     @property
     def messages(self) -> int:
-        """How many points there are."""
+        """The number of points."""
         return points_in(self.prime, self.dimension)
 
     @property
-    def inputs(self) -> int:
-        """As many answers as options."""
-        return self.options
-
-    @property
     def share(self) -> Fraction:
-        """The points orthogonal to one, out of all."""
+        """The share of all points that are orthogonal to a given point."""
         return Fraction(points_in(self.prime, self.dimension - 1), self.messages)
 
     @property
-    def size(self) -> int:
-        """The number of the point."""
-        return index_size(self.messages)
-
-    @property
-    def inside(self) -> Fraction:
-        """P[orthogonal to the option that is held]."""
-        return self.truth
-
-    @property
     def outside(self) -> Fraction:
-        """P[orthogonal to any other option]."""
+        """The probability that the point is orthogonal to any other option."""
         orthogonal = points_in(self.prime, self.dimension - 1)
         both = points_in(self.prime, self.dimension - 2)
         likely = self.truth * Fraction(both, orthogonal)
         return likely + (1 - self.truth) * Fraction(orthogonal - both, self.messages - orthogonal)
 
-    def recipe(self) -> Recipe:
-        """For devices."""
-        return {
-            "kind": "projective",
-            "prime": self.prime,
-            "dimension": self.dimension,
-            "options": self.options,
-            "favoured": self.favoured,
-        }
-
     def sample(self, answers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """One point per answer."""
+        """Draw one point for each answer."""
         true = self._vectors(checked_answers(answers, self.options))
         wanted = noise.bernoulli(self.truth, len(true))
-        # Where a point is orthogonal to: the last coordinate of v that is not 0 is made to fit.
+        # Where a point must be orthogonal, it is fitted at the last coordinate of v that is not 0.
         last = self.dimension - 1 - np.argmax(true[:, ::-1] != 0, axis=1)
         sent = np.zeros_like(true)
         open_ = np.arange(len(true))
@@ -159,7 +221,7 @@ class Projective(TwoLevel, Shares):
     def _fit(
         self, vectors: Vectors, true: Vectors, last: NDArray[np.int64], rows: NDArray[np.int64]
     ) -> None:
-        """Overwrite one coordinate of these rows so that they are orthogonal to the true ones."""
+        """Overwrite one coordinate of these rows, so that they are orthogonal to the true points."""
         places, factors = last[rows], true[rows, last[rows]]
         vectors[rows, places] = 0
         product = products(vectors[rows], true[rows], self.prime)
@@ -168,24 +230,10 @@ class Projective(TwoLevel, Shares):
     def _vectors(self, numbers: NDArray[np.int64]) -> Vectors:
         return vectors_of(numbers, self.prime, self.dimension)
 
-    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
-        """The point's number."""
-        return encode_index(messages, self.size)
-
-    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """A point."""
-        return decode_index(rows, self.messages)
-
-    def probability(self, answer: int, message: bytes) -> Fraction:
-        """Two levels: orthogonal, or not."""
-        true = checked_answer(answer, self.options)
-        sent = self.decode(row_of(message, self.size))
-        return (self.likely if self.membership(sent, true)[0] else self.unlikely) / self.messages
-
     def counts(self, messages: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many messages are orthogonal to each option.
+        """Count the messages that are orthogonal to each option.
 
-        Orthogonal is mutual: every kind of message is counted for the points orthogonal to it.
+        Each distinct message is counted for all points that are orthogonal to it.
         """
         if self.options > MOST_COUNTED:
             raise BadParameter("options", "are too many to count all: name those that are of interest")
@@ -206,7 +254,7 @@ class Projective(TwoLevel, Shares):
         return counted
 
     def _orthogonal(self, vectors: Vectors, leading: int, flat: Vectors) -> NDArray[np.int64]:
-        """All points orthogonal to each vector. Their first coordinate that is not 0 is at `leading`."""
+        """Return all points orthogonal to each vector. Their first coordinate not 0 is at `leading`."""
         others = np.delete(vectors, leading, axis=1)
         fitting = -products(others[:, np.newaxis], flat[np.newaxis], self.prime) % self.prime
         every = np.broadcast_to(flat, (len(vectors), *flat.shape))
@@ -216,7 +264,7 @@ class Projective(TwoLevel, Shares):
     def counts_of(
         self, messages: NDArray[np.int64], answers: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """For these options only: each is compared with every message that differs."""
+        """Count for these options: compare each with every distinct message."""
         rows = self._vectors(checked_answers(answers, self.options))
         kinds, weights = np.unique(messages, return_counts=True)
         vectors = self._vectors(kinds)
@@ -228,17 +276,17 @@ class Projective(TwoLevel, Shares):
         return counted
 
     def membership(self, messages: NDArray[np.int64], answer: int) -> NDArray[np.bool_]:
-        """Which messages are orthogonal to this option."""
+        """Return for each message whether it is orthogonal to this option."""
         row = self._vectors(np.array([checked_answer(answer, self.options)]))
         orthogonal: NDArray[np.bool_] = products(self._vectors(messages), row, self.prime) == 0
         return orthogonal
 
 
 def _spaces(near: int, options: int) -> Iterator[tuple[int, int]]:
-    """Spaces that may be best: a prime and a dimension, with a point for every option.
+    """Yield the spaces that may be best: a prime and a dimension, with a point for every option.
 
-    The variance is least for a prime near e^ε + 1. So those next to it are tried, each with its least
-    dimension, and for each dimension the least prime, which has the shortest messages.
+    The variance is least for a prime near e^ε + 1. The primes next to it are tried with
+    their least dimension, and each dimension with its least prime, which has the shortest messages.
     """
     tried = {previous_prime(min(near + 1, MOST_PRIME)), next_prime(min(near + 1, MOST_PRIME))}
     found = {

@@ -1,114 +1,452 @@
-"""What every randomizer promises: one whole-number answer in, one message of a fixed size out.
+"""Base classes of all randomizers: one whole-number answer in, one message of a fixed size out.
 
-All coins are whole numbers: "true with T chances in 2^48", and "uniform below N". So a device can throw
-them exactly, and what a message reveals follows from the whole numbers of the recipe alone.
+All coins are whole numbers: "true with T chances in 2^48", and "uniform below N". So a device can draw
+them exactly, and the loss of a message follows from the whole numbers of the recipe alone.
 
-Messages in memory are arrays, one row a message: numbers (`int64`) or, where a message is a set, packed
-bits (`uint8`, option j is bit j % 8 of byte j // 8). On the wire every message has `size` bytes.
+Messages in memory are arrays with one row for each message: numbers (`int64`) or, where a message is a set,
+packed bits (`uint8`, option j is bit j % 8 of byte j // 8). On the wire every message has `size` bytes.
+
+Almost every randomizer has two levels, and one proof serves them all. Every answer v favours a set A(v) of
+messages. All these sets have one size |A|, out of |Y| messages. With T chances in 2^48 a uniform message of
+A(v) is sent, else a uniform one of the rest.
+
+Claim    a message is at most T (|Y| - |A|) / ((2^48 - T) |A|) times likelier for one answer than another.
+Because  any message has one of two probabilities, T / (2^48 |A|) or (2^48 - T) / (2^48 (|Y| - |A|)),
+         whatever the answer; the first is the greater; the claim is their ratio.
+Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+
+T is the greatest whole number for which that ratio is at most e^ε. Ball arithmetic proves it, not floats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from fractions import Fraction
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.privacy import Pure
+from lapwing.core import noise
+from lapwing.core.exact import Number, ball, log_up, lower, precision, set_fields, whole
+from lapwing.core.losses import Pure, checked_epsilon
+from lapwing.core.random_stream import RandomStream
+from lapwing.errors import BadParameter, BadValue
+from lapwing.survey.randomize import ODDS
 
 Messages = NDArray[Any]
 Recipe = dict[str, Any]
+ScoreVariance = tuple[float, float, float, float]
+MOST_STEPS = 1 << 40
+MOST_MESSAGES = 1 << 62  # sums of message numbers then fit 64 bits
+_WORD = 8  # bytes of a number in memory
+_START_PRECISION, _MOST_PRECISION = 192, 1 << 14
 
 
-@runtime_checkable
-class Randomizer(Protocol):
-    """Turns an answer 0 .. inputs - 1 into a message. `loss` is of replacing the answer by any other."""
+class Randomizer(ABC):
+    """A map from an answer 0 .. inputs - 1 to a random message.
+
+    `loss` holds for replacing the answer by any other answer.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]  # of the recipe
 
     @property
+    @abstractmethod
     def inputs(self) -> int:
-        """How many answers there are."""
+        """The number of possible answers."""
 
     @property
+    @abstractmethod
     def size(self) -> int:
         """Bytes of a message on the wire, the same for every message."""
 
     @property
+    @abstractmethod
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a message's probabilities under two answers: exact."""
+
+    @property
+    @abstractmethod
     def loss(self) -> Pure:
-        """What a message reveals at most."""
+        """The privacy loss of one message."""
 
     def recipe(self) -> Recipe:
-        """All that a device needs, as JSON."""
+        """Return everything that a device needs, as JSON: the kind and the whole numbers."""
+        given = [each.name for each in fields(self) if each.init and each.name != "epsilon"]  # type: ignore[arg-type]
+        return {"kind": self.kind, **{name: _as_json(getattr(self, name)) for name in given}}
 
+    @abstractmethod
     def sample(self, answers: NDArray[np.int64]) -> Messages:
-        """One message per answer, with exactly the law of the recipe: for simulation."""
+        """Draw one message for each answer, with exactly the law of the recipe. For simulation."""
 
+    @abstractmethod
     def encode(self, messages: Messages) -> NDArray[np.uint8]:
-        """Messages as they are sent: an array of shape (n, size)."""
+        """Return messages as they are sent: an array of shape (n, size)."""
 
+    @abstractmethod
     def decode(self, rows: NDArray[np.uint8]) -> Messages:
-        """What was sent, checked: `BadValue` where a message is impossible."""
+        """Return the messages of received bytes. Raise `BadValue` if a message is impossible."""
 
+    @abstractmethod
     def probability(self, answer: int, message: bytes) -> Fraction:
-        """The exact probability that this answer is sent as this message."""
+        """Return the exact probability that this answer is sent as this message."""
 
 
-@runtime_checkable
-class Oracle(Randomizer, Protocol):
-    """Estimates shares. Each option v has a set A(v) of messages that speak for it.
+def _as_json(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_as_json(each) for each in value]
+    return value.recipe() if isinstance(value, Randomizer) else value
 
-    share = (counts / n - outside) / (inside - outside) is unbiased for every option. Options are the
-    answers, except for `Bits`, where an answer is a set of options.
+
+class PartedRandomizer(Randomizer):
+    """A randomizer that draws one of several others by chance. The first byte of a message says which one.
+
+    Messages in memory are the rows that are sent.
     """
 
-    @property
-    def options(self) -> int:
-        """How many options are counted."""
+    __slots__ = ()
 
     @property
+    @abstractmethod
+    def parts(self) -> Mapping[int, Randomizer]:
+        """The randomizers that can be drawn, by the first byte of their messages."""
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a message's probabilities under two answers: exact."""
+        return max(part.ratio for part in self.parts.values())
+
+    @property
+    def loss(self) -> Pure:
+        """The greatest loss of the parts."""
+        return max((part.loss for part in self.parts.values()), key=lambda loss: loss.epsilon)
+
+    def encode(self, messages: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return messages unchanged: they are rows already."""
+        return messages
+
+    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return received rows. Raise `BadValue` if one is impossible."""
+        sent = checked_rows(rows, self.size)
+        if not np.isin(sent[:, 0], list(self.parts)).all():
+            raise BadValue("a message is impossible: it must begin with a part that is used")
+        for first, part in self.parts.items():
+            self.messages_of(sent, first)
+            if sent[sent[:, 0] == first, 1 + part.size :].any():
+                raise BadValue("a message is impossible: it is longer than its part")
+        return sent
+
+    def messages_of(self, rows: NDArray[np.uint8], first: int) -> Messages:
+        """Return the messages of one part, decoded by it."""
+        part = self.parts[first]
+        return part.decode(rows[rows[:, 0] == first, 1 : 1 + part.size])
+
+
+class StatedRandomizer(Randomizer):
+    """A randomizer that may state its ε.
+
+    `epsilon` is the ε that was asked for, or None. It is no part of a recipe: a device computes the loss
+    from the coins.
+    """
+
+    __slots__ = ()
+    epsilon: Fraction | None
+
+    @property
+    def loss(self) -> Pure:
+        """The ε that was asked for, or ln(ratio) rounded up."""
+        return Pure(log_up(self.ratio) if self.epsilon is None else self.epsilon)
+
+
+class FrequencyOracle(StatedRandomizer):
+    """A randomizer from whose messages the share of every option is estimated.
+
+    Each option v has a set A(v) of messages that support it. Options are the answers, except for
+    `BitwiseResponse`, where an answer is a set of options. The estimate is
+    share = (counts / n - outside) / (inside - outside).
+
+    Claim    the share is unbiased; n times its variance is
+             (f p (1 - p) + (1 - f) q (1 - q)) / (p - q)^2 with p = inside, q = outside, f = true share.
+    Because  a count is a sum of independent coins: n f with chance p, n (1 - f) with chance q.
+    Test     tests/survey/randomizers/test_oracles.py::test_shares_are_unbiased_and_vary_as_claimed
+    """
+
+    __slots__ = ()
+    options: int
+
+    @property
+    def inputs(self) -> int:
+        """The number of possible answers: one for each option."""
+        return self.options
+
+    @property
+    @abstractmethod
     def inside(self) -> Fraction:
-        """P[message in A(v)] of a respondent who holds v."""
+        """The probability of a message in A(v), for a respondent who holds v."""
 
     @property
+    @abstractmethod
     def outside(self) -> Fraction:
-        """P[message in A(v)] of any respondent who does not."""
+        """The probability of a message in A(v), for a respondent who does not hold v."""
 
+    @abstractmethod
     def counts(self, messages: Messages) -> NDArray[np.int64]:
-        """For every option, how many messages speak for it."""
+        """Count the messages that support each option."""
 
     def counts_of(
         self, messages: Messages, answers: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The same for these options only."""
+        """Count the messages that support each of these options."""
+        return self.counts(messages)[checked_answers(answers, self.options)]
 
+    @abstractmethod
     def membership(self, messages: Messages, answer: int) -> NDArray[np.bool_]:
-        """Which messages speak for this option."""
+        """Return for each message whether it supports this option."""
 
     def variance(self, share: float) -> float:
-        """n times the variance of an estimated share of these n respondents.
+        """Return n times the variance of an estimated share among these n respondents.
 
-        For the population that they were drawn from, share (1 - share) is added.
+        For the population that they were drawn from, add share (1 - share).
+        """
+        if not 0 <= share <= 1:
+            raise BadParameter("share", "must lie in [0, 1]")
+        inside, outside = self.inside, self.outside
+        gap = (inside - outside) ** 2
+        held, other = inside * (1 - inside) / gap, outside * (1 - outside) / gap
+        return share * float(held) + (1 - share) * float(other)
+
+
+class NumericRandomizer(Randomizer):
+    """A randomizer from whose messages a mean is estimated.
+
+    Answers are 0 .. steps, and steps + 1 for "no answer" where `none` is 1.
+    """
+
+    __slots__ = ()
+    steps: int
+    none: int
+
+    def _settle_steps(self) -> None:
+        set_fields(
+            self,
+            steps=whole(self.steps, "steps", at_least=1),
+            none=whole(int(self.none) if isinstance(self.none, bool) else self.none, "none"),
+        )
+        if self.steps > MOST_STEPS:
+            raise BadParameter("steps", "must be at most 2^40")
+        if self.none > 1:
+            raise BadParameter("none", "must be 0 or 1")
+
+    @property
+    def inputs(self) -> int:
+        """The number of possible answers, "no answer" included where it is one."""
+        return self.steps + 1 + self.none
+
+    @abstractmethod
+    def scores(self, messages: Messages) -> NDArray[np.float64]:
+        """Return one number per message. Its expectation is answer / steps, and 0 for "no answer"."""
+
+    @abstractmethod
+    def answered(self, messages: Messages) -> NDArray[np.float64]:
+        """Return one number per message. Its expectation is 1, and 0 for "no answer"."""
+
+    @abstractmethod
+    def spread(self) -> ScoreVariance:
+        """Return the variance of a score: square, slope, level, and that of "no answer".
+
+        Var[score | x] = square t^2 + slope t + level with t = x / steps.
         """
 
-
-@runtime_checkable
-class Numeric(Randomizer, Protocol):
-    """Estimates a mean. Answers are 0 .. steps, and steps + 1 for "no answer" where `none` is 1."""
-
-    @property
-    def steps(self) -> int:
-        """The greatest number; it scores 1."""
-
-    @property
-    def none(self) -> int:
-        """1 where "no answer" is one of the answers, else 0."""
-
-    def scores(self, messages: Messages) -> NDArray[np.float64]:
-        """One number per message. Its expectation is answer / steps, and 0 for "no answer"."""
-
-    def answered(self, messages: Messages) -> NDArray[np.float64]:
-        """One number per message. Its expectation is 1, and 0 for "no answer"."""
-
     def worst_variance(self) -> float:
-        """The greatest variance of a score, over all answers."""
+        """Return the greatest variance of a score, over all answers."""
+        return worst_score_variance(self.spread(), self.steps, self.none)
+
+
+def worst_score_variance(spread: ScoreVariance, steps: int, none: int) -> float:
+    """Return the greatest of square t^2 + slope t + level over t = 0, 1/steps, .., 1, and "no answer"."""
+    square, slope, level, silent = spread
+    places = [0, steps]
+    if square < 0:
+        peak = min(max(-slope / (2 * square), 0.0), 1.0) * steps
+        places += [int(peak), min(int(peak) + 1, steps)]
+    answered = max((square * place / steps + slope) * place / steps + level for place in places)
+    return max(answered, silent * none)
+
+
+class TwoLevel(StatedRandomizer):
+    """The odds of a randomizer with two levels, and their check. The module's text has the proof."""
+
+    __slots__ = ()
+    favoured: int  # T
+
+    @property
+    @abstractmethod
+    def share(self) -> Fraction:
+        """|A| / |Y|."""
+
+    @property
+    @abstractmethod
+    def messages(self) -> int:
+        """|Y|, the number of possible messages."""
+
+    def _settle_odds(self) -> None:
+        """Check T and ε. The sizes must have been checked before."""
+        set_fields(self, favoured=whole(self.favoured, "favoured", at_least=1))
+        if not self.share * ODDS < self.favoured < ODDS:
+            raise BadParameter("favoured", "must be likelier than by chance, and below 2^48")
+        set_fields(self, epsilon=checked_stated_epsilon(self.ratio, self.epsilon))
+
+    @property
+    def ratio(self) -> Fraction:
+        """The greatest ratio of a message's probabilities under two answers: exact."""
+        return two_level_ratio(self.favoured, self.share)
+
+    @property
+    def truth(self) -> Fraction:
+        """The probability that the message is a favoured one."""
+        return Fraction(self.favoured, ODDS)
+
+    @property
+    def likely(self) -> Fraction:
+        """The probability of each favoured message, times |Y|."""
+        return self.truth / self.share
+
+    @property
+    def unlikely(self) -> Fraction:
+        """The probability of each other message, times |Y|."""
+        return (1 - self.truth) / (1 - self.share)
+
+
+class TwoLevelOracle(TwoLevel, FrequencyOracle):
+    """A frequency oracle with two levels: a message supports the options that favour it."""
+
+    __slots__ = ()
+
+    @property
+    def inside(self) -> Fraction:
+        """The probability that the message supports the option that is held."""
+        return self.truth
+
+    def probability(self, answer: int, message: bytes) -> Fraction:
+        """Return one of two levels: the message supports the answer, or it does not."""
+        sent = self.decode(row_of(message, self.size))
+        return (self.likely if self.membership(sent, answer)[0] else self.unlikely) / self.messages
+
+
+class IndexMessages(TwoLevel):
+    """A randomizer whose message is a number 0 .. messages - 1, sent big endian."""
+
+    __slots__ = ()
+
+    @property
+    def size(self) -> int:
+        """The bytes of the greatest number: at least one."""
+        return max(1, -(-(self.messages - 1).bit_length() // 8))
+
+    def encode(self, messages: NDArray[np.int64]) -> NDArray[np.uint8]:
+        """Return the numbers as rows of `size` bytes."""
+        if self.size == 1:
+            return messages.astype(np.uint8)[:, np.newaxis]
+        wide = messages.astype(">u8").view(np.uint8).reshape(-1, _WORD)
+        return np.ascontiguousarray(wide[:, _WORD - self.size :])
+
+    def decode(self, rows: NDArray[np.uint8]) -> NDArray[np.int64]:
+        """Return the numbers of rows. Raise `BadValue` unless all are below `messages`."""
+        sent = checked_rows(rows, self.size)
+        if self.size == 1:
+            numbers = sent[:, 0].astype(np.int64)
+        else:
+            wide = np.zeros((len(sent), _WORD), dtype=np.uint8)
+            wide[:, _WORD - self.size :] = sent
+            numbers = wide.view(">u8")[:, 0].astype(np.uint64).view(np.int64)
+        # 2^63 and more is negative as a signed number.
+        if len(numbers) and (numbers.min() < 0 or numbers.max() >= self.messages):
+            raise BadValue(f"a message is impossible: its number must lie in 0 .. {self.messages - 1}")
+        return numbers
+
+
+def ratio_is_within(ratio: Fraction, epsilon: Fraction) -> bool:
+    """Return whether ratio <= e^epsilon.
+
+    They are equal only for epsilon = 0, since e to another rational power is not rational.
+    """
+    bits = _START_PRECISION
+    while bits <= _MOST_PRECISION:
+        with precision(bits):
+            most, found = ball(epsilon).exp(), ball(ratio)
+            if found <= most:
+                return True
+            if found > most:
+                return False
+        bits *= 2
+    return False  # closer than 16,000 bits can tell: the safe answer
+
+
+def two_level_ratio(favoured: int, share: Fraction) -> Fraction:
+    """Return the claimed ratio of T = `favoured`, where share = |A| / |Y|."""
+    return favoured * (1 - share) / ((ODDS - favoured) * share)
+
+
+def greatest_favoured(epsilon: Fraction, share: Fraction) -> int:
+    """Return the greatest T with a ratio of at most e^epsilon, where share = |A| / |Y|."""
+    with precision(_START_PRECISION):
+        odds = ball(1 / share - 1) * ball(-epsilon).exp()
+        favoured = min(int(lower(ODDS / (1 + odds))), ODDS - 1)
+    while favoured + 1 < ODDS and ratio_is_within(two_level_ratio(favoured + 1, share), epsilon):
+        favoured += 1
+    if favoured <= share * ODDS:
+        raise BadParameter("epsilon", "is so small here that coins of 48 bits cannot favour any message")
+    return favoured
+
+
+def checked_stated_epsilon(ratio: Fraction, epsilon: Number | None) -> Fraction | None:
+    """Return ε as it was asked for, or None. Raise `BadParameter` if the coins cost more."""
+    if epsilon is None:
+        return None
+    stated = checked_epsilon(epsilon)
+    if not ratio_is_within(ratio, stated):
+        raise BadParameter("epsilon", "is below what these coins cost")
+    return stated
+
+
+def checked_answers(answers: NDArray[np.int64] | Sequence[int], inputs: int) -> NDArray[np.int64]:
+    """Return answers as an array. Raise `BadValue` unless all are whole numbers in 0 .. inputs - 1."""
+    array = np.asarray(answers)
+    if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+        raise BadValue("answers must be whole numbers in one dimension")
+    if array.size and (array.min() < 0 or array.max() >= inputs):
+        raise BadValue(f"answers must lie in 0 .. {inputs - 1}")
+    return array.astype(np.int64, copy=False)
+
+
+def checked_answer(answer: int, inputs: int) -> int:
+    """Return one answer. Raise `BadValue` unless it is a whole number in 0 .. inputs - 1."""
+    return int(checked_answers(np.array([answer]), inputs)[0])
+
+
+def checked_rows(rows: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """Return received bytes. Raise `BadValue` unless they have the shape (n, size)."""
+    well_formed = isinstance(rows, np.ndarray) and rows.dtype == np.uint8 and rows.ndim == 2
+    if not well_formed or rows.shape[1] != size:
+        raise BadValue(f"messages must be of {size} bytes each")
+    return np.ascontiguousarray(rows)
+
+
+def row_of(message: bytes, size: int) -> NDArray[np.uint8]:
+    """Return one message as an array of one row."""
+    return checked_rows(np.frombuffer(message, dtype=np.uint8)[np.newaxis], size)
+
+
+class _NoiseStream(RandomStream):
+    """Fresh bytes of `noise.random_bytes`, each used once."""
+
+    def take(self, size: int) -> bytes:
+        """Return fresh random bytes."""
+        return noise.random_bytes(size)
+
+
+NOISE_STREAM = _NoiseStream()  # tables draw from it, so that all randomness still has one source

@@ -1,54 +1,50 @@
-"""Recipes from outside: a randomizer from what the owner of a survey sent, or `BadParameter`.
+"""Read recipes that the owner of a survey sent, and make their randomizers.
 
-A recipe is public, but nobody has to trust it. Every whole number is checked, and what a message reveals
-is computed from these numbers, whatever ε the owner states.
+A recipe is public, but nobody has to trust it. Every whole number is checked. The loss of a message is
+computed from these numbers, whatever ε the owner states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from lapwing.errors import BadParameter
-from lapwing.survey.randomizers.bits import Bits
-from lapwing.survey.randomizers.choice import Choice
-from lapwing.survey.randomizers.duchi import Duchi
-from lapwing.survey.randomizers.hadamard import Hadamard
-from lapwing.survey.randomizers.hybrid import Hybrid
-from lapwing.survey.randomizers.prefixes import MOST_LETTERS, Prefixes
-from lapwing.survey.randomizers.projective import Projective
+from lapwing.survey.randomizers.bitwise import BitwiseResponse, UnaryEncoding
+from lapwing.survey.randomizers.choice import KaryResponse
+from lapwing.survey.randomizers.hadamard import HadamardResponse
+from lapwing.survey.randomizers.numbers import DuchiResponse, HybridResponse, WindowResponse
+from lapwing.survey.randomizers.prefixes import MOST_LETTERS, PrefixResponse
+from lapwing.survey.randomizers.projective import ProjectiveResponse
 from lapwing.survey.randomizers.randomizer import Randomizer
-from lapwing.survey.randomizers.subset import Subset
-from lapwing.survey.randomizers.unary import Unary
-from lapwing.survey.randomizers.window import Window
+from lapwing.survey.randomizers.subset import SubsetSelection
 
-Plain = Choice | Subset | Hadamard | Projective | Bits | Unary | Window | Duchi
-
-_PLAIN: dict[str, tuple[Callable[..., Plain], tuple[str, ...]]] = {
-    "choice": (Choice, ("options", "favoured")),
-    "subset": (Subset, ("options", "chosen", "favoured")),
-    "hadamard": (Hadamard, ("bits", "options", "favoured")),
-    "projective": (Projective, ("prime", "dimension", "options", "favoured")),
-    "bits": (Bits, ("options", "favoured")),
-    "unary": (Unary, ("options", "one", "zero")),
-    "window": (Window, ("steps", "stride", "width", "none", "favoured")),
-    "duchi": (Duchi, ("steps", "none", "favoured")),
-}
-_NESTED = {"hybrid": ("odds", "window", "duchi"), "prefixes": ("letters", "levels", "inner")}
+_PLAIN: dict[str, type[Randomizer]] = {
+    made.kind: made
+    for made in (
+        KaryResponse, SubsetSelection, HadamardResponse, ProjectiveResponse, BitwiseResponse, UnaryEncoding,
+        WindowResponse, DuchiResponse,
+    )
+}  # fmt: skip
+_NESTED: dict[str, type[Randomizer]] = {made.kind: made for made in (HybridResponse, PrefixResponse)}
 KINDS = (*_PLAIN, *_NESTED)
-MOST = 1 << 62
+MOST_RECIPE_NUMBER = 1 << 62
 
 
 def from_recipe(recipe: object) -> Randomizer:
-    """The randomizer that a recipe describes. Its loss follows from the recipe's numbers alone."""
+    """Make the randomizer of a recipe. Its loss follows from the recipe's numbers alone.
+
+    Raises `BadParameter` if the recipe is not sound.
+    """
     kind, parts = _parts(recipe)
     if kind in _PLAIN:
-        return _plain(recipe, kind)
+        return _plain(recipe)
     if kind == "hybrid":
-        window, duchi = _plain(parts["window"], "window"), _plain(parts["duchi"], "duchi")
-        assert isinstance(window, Window)
-        assert isinstance(duchi, Duchi)
-        return Hybrid(_number(parts["odds"], "odds"), window, duchi)
+        window, duchi = _plain(parts["window"]), _plain(parts["duchi"])
+        if not isinstance(window, WindowResponse) or not isinstance(duchi, DuchiResponse):
+            raise BadParameter("kind", "must be window and duchi inside a hybrid")
+        return HybridResponse(_number(parts["odds"], "odds"), window, duchi)
     levels, inner = parts["levels"], parts["inner"]
     for name, several in (("levels", levels), ("inner", inner)):
         if not isinstance(several, list) or not 1 <= len(several) <= MOST_LETTERS:
@@ -56,42 +52,47 @@ def from_recipe(recipe: object) -> Randomizer:
     made = []
     for one in inner:
         found = _plain(one)
-        if not isinstance(found, Subset | Hadamard | Projective):
+        if not isinstance(found, SubsetSelection | HadamardResponse | ProjectiveResponse):
             raise BadParameter("inner", "must be of kind subset, hadamard or projective")
         made.append(found)
-    return Prefixes(
+    return PrefixResponse(
         _number(parts["letters"], "letters"),
         tuple(_number(level, "levels") for level in levels),
         tuple(made),
     )
 
 
+def _names(kind: str) -> list[str]:
+    """Return the names that a recipe of this kind has, besides its kind."""
+    made: Any = _PLAIN.get(kind) or _NESTED[kind]
+    return [each.name for each in fields(made) if each.init and each.name != "epsilon"]
+
+
 def _parts(recipe: object) -> tuple[str, Mapping[str, Any]]:
-    """The kind, and the rest: exactly what that kind has."""
+    """Return the kind and the recipe. Raise `BadParameter` unless it has exactly the names of its kind."""
     if not isinstance(recipe, Mapping):
         raise BadParameter("recipe", "must be a table of names and values")
     kind = recipe.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise BadParameter("kind", f"must be one of {', '.join(KINDS)}")
-    names = _PLAIN[kind][1] if kind in _PLAIN else _NESTED[kind]
+    names = _names(kind)
     if set(recipe) != {"kind", *names}:
         raise BadParameter("recipe", f"of kind {kind} must have exactly kind, {', '.join(names)}")
     return kind, recipe
 
 
 def _number(value: object, name: str) -> int:
-    """A plain whole number that fits 64 bits: JSON's true and 1.0 are none."""
+    """Return a whole number of at most 2^62. JSON's true and 1.0 are refused."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise BadParameter(name, "must be a whole number")
-    if not 0 <= value <= MOST:
+    if not 0 <= value <= MOST_RECIPE_NUMBER:
         raise BadParameter(name, "must lie in 0 .. 2^62")
     return value
 
 
-def _plain(recipe: object, wanted: str = "") -> Plain:
-    """A randomizer without others inside."""
+def _plain(recipe: object) -> Randomizer:
+    """Make a randomizer that has no others inside."""
     kind, parts = _parts(recipe)
-    if kind not in _PLAIN or (wanted and kind != wanted):
-        raise BadParameter("kind", f"must be {wanted or 'one without others inside'} here")
-    make, names = _PLAIN[kind]
-    return make(*(_number(parts[name], name) for name in names))
+    if kind not in _PLAIN:
+        raise BadParameter("kind", "must be one without others inside here")
+    return _PLAIN[kind](*(_number(parts[name], name) for name in _names(kind)))

@@ -1,0 +1,98 @@
+"""Draw the pictures of the documentation: `python docs/draw_pictures.py FOLDER`.
+
+The picture of several parties needs runs of the protocols: its numbers are read from parties.json in the
+folder, if that exists. `lapwing party compare --out parties.json` measures them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lapwing.core.budget import Terms
+from lapwing.core.losses import GaussianNoise, LaplaceNoise, Loss
+from lapwing.ledger.budget_history import (
+    HISTORY_HALVINGS,
+    BudgetGrant,
+    BudgetHistory,
+    estimate_remaining,
+    grant_of,
+)
+from lapwing.plots import accuracy, curator_and_local, epsilon_delta_curve, privacy_loss, save, spending
+from lapwing.plots.parties import MeasuredErrors, parties
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Draw every picture into the folder that the one argument names."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print("usage: python docs/draw_pictures.py FOLDER", file=sys.stderr)
+        return 2
+    folder = Path(arguments[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = {
+        "privacy-loss": privacy_loss("0.5", "1e-6"),
+        "epsilon-delta": epsilon_delta_curve((LaplaceNoise(Fraction(20), 1), 100)),
+        "accuracy": accuracy(n=10_000),
+        "curator-and-local": curator_and_local(epsilon="0.5"),
+        "spending": spending(invented_clinic()),
+        **parties_pictures(folder),
+    }
+    for name, figure in pictures.items():
+        save(figure, folder / f"{name}.svg")
+    return 0
+
+
+def parties_pictures(folder: Path) -> dict[str, Figure]:
+    """Return the picture whose numbers are in the folder; nothing if they are not there."""
+    if not (measured := folder / "parties.json").is_file():
+        return {}
+    return {"parties": parties(MeasuredErrors.from_json(json.loads(measured.read_text(encoding="utf-8"))))}
+
+
+def invented_clinic() -> BudgetHistory:
+    """Invent a year of a clinic: patients by the quarter of their first visit, and one raise."""
+    terms, raised = Terms.of(1, "1e-6"), Terms.of("0.5", "1e-7")
+    small, count = GaussianNoise(Fraction(40), Fraction(1), 1), LaplaceNoise(Fraction(20), 1)
+    names = ("1st quarter", "2nd quarter", "3rd quarter", "4th quarter")
+    sums = [terms.nothing_spent] * len(names)
+    times: list[datetime] = []
+    rows: list[list[float]] = []
+    grants: list[BudgetGrant] = []
+    account, start = terms, datetime(2026, 1, 1, tzinfo=UTC)
+
+    def look(day: int, opened: int) -> None:
+        lefts = estimate_remaining(account, np.array(sums, np.int64), halvings=HISTORY_HALVINGS).tolist()
+        times.append(start + timedelta(days=day))
+        rows.append([left if k < opened else np.nan for k, left in enumerate(lefts)])
+
+    def charge(loss: Loss, blocks: Sequence[int]) -> None:
+        for k in blocks:
+            after = account.after(sums[k], account.price(loss))
+            sums[k] = sums[k] if after is None else after
+
+    grants.append(grant_of(terms, start))
+    for day in range(0, 366, 5):
+        opened = min(day // 91 + 1, len(names))
+        if day == 300:
+            account, sums = raised, [raised.nothing_spent] * len(names)
+            grants.append(grant_of(raised, start + timedelta(days=day)))
+        elif day % 30 == 10:
+            charge(count, range(opened))
+        elif day:
+            charge(small, [k for k in range(opened) if (day // 5 + k) % 3 == 0])
+        look(day, opened)
+    return BudgetHistory("clinic", tuple(times), names, np.array(rows), tuple(grants), ())
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,223 @@
+"""What all commands share: options, opening a ledger, writing files, and how output looks.
+
+Output is rich on a terminal, and plain text of fixed width elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import StringIO
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from lapwing.errors import BadParameter, Unavailable
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from lapwing.ledger import Ledger
+
+PLAIN_WIDTH = 100
+Where = Annotated[str, typer.Argument(metavar="LEDGER", help="A path, or postgresql://…#name.")]
+Keys = Annotated[
+    Path | None,
+    typer.Option("--keys", envvar="LAPWING_KEYS", help="The ledger's key file; else LEDGER.keys."),
+]
+AnchorAt = Annotated[
+    str | None,
+    typer.Option(
+        "--anchor",
+        envvar="LAPWING_ANCHOR",
+        help="Where the newest state is kept besides; else LEDGER.anchor.",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+PlotPath = Annotated[Path | None, typer.Option(help="Draw it into this .svg, .png or .pdf file.")]
+ExampleFolder = Annotated[Path, typer.Argument(help="Where to write; this folder unless you say.")]
+
+
+@contextmanager
+def console() -> Iterator[Console]:
+    """Yield a console: as wide as the terminal, elsewhere of fixed width, so that files look the same."""
+    out = Console(highlight=False, markup=False, emoji=False)
+    if out.is_terminal:
+        yield out
+        return
+    lines = StringIO()
+    yield Console(file=lines, highlight=False, markup=False, emoji=False, width=PLAIN_WIDTH, no_color=True)
+    for line in lines.getvalue().splitlines():
+        print(line.rstrip())  # tables pad their lines with spaces
+
+
+def heading(out: Console, text: str) -> None:
+    """Print a bold line, after an empty one."""
+    out.print()
+    out.print(Text(text, style="bold"))
+
+
+def warning(out: Console, text: str) -> None:
+    """Print a bold yellow paragraph."""
+    out.print(Text(text, style="bold yellow"))
+
+
+def indented(out: Console, text: str) -> None:
+    """Print a paragraph under a heading."""
+    out.print(Padding(Text(text), (0, 0, 0, 2)))
+
+
+def points(out: Console, lines: Iterable[str]) -> None:
+    """Print a list of sentences."""
+    for line in lines:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(Text("  -"), Text(line))
+        out.print(grid)
+
+
+def pairs(out: Console, rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and their values in two columns."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for name, value in rows:
+        grid.add_row(Text(name), Text(value))
+    out.print(Padding(grid, (0, 0, 0, 2)))
+
+
+def table(*columns: str, right: Iterable[int] = (), rows: Iterable[Iterable[str | Text]] = ()) -> Table:
+    """Return a table with these rows; the columns in `right` hold numbers."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=True, header_style="bold")
+    for k, name in enumerate(columns):
+        # Long cells are folded rather than cut: nothing that was computed is ever hidden.
+        made.add_column(name, justify="right" if k in set(right) else "left", overflow="fold")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar, if stderr is a terminal. Yield a function to call with (done, total)."""
+    if not sys.stderr.isatty():
+        yield lambda _, __: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    # On stderr, since the output may be JSON; and removed when it is done.
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def printable(text: str) -> str:
+    """Return another person's text on one line, without control characters that steer a terminal."""
+    letters = (" " if one in "\n\t" else one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    return "".join(letters)
+
+
+def tell(text: str) -> None:
+    """Print a line on stderr. Do nothing if stderr is gone: a run does not end because its terminal did."""
+    with suppress(OSError, ValueError):
+        if sys.stderr is not None:  # it was closed before we began
+            print(f"lapwing: {text}", file=sys.stderr, flush=True)
+
+
+def print_json(value: Any) -> None:
+    """Print one JSON value. Infinity and NaN are errors, since JSON has no words for them."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def os_errors_told() -> Iterator[None]:
+    """Turn errors of the operating system into one line. A missing file is bad input."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of our output has had enough
+    except OSError as error:
+        what = f"{error.filename}: " if error.filename and len(str(error.filename)) < 300 else ""
+        if isinstance(error, FileNotFoundError):
+            raise BadParameter("file", f"{what}{error.strerror}") from None
+        raise Unavailable(f"{what}{error.strerror}") from None
+
+
+@contextmanager
+def opened_ledger(where: str, keys: Path | None, anchor: str | None) -> Iterator[Ledger]:
+    """Open a ledger, checked against its entries and anchors."""
+    from lapwing.ledger import Ledger
+
+    with os_errors_told():
+        require_ledger(where, keys)
+        with working("checking the ledger"):
+            ledger = Ledger.open(where, keys=keys, anchor=anchor)
+        with ledger:
+            yield ledger
+
+
+def require_file(path: Path, option: str) -> None:
+    """Raise BadParameter if a file is missing. A pipe is a file, too; a folder is not."""
+    if not path.exists() or path.is_dir():
+        raise BadParameter(option, f"there is no file {path}")
+
+
+def require_ledger(where: str, keys: Path | None) -> None:
+    """Raise BadParameter if there is no ledger to open, or no key file where one was named."""
+    from lapwing.config.values import is_postgres
+
+    if keys is not None:
+        require_file(keys, "keys")
+    if not is_postgres(where) and not Path(where).is_file():
+        raise BadParameter("ledger", f"there is no ledger at {where}")
+
+
+@contextmanager
+def new_file(path: Path, *, option: str, mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """Create a file and yield it for writing. Raise BadParameter if it exists or cannot be written."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    except FileExistsError:
+        raise BadParameter(option, f"{path} exists: nothing is written over") from None
+    except OSError as error:
+        raise BadParameter(option, f"{path} cannot be written ({error.strerror})") from None
+    with open(file, "wb") as writing:
+        yield writing
+        writing.flush()
+        os.fsync(writing.fileno())
+
+
+def write_new(path: Path, text: str, *, option: str) -> None:
+    """Write a text into a new file. Raise BadParameter if it exists or cannot be written."""
+    with new_file(path, option=option) as file:
+        file.write(text.encode())
+
+
+def check_plot(path: Path | None) -> None:
+    """Raise BadParameter, before anything is charged, if the path of a picture has an unknown suffix."""
+    if path is not None:
+        from lapwing.plots.style import checked_path
+
+        checked_path(path)
+
+
+def write_plot(path: Path, figure: Figure, *, quiet: bool = False) -> None:
+    """Save a picture, and print where it is unless `quiet`."""
+    # matplotlib takes a second to load: only commands that draw wait for it.
+    from lapwing.plots.style import save
+
+    try:
+        save(figure, path)
+    except OSError as error:
+        raise BadParameter("plot", f"{path} cannot be written ({error.strerror})") from None
+    if not quiet:
+        print(f"\nThe picture is in {path}")

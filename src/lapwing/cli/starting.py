@@ -1,0 +1,82 @@
+"""`lapwing example` and `lapwing init`: invented data to try things on, and the draft of a policy."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lapwing.cli.console import ExampleFolder
+from lapwing.errors import BadParameter
+
+if TYPE_CHECKING:
+    from lapwing.sql.policy_draft import SourceSchema
+
+
+def example(folder: ExampleFolder = Path(".")) -> None:
+    """Write an invented data set (visits to a hospital) and its policy, to try things on."""
+    from lapwing.examples.visits import write_visits
+
+    names, is_new = write_visits(folder)
+    files = ", ".join(names)
+    print(f"Wrote {files}. Next:" if is_new else f"There already, and left as it was: {files}. Next:")
+    question = "SELECT ward, COUNT(*) AS visits FROM visits GROUP BY ward"
+    print(f'  lapwing ask {folder / "visits.toml"} "{question}" --epsilon 0.2')
+
+
+def init(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="A CSV or Parquet file, a folder or pattern of them, a DuckDB file (file.duckdb#table), "
+            "postgresql://…#table or spark:table."
+        ),
+    ],
+    *,
+    unit: Annotated[str | None, typer.Option(help="The column that says whom a row is about.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; else NAME.toml in this folder.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Draft a policy from the names and types of columns. No value of the data is copied."""
+    from lapwing.sql.policy_draft import draft_of, read_schema
+
+    schema = read_schema(source, folder=Path.cwd())
+    target = output if output is not None else Path(f"{schema.table}.toml")
+    if target.exists() and not force:
+        raise BadParameter("output", f"{target} exists. Write over it with --force, or name another file")
+    if unit is None and sys.stdin.isatty():
+        unit = _ask(schema)
+    _write(target, draft_of(schema, unit=unit, folder=target.absolute().parent), force=force)
+    print(f"1. Fill in {target}: whatever says TODO, from what you know, not from the data.")
+    print(f"2. lapwing prepare {quote(str(target))}")
+    question = f"SELECT COUNT(*) FROM {schema.table}"  # noqa: S608 - only shown
+    print(f'3. lapwing plan {quote(str(target))} "{question}" --epsilon 0.1')
+
+
+def _ask(schema: SourceSchema) -> str | None:
+    from lapwing.sql.policy_draft import find_unit_column
+
+    print("Which column says whom a row is about?")
+    for name, kind in schema.columns:
+        print(f"  {name}  ({kind})")
+    while answer := typer.prompt("unit (empty: decide later)", default="", show_default=False).strip():
+        try:
+            return find_unit_column(schema, answer)
+        except BadParameter as error:
+            print(error.why)
+    return None
+
+
+def _write(target: Path, text: str, *, force: bool) -> None:
+    try:
+        with target.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:  # it was made meanwhile
+        raise BadParameter("output", f"{target} exists. Write over it with --force") from None
+    except OSError as error:
+        raise BadParameter("output", f"{target} cannot be written ({error.strerror})") from None

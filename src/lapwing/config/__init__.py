@@ -1,0 +1,1 @@
+"""Configuration files in TOML: every mistake is reported with its line and how to correct it."""

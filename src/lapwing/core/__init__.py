@@ -1,0 +1,56 @@
+"""The core of Lapwing: exact arithmetic, noise, privacy losses and mechanisms.
+
+The modules build on one another in this order, and each imports only earlier ones:
+
+exact               rationals, balls and safe rounding
+random_stream       the only source of random bits
+exact_sampling      exact decisions and table lookups, from which all samplers are built
+laplace_sampler     geometric and discrete Laplace draws
+gaussian_sampler    discrete Gaussian draws
+noise               all draws, with checked parameters (public as `lapwing.noise`)
+renyi_curves        Rényi divergences of the basic mechanisms
+losses              the privacy loss of one release, and of several
+conversions         from losses to (ε, δ) and back
+fixed_run           the loss of a run whose steps are fixed beforehand
+loss_records        losses as JSON records
+budget              charges, lifetime budgets and the privacy filter
+values, spread      inputs of mechanisms, and widths of their noise
+sensitivity         sensitivities of the textbook statistics
+laplace, gaussian, selection, order_statistics, partition_selection, randomized_response
+                    the mechanisms (public as `lapwing.mechanisms`)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lapwing.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lapwing.core.budget import PrivacyFilter, Terms
+    from lapwing.core.fixed_run import FixedRun
+    from lapwing.core.losses import GaussianNoise, LaplaceNoise, Pure, Relation, Repeated, SampledGaussian
+
+_HOMES = {
+    "FixedRun": "fixed_run",
+    "GaussianNoise": "losses",
+    "LaplaceNoise": "losses",
+    "PrivacyFilter": "budget",
+    "Pure": "losses",
+    "Relation": "losses",
+    "Repeated": "losses",
+    "SampledGaussian": "losses",
+    "Terms": "budget",
+}
+__all__ = [
+    "FixedRun",
+    "GaussianNoise",
+    "LaplaceNoise",
+    "PrivacyFilter",
+    "Pure",
+    "Relation",
+    "Repeated",
+    "SampledGaussian",
+    "Terms",
+]
+__getattr__ = lazy_names(__name__, _HOMES)

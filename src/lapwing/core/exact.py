@@ -1,0 +1,215 @@
+"""Exact numbers: rationals as input, rigorous balls and safely rounded rationals as output.
+
+A *ball* is an interval with a rigorous radius (`flint.arb`). A *real* is a number known to any
+precision: a function that takes a precision in bits and returns a ball that contains the number.
+Everything that decides about privacy is a `Fraction`, or a real that is rounded in the direction that
+the function's name says (`log_up`, `round_down`).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational
+
+import numpy as np
+from flint import arb, ctx, fmpq
+
+from lapwing.errors import BadParameter
+
+Number = int | float | str | Fraction | Decimal
+Real = Callable[[int], arb]
+
+_DIGITS_AT_MOST = 4000
+_EXPONENT_AT_MOST = 4000
+
+
+class _PrecisionLock:
+    """The lock around the precision. A forked child gets a new one: nobody would release the old one."""
+
+    def __init__(self) -> None:
+        self._renew()
+        os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        self.lock = threading.RLock()
+
+
+_precision_lock = _PrecisionLock()
+
+
+@contextmanager
+def precision(bits: int) -> Iterator[None]:
+    """Compute balls with `bits` bits inside the `with` block.
+
+    The setting belongs to the whole process, so other threads wait until the block ends.
+    """
+    with _precision_lock.lock:
+        before = ctx.prec
+        ctx.prec = bits
+        try:
+            yield
+        finally:
+            ctx.prec = before
+
+
+def exact(value: Number, name: str = "value") -> Fraction:
+    """Return the rational that a person means by `value`: 0.1 is one tenth, not the nearest float.
+
+    Raises BadParameter, under the given name, if `value` is not a finite number of reasonable length.
+    """
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Rational):
+        raise BadParameter(name, "must be a number (int, float, Fraction, Decimal or decimal text)")
+    if isinstance(value, Rational):
+        # A Fraction may hold numpy integers, which overflow silently; Python's do not.
+        return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise BadParameter(name, "must be finite")
+    text = repr(value) if isinstance(value, float) else str(value)
+    if len(text) > _DIGITS_AT_MOST:
+        raise BadParameter(name, "has too many digits")
+    try:
+        # A short text can stand for a number with a billion digits: 1e999999999.
+        exponent = int(text.lower().partition("e")[2] or 0)
+        number = Fraction(text) if abs(exponent) <= _EXPONENT_AT_MOST else None
+    except (ValueError, ZeroDivisionError):
+        raise BadParameter(name, "is not a finite number") from None
+    if number is None:
+        raise BadParameter(name, "is too large or too small to be meant")
+    return number
+
+
+def positive(value: Number, name: str) -> Fraction:
+    """Return `value` as an exact rational, or raise BadParameter if it is not above 0."""
+    number = exact(value, name)
+    if number <= 0:
+        raise BadParameter(name, "must be above 0")
+    return number
+
+
+def inside_unit(value: Number, name: str) -> Fraction:
+    """Return `value` as an exact rational, or raise BadParameter if it is not strictly between 0 and 1."""
+    number = exact(value, name)
+    if not 0 < number < 1:
+        raise BadParameter(name, "must lie strictly between 0 and 1")
+    return number
+
+
+def whole(value: int | Fraction, name: str, *, at_least: int = 0) -> int:
+    """Return `value` as a Python integer, or raise BadParameter if it is not whole or below `at_least`."""
+    if isinstance(value, Fraction) and value.denominator == 1:
+        value = int(value.numerator)
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise BadParameter(name, "must be a whole number")
+    if value < at_least:
+        raise BadParameter(name, f"must be at least {at_least}")
+    return int(value)
+
+
+def set_fields(record: object, **checked: int | Fraction | None) -> None:
+    """Set fields of a frozen dataclass to checked numbers, during its `__post_init__`.
+
+    The numbers are Python integers and rationals. So nothing that is computed from the fields later can
+    overflow, even if the caller gave numpy integers or floats.
+    """
+    for name, value in checked.items():
+        object.__setattr__(record, name, value)
+
+
+def least_where(holds: Callable[[int], bool], low: int, high: int) -> int:
+    """Find the least whole number above `low` where `holds` is true, by bisection.
+
+    `holds(high)` must be true and is not evaluated. `holds` must stay true once it is.
+    """
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def narrow(
+    holds: Callable[[Fraction], bool], low: Fraction, high: Fraction, relative: Fraction
+) -> tuple[Fraction, Fraction]:
+    """Halve [low, high] until it is shorter than high · relative; `holds` is false at low, true at high."""
+    while high - low > high * relative:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return low, high
+
+
+def ball(value: Fraction | int) -> arb:
+    """Return the ball around a rational, at the current precision."""
+    if isinstance(value, int):
+        return arb(value)
+    return arb(fmpq(value.numerator, value.denominator))
+
+
+def real(compute: Callable[[], arb], *, guard: int = 0) -> Real:
+    """Return the real that `compute` approximates; it is called with `guard` more bits than asked for."""
+
+    def at(bits: int) -> arb:
+        with precision(bits + guard):
+            return compute()
+
+    return at
+
+
+def exp_of(exponent: Fraction) -> Real:
+    """Return the real exp(exponent)."""
+    return real(lambda: ball(exponent).exp())
+
+
+def _dyadic(point: arb) -> Fraction:
+    m, e = map(int, point.man_exp())
+    return Fraction(m << e) if e >= 0 else Fraction(m, 1 << -e)
+
+
+def lower(value: arb) -> Fraction:
+    """Return a rational at or below every point of a finite ball."""
+    return _dyadic(value.lower())
+
+
+def upper(value: arb) -> Fraction:
+    """Return a rational at or above every point of a finite ball."""
+    return _dyadic(value.upper())
+
+
+def round_up(value: arb | Fraction | int, unit: int) -> int:
+    """Return the least n such that n / unit is at or above `value`."""
+    top = upper(value) if isinstance(value, arb) else value
+    return -(-top.numerator * unit // top.denominator)
+
+
+def round_down(value: arb | Fraction | int, unit: int) -> int:
+    """Return the greatest n such that n / unit is at or below `value`."""
+    bottom = lower(value) if isinstance(value, arb) else value
+    return bottom.numerator * unit // bottom.denominator
+
+
+def log_up(value: Fraction | int) -> Fraction:
+    """Return ln(value), rounded up at the 90th bit or later."""
+    with precision(128):
+        return upper(ball(value).log())
+
+
+def exp_up(value: Fraction | int) -> Fraction:
+    """Return exp(value), rounded up at the 90th significant bit or later."""
+    with precision(128):
+        return upper(ball(value).exp())
+
+
+def sqrt_up(value: Fraction | int) -> Fraction:
+    """Return sqrt(value), rounded up at the 90th bit or later; exact for squares of rationals."""
+    fraction = Fraction(value)
+    roots = math.isqrt(fraction.numerator), math.isqrt(fraction.denominator)
+    if roots[0] ** 2 == fraction.numerator and roots[1] ** 2 == fraction.denominator:
+        return Fraction(*roots)
+    with precision(128):
+        return upper(ball(value).sqrt())

@@ -1,0 +1,101 @@
+"""An invented data set, visits to a hospital, and its policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from lapwing.errors import BadParameter
+
+PEOPLE = 4000
+_WARDS = (
+    ("surgery", "north", 60),
+    ("cardiology", "south", 40),
+    ("maternity", "north", 30),
+    ("emergency", "south", 90),
+)
+_DIAGNOSES = ("fracture", "asthma", "infarction", "birth", "migraine", "burn", "pneumonia", "diabetes")
+
+
+def chance(key: str, salt: str) -> str:
+    """Return SQL of a number in [0, 1) from a hash: the same on every machine, and looking like chance."""
+    return f"(hash({key}, '{salt}') % 10000) / 10000.0"
+
+
+def _visits_sql() -> str:
+    diagnoses = "[" + ", ".join(f"'{name}'" for name in _DIAGNOSES) + "]"
+    return f"""
+        SELECT p AS patient_id,
+            CASE WHEN {chance("v", "ward")} < 0.35 THEN 'emergency'
+                WHEN {chance("v", "ward")} < 0.6 THEN 'surgery'
+                WHEN {chance("v", "ward")} < 0.85 THEN 'cardiology' ELSE 'maternity' END AS ward,
+            DATE '2025-01-01' + CAST(floor(680 * {chance("v", "day")}) AS INTEGER) AS admitted,
+            CAST(floor(-6 * ln(1.0001 - {chance("v", "stay")})) AS INTEGER) AS stay,
+            round(250 + 3000 * {chance("v", "cost")} * {chance("v", "more")}, 2) AS cost,
+            {chance("v", "urgent")} < 0.3 AS urgent,
+            {diagnoses}[CAST(1 + floor(8 * {chance("v", "what")} * {chance("v", "rare")}) AS INTEGER)]
+                AS diagnosis
+        FROM (SELECT p, 100 * p + k AS v FROM range({PEOPLE}) AS people(p), range(12) AS rows(k)
+              WHERE k < 1 + floor(-1.8 * ln(1.0001 - {chance("p", "visits")})))
+        ORDER BY hash(v)"""  # noqa: S608 (no input)
+
+
+def _patients_sql() -> str:
+    return f"""
+        SELECT p AS patient_id, CASE WHEN {chance("p", "sex")} < 0.53 THEN 'f' ELSE 'm' END AS sex,
+            2020 - CAST(floor(90 * {chance("p", "born")}) AS INTEGER) AS born
+        FROM range({PEOPLE}) AS people(p)"""  # noqa: S608
+
+
+def forget_lost_ledgers(paths: Iterable[Path]) -> None:
+    """Forget ledgers that are gone of files that were just written, so that examples can be repeated."""
+    from lapwing.ledger.data_sets import open_registry  # noqa: PLC0415
+
+    with open_registry() as known:
+        known.forget_gone(paths)
+
+
+def already_written(texts: Mapping[Path, str], others: Iterable[Path] = ()) -> bool:
+    """Return whether an example was written before and is unchanged. Raise BadParameter for other files."""
+    paths = [*texts, *others]
+    there = [path for path in paths if path.exists()]
+    unchanged = there == paths and all(path.read_text(encoding="utf-8") == texts[path] for path in texts)
+    if there and not unchanged:
+        raise BadParameter("folder", f"{there[0]} exists: nothing is written over")
+    return unchanged
+
+
+def write_visits(folder: Path) -> tuple[list[str], bool]:
+    """Write the data and the policy into a folder, unless they are there unchanged.
+
+    Args:
+        folder: is created if it is missing.
+
+    Returns:
+        The names of the files, and whether they were written now.
+
+    Raises:
+        BadParameter: other files of these names are there, or the folder cannot be written.
+    """
+    import duckdb  # noqa: PLC0415
+
+    lines = ["ward,region,beds", *(f"{ward},{region},{beds}" for ward, region, beds in _WARDS)]
+    policy = files("lapwing.examples").joinpath("data", "visits.toml").read_text(encoding="utf-8")
+    texts = {folder / "visits.toml": policy, folder / "wards.csv": "\n".join(lines) + "\n"}
+    rows = {"visits": _visits_sql(), "patients": _patients_sql()}
+    tables = {folder / f"{name}.parquet": sql for name, sql in rows.items()}
+    names = [path.name for path in (*texts, *tables)]
+    if already_written(texts, tables):
+        return names, False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with duckdb.connect() as connection:
+            for path, sql in tables.items():
+                connection.sql(sql).write_parquet(str(path))
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+    except (OSError, duckdb.IOException):
+        raise BadParameter("folder", f"{folder.resolve()} cannot be written") from None
+    forget_lost_ledgers((*texts, *tables))
+    return names, True

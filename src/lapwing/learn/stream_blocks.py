@@ -1,0 +1,352 @@
+"""The blocks of a stream: which of them have arrived, what budget is left, and which can pay.
+
+A public note beside the policy records which blocks have arrived. Every append writes it, from the
+curator's `through` or from the calendar of that day, and never from rows: blocks exist by declaration. The
+note only decides which blocks are offered to pipelines and how fast budgets unlock.
+
+Claim    a lost or outdated note offers and unlocks less, never more.
+Because  a block of time has arrived only if the note says so, and the unlocked part of a block is computed
+         from the note alone. If a note should exist but does not, an append without `through` is refused:
+         the calendar may name more months than have data. (Blocks of people are opened in the ledger as
+         they arrive.)
+Test     tests/learn/growing/test_arrived.py
+
+Claim    a block that is chosen can pay in every account that would be charged, unless somebody else spends
+         there first: then the charge is refused, and nothing is lost.
+Because  the budget used and the cost are the numbers that the ledger's transaction compares. A wrong choice
+         is only refused, because choosing spends nothing.
+Test     tests/learn/growing/test_stream.py::test_who_is_chosen_can_pay_and_who_is_not_cannot
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.budget import DELTA, DELTA0, EPSILON, FIRST_ORDER, Terms
+from lapwing.core.losses import Loss
+from lapwing.errors import BadParameter
+from lapwing.learn.budget_sharing import PipelineShare
+from lapwing.learn.confidence_bounds import float_down
+from lapwing.ledger import Ledger
+from lapwing.ledger.accounts import Account, Block
+from lapwing.ledger.budget_history import remaining_delta, remaining_exactly
+from lapwing.ledger.entry import Costs
+from lapwing.ledger.spending import Target
+from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_labels, period_of
+from lapwing.sql.row_questions import codes_of_block_labels
+from lapwing.sql.truncated.open_sources import FILES, private_tables
+from lapwing.sql.truncated.prepared_copy import files_of, prepared_folder
+from lapwing.sql.truncated.registration import replace_file
+
+ARRIVALS_FILE = "arrived.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalNote:
+    """The public note: the newest declared block, and the append with which each block arrived.
+
+    Appends are counted if they bring new files; for sources other than files, once a day. `files` is a
+    digest of the source files at the last append, and `day` its date.
+    """
+
+    through: str = ""
+    born: Mapping[str, int] = field(default_factory=dict)
+    appends: int = 0
+    files: str = ""
+    day: str = ""
+
+
+def read_arrival_note(policy: Policy) -> ArrivalNote | None:
+    """Read the last note; None if there is none, or if it cannot be read."""
+    try:
+        found = json.loads((stream_folder(policy) / ARRIVALS_FILE).read_text(encoding="utf-8"))
+        born = {str(label): int(append) for label, append in found["born"].items()}
+        through, files, day = (str(found[name]) for name in ("through", "files", "day"))
+        note = ArrivalNote(through, born, int(found["appends"]), files, day)
+        if policy.blocks is not None and policy.blocks.by == "row":
+            codes_of_block_labels(policy.blocks, [*born, *({through} - {"", *born})])
+        return note
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # BadParameter, for a label that is no block, is a ValueError
+
+
+def stream_folder(policy: Policy) -> Path:
+    """Return the folder of the note and of the lock for appends."""
+    return prepared_folder(policy) / "stream"
+
+
+def sort_by_age(blocks: BlockRule, labels: Sequence[str]) -> list[str]:
+    """Sort blocks by age, the oldest first."""
+    return [label for _, label in sorted(zip(codes_of_block_labels(blocks, labels), labels, strict=True))]
+
+
+def arrived_periods(blocks: BlockRule, through: str, today: date) -> list[str]:
+    """Return the blocks of time that have arrived by this day, oldest first.
+
+    `through` names the newest one; "" means that the calendar decides.
+    """
+    last = blocks.last
+    if through:
+        [last] = codes_of_block_labels(blocks, [through])
+    else:
+        last = min(last, period_of(blocks.every, (today - EPOCH).days))
+    return block_labels(blocks, range(blocks.first, last + 1))
+
+
+def checked_through(
+    blocks: BlockRule, through: str | None, note: ArrivalNote | None, *, is_known: bool
+) -> str:
+    """Return the newest block that has data, as far as somebody has said so; "" if nobody has.
+
+    It never goes back. `is_known` is True if the ledger knows the data set already.
+
+    Raises BadParameter if `through` goes back, does not fit, or is needed because the note is missing.
+    """
+    if through is None:
+        if note is None and is_known and blocks.by == "row":
+            raise BadParameter(
+                "through",
+                "must be given: the note of the blocks that have arrived is missing, and the calendar "
+                "may name blocks without data. Name the newest block with data, such as --through 2026-03",
+            )
+        return "" if note is None else note.through
+    if blocks.by != "row":
+        raise BadParameter("through", "is for blocks of rows by time: others open by themselves")
+    [now] = codes_of_block_labels(blocks, [through])
+    if note is not None and note.born:
+        newest = sort_by_age(blocks, list(note.born))[-1]
+        if now < codes_of_block_labels(blocks, [newest])[0]:
+            raise BadParameter("through", f"must not go back before {newest}")
+    return through
+
+
+def record_arrivals(
+    policy: Policy,
+    note: ArrivalNote | None,
+    labels: Sequence[str],
+    *,
+    through: str,
+    today: date | None = None,
+) -> list[str]:
+    """Write a new note in which these blocks have arrived, and return those that are new."""
+    before = note or ArrivalNote()
+    after = replace(
+        before, through=through, files=_files(policy), day=str(today or datetime.now(UTC).date())
+    )
+    by_files = all(table.source.form in FILES for table in private_tables(policy))
+    if before.appends == 0 or (after.files != before.files if by_files else after.day > before.day):
+        after = replace(after, appends=before.appends + 1)
+    elif not by_files:
+        after = replace(after, day=before.day)
+    new = [label for label in labels if label not in before.born]
+    born = {**before.born, **dict.fromkeys(new, after.appends)}
+    told = {"through": after.through, "born": born, "appends": after.appends}
+    text = json.dumps({**told, "files": after.files, "day": after.day}, indent=1)
+    replace_file(stream_folder(policy) / ARRIVALS_FILE, text)
+    return new
+
+
+def _files(policy: Policy) -> str:
+    """Return a digest of the source files as they are now."""
+    return hashlib.sha256(repr(sorted(files_of(policy).items())).encode()).hexdigest()
+
+
+ALL_UNLOCKED = Fraction(1)
+RETIRED_BELOW = Fraction(1, 1000)  # of the block's ε
+
+
+def blocks_text(count: int) -> str:
+    """Return a number of blocks in words."""
+    return f"{count:,} block{'' if count == 1 else 's'}"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockStatus:
+    """The pure ε and the δ that a next release could cost in a block, in all accounts that pay.
+
+    `unlocked` is the share of its budget that may be used now.
+    """
+
+    label: str
+    epsilon: Fraction
+    left: Fraction
+    delta_left: Fraction
+    has_arrived: bool
+    unlocked: Fraction
+    is_untouched: bool  # nothing was charged or is held there, in any of the accounts
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether (nearly) no budget is left, so that the block is never used again."""
+        return self.left < self.epsilon * RETIRED_BELOW
+
+
+@dataclass(frozen=True, slots=True)
+class StreamStatus:
+    """A stream as it is now. All of it is public."""
+
+    name: str
+    unit: str
+    version: int | None  # None: nothing was taken in yet
+    sharing: str
+    blocks: tuple[BlockStatus, ...]
+    several: str = ""  # in words: the loss of a person who is several units
+
+    @property
+    def retired(self) -> tuple[BlockStatus, ...]:
+        """The blocks whose budget is used up."""
+        return tuple(block for block in self.blocks if block.is_retired)
+
+    @property
+    def usable(self) -> tuple[BlockStatus, ...]:
+        """The blocks that have arrived and have budget left."""
+        return tuple(block for block in self.blocks if block.has_arrived and not block.is_retired)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the status as plain values. The budget left is rounded down."""
+        return {
+            "stream": self.name,
+            "protects": self.unit,
+            "version": self.version,
+            "sharing": self.sharing,
+            "several_periods": self.several,
+            "blocks": [
+                {
+                    "block": block.label,
+                    "epsilon": float(block.epsilon),
+                    "epsilon_left": float_down(block.left),
+                    "delta_left": float_down(block.delta_left),
+                    "has_arrived": block.has_arrived,
+                    "unlocked": float(block.unlocked),
+                    "is_retired": block.is_retired,
+                }
+                for block in self.blocks
+            ],
+        }
+
+
+def untouched_blocks(epsilon: Fraction, delta: Fraction, labels: Sequence[str]) -> tuple[BlockStatus, ...]:
+    """Return the status of declared blocks before anything was appended or spent."""
+    terms = Terms.of(epsilon, delta)
+    now = (
+        terms.epsilon,
+        terms.largest_pure(terms.nothing_spent),
+        remaining_delta(terms, terms.nothing_spent),
+    )
+    return tuple(BlockStatus(label, *now, False, ALL_UNLOCKED, True) for label in labels)
+
+
+def budget_left_by_block(
+    ledger: Ledger,
+    targets: Sequence[Target],
+    labels: Sequence[str],
+    *,
+    arrived: Collection[str],
+    unlocked: Mapping[str, Fraction],
+    share: PipelineShare | None = None,
+) -> tuple[BlockStatus, ...]:
+    """Return the budget left of each block: the least of all accounts that pay. Nothing is opened."""
+    accounts: defaultdict[str, list[tuple[Fraction, Fraction, Fraction, bool]]] = defaultdict(list)
+    if share is not None:
+        terms, taken = share.terms, share.taken
+        anew = terms.epsilon, terms.largest_pure(taken), remaining_delta(terms, taken), not any(taken)
+        for label in labels:
+            if label not in share.blocks:
+                accounts[label].append(anew)
+        here = share.target(labels)
+        targets = targets if here is None else (*targets, here)
+    for target in targets:
+        found = ledger.look_at(ledger.account(target.account), target.blocks)
+        sums: dict[Terms, set[Costs]] = {}
+        for account, block in found:
+            sums.setdefault(account.terms, set()).add(block.taken(account.terms))
+        left = {terms: remaining_exactly(terms, several) for terms, several in sums.items()}
+        for account, block in found:
+            taken = block.taken(account.terms)
+            epsilon = left[account.terms][taken] if block.is_open else Fraction(0)
+            now = account.terms.epsilon, epsilon, remaining_delta(account.terms, taken), not any(taken)
+            for label in [block.label] if target.blocks else labels:
+                accounts[label].append(now)
+    none = [(Fraction(0), Fraction(0), Fraction(0), False)]
+    status = []
+    for label in labels:
+        each = zip(*(accounts[label] or none), strict=True)
+        epsilon, left, delta, is_untouched = (min(one) for one in each)
+        part = unlocked.get(label, ALL_UNLOCKED)
+        status.append(BlockStatus(label, epsilon, left, delta, label in arrived, part, is_untouched))
+    return tuple(status)
+
+
+def blocks_able_to_pay(
+    ledger: Ledger,
+    targets: Sequence[Target],
+    loss: Loss,
+    unlocked: Mapping[str, Fraction] | None = None,
+    share: PipelineShare | None = None,
+) -> set[str]:
+    """Return the blocks of the targets that can pay, or none if an account without blocks cannot.
+
+    `unlocked` is the part of each block's budget that may be used now; None means all of it. `share` is
+    the pipeline's share of the stream, if it has one. Nothing is opened.
+    """
+    labels = {label for target in targets for label in target.blocks}
+    able: set[str] | None = None
+    if share is not None and labels:
+        fits_anew = share.terms.after(share.taken, share.terms.price(loss)) is not None
+        able = {label for label in labels if fits_anew or label in share.blocks}
+        here = share.target(sorted(labels))
+        targets = targets if here is None else (*targets, here)
+    for target in targets:
+        found = ledger.look_at(ledger.account(target.account), target.blocks)
+        fits = dict(zip([block.label for _, block in found], _fits(found, loss, unlocked), strict=True))
+        if not target.blocks:
+            if not all(fits.values()):
+                return set()
+            continue
+        cannot = {label for label in target.blocks if not fits.get(label, False)}
+        able = (labels if able is None else able) - cannot
+    return able or set()
+
+
+def _fits(
+    found: Sequence[tuple[Account, Block]], loss: Loss, unlocked: Mapping[str, Fraction] | None
+) -> list[bool]:
+    """Apply the accounts' filter (like `Terms.after`) to many blocks at once."""
+    if not found:
+        return []
+    priced = {account.number: account.costs(loss) for account in {a.number: a for a, _ in found}.values()}
+    caps = np.array([account.terms.caps for account, _ in found], np.int64)
+    spent = np.array([block.spent for _, block in found], np.int64)
+    held = np.array([block.held for _, block in found], np.int64)
+    taken = np.minimum(spent + held, caps + 1)  # as `Block.taken` does it
+    costs = np.array([priced[account.number] for account, _ in found], np.int64)
+    is_open = np.array([block.is_open for _, block in found], np.bool_)
+    if unlocked is not None:
+        caps = _scaled(caps, [unlocked.get(block.label, ALL_UNLOCKED) for _, block in found])
+    within = taken + costs <= caps
+    one = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(axis=1)
+    fits: NDArray[np.bool_] = is_open & within[:, DELTA0] & one
+    return [bool(fit) for fit in fits]
+
+
+def _scaled(caps: NDArray[np.int64], shares: Sequence[Fraction]) -> NDArray[np.int64]:
+    """Multiply caps by shares, rounded down.
+
+    A cap below 0 is a filter that never holds, and stays as it is.
+    """
+    rows = [
+        [int(cap * share) if cap > 0 else cap for cap in row] if share != ALL_UNLOCKED else row
+        for row, share in zip(caps.tolist(), shares, strict=True)
+    ]
+    return np.array(rows, np.int64)

@@ -1,0 +1,182 @@
+"""Reading tables, columns and lists cell by cell: no cell changes how another cell is read.
+
+Claim    the value of a cell depends on that cell, and on types that were fixed before it was read.
+Because  arrays are used as they are, and everything else is read cell by cell. (`np.asarray` of a list, or
+         of a table with several columns, picks one type for all cells: a single text turns everybody's
+         numbers into texts, and a single missing value turns them into floats.) A cell that cannot be read
+         is missing.
+Test     tests/learn/test_table_input.py
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from fractions import Fraction
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.noise import permutation
+from lapwing.errors import BadValue
+
+Floats = NDArray[np.float64]
+Wholes = NDArray[np.int64]
+NUMBERS = "biuf"  # type kinds of numpy
+UNKNOWN = -1
+
+
+def plain_array(values: Any) -> NDArray[Any] | None:
+    """Return an array, or a column of plain numbers, without changes; None for any other input."""
+    own = getattr(values, "dtype", None)
+    plain = isinstance(own, np.dtype) and own.kind in NUMBERS
+    return np.asarray(values) if plain or isinstance(values, np.ndarray) else None
+
+
+def read_column(values: Any, wanted: str) -> NDArray[Any]:
+    """Return the cells of an array, a list, a column, or a table with one column, in one dimension.
+
+    Raises BadValue with the text `wanted` for any other input.
+    """
+    found = plain_array(values)
+    if found is None and _columns(values) is not None:
+        found = read_table(values, wanted)
+    if found is None:
+        cells = _listed(values)
+        # A list in a single cell is a missing value. If all cells are lists, the input has two dimensions.
+        if cells and all(isinstance(cell, list | tuple | np.ndarray) for cell in cells):
+            raise BadValue(wanted)
+        found = _other(values, wanted) if cells is None else _objects(cells, len(cells))
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found[:, 0]
+    if found.ndim != 1:
+        raise BadValue(wanted)
+    return found
+
+
+def read_table(values: Any, wanted: str) -> NDArray[Any]:
+    """Return the cells of an array, a table, or a list of rows, in two dimensions.
+
+    Raises BadValue with the text `wanted` for any other input.
+    """
+    found, columns = plain_array(values), _columns(values)
+    if found is None and columns is not None:
+        return _beside([read_column(column, wanted) for column in columns], len(values))
+    if found is None:
+        rows = _listed(values)
+        found = _stacked(rows, wanted) if rows is not None else _other(values, wanted)
+    if found.ndim != 2:
+        raise BadValue(wanted)
+    return found
+
+
+def read_numbers(cells: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert each cell to a float by itself.
+
+    A cell that is no number becomes NaN. An error would reveal that such a cell exists.
+    """
+    with np.errstate(all="ignore"):
+        if cells.dtype.kind in NUMBERS:
+            return cells.astype(np.float64)
+        return np.array([_number(cell) for cell in cells.tolist()], dtype=np.float64)
+
+
+def read_codes(cells: NDArray[Any], place: Mapping[Hashable, int]) -> Wholes:
+    """Return the code of each cell, or `UNKNOWN` if the mapping has none for it."""
+    return np.array([_place(cell, place) for cell in cells.tolist()], dtype=np.int64)
+
+
+def checked_units(units: Any, rows: int) -> Wholes | None:
+    """Return the unit of each row, or None if each row is a unit of its own. Only the form is checked.
+
+    Lists are refused: a cell without a unit would count as nobody's row, or as another unit's.
+    """
+    if units is None:
+        return None
+    given = plain_array(units)
+    if given is None or given.shape != (rows,) or given.dtype.kind not in "iu":
+        raise BadValue("units must be an array of whole numbers, one for each row")
+    return given
+
+
+def one_row_each(units: Wholes | None, rows: int) -> Wholes:
+    """Return the indexes of one row per unit, each row of a unit being equally likely.
+
+    In a random order of all rows, the first row of a unit is uniform among its rows, whatever rows the
+    other units have. If `units` is None, each row is a unit of its own.
+    """
+    if units is None:
+        return np.arange(rows, dtype=np.int64)
+    order = permutation(rows)
+    return order[np.unique(units[order], return_index=True)[1]]
+
+
+def _number(cell: Any) -> float:
+    try:
+        # Arrays of one number and complex numbers would cause a warning, which reveals them.
+        return math.nan if isinstance(cell, np.ndarray | np.complexfloating) else float(cell)
+    except OverflowError:
+        return -math.inf if isinstance(cell, int | Fraction) and cell < 0 else math.inf
+    except Exception:  # a cell's own code may raise anything
+        return math.nan
+
+
+def _place(cell: Any, place: Mapping[Hashable, int]) -> int:
+    try:
+        return place.get(cell, UNKNOWN)
+    except Exception:  # a list cannot be hashed, and a cell's own code may raise anything
+        return UNKNOWN
+
+
+def _columns(values: Any) -> list[Any] | None:
+    """Return the columns of a table of pandas, polars or pyarrow; None for any other input."""
+    if hasattr(values, "iloc") and hasattr(values, "columns"):
+        return [values.iloc[:, at] for at in range(values.shape[1])]
+    if hasattr(values, "get_columns"):
+        return list(values.get_columns())
+    if hasattr(values, "column_names"):
+        return list(values.columns)
+    return None
+
+
+def _listed(values: Any) -> list[Any] | None:
+    """Return the cells of a column, or the rows of a list; None for any other input."""
+    for name in ("to_pylist", "to_list", "tolist"):  # of pyarrow, of pandas and polars, of arrays
+        if hasattr(values, name):
+            found = getattr(values, name)()
+            return found if isinstance(found, list) else None
+    if isinstance(values, Sequence) and not isinstance(values, str | bytes):
+        return list(values)
+    return None
+
+
+def _other(values: Any, wanted: str) -> NDArray[Any]:
+    """Convert an object that defines `__array__`: it has one type already."""
+    if not hasattr(values, "__array__"):
+        raise BadValue(wanted)
+    return np.asarray(values)
+
+
+def _objects(cells: Any, count: int) -> NDArray[Any]:
+    return np.fromiter(cells, dtype=object, count=count)
+
+
+def _stacked(rows: list[Any], wanted: str) -> NDArray[Any]:
+    listed = [_listed(row) for row in rows]
+    if not listed or any(row is None for row in listed):
+        raise BadValue(wanted)
+    full: list[list[Any]] = [row for row in listed if row is not None]
+    if len({len(row) for row in full}) > 1:
+        raise BadValue("every row must have as many cells as the others")
+    return _objects(chain.from_iterable(full), len(full) * len(full[0])).reshape(len(full), len(full[0]))
+
+
+def _beside(columns: list[NDArray[Any]], rows: int) -> NDArray[Any]:
+    """Combine columns into one array, with their type if they all have the same one."""
+    types = {column.dtype for column in columns}
+    table = np.empty((rows, len(columns)), dtype=types.pop() if len(types) == 1 else object)
+    for at, column in enumerate(columns):
+        table[:, at] = column
+    return table

@@ -1,0 +1,205 @@
+"""Classifiers from noisy counts: naive Bayes, and boosted trees that each split on one column.
+
+Claim    without one unit, counts of F columns move by at most √F · COUNT in L2.
+Because  a unit has one row, which is in at most one cell of each column's table.
+Test     tests/learn/trainers/test_neighbours.py::test_a_bound_that_is_too_small_would_be_seen
+         tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+
+Claim    additive trees (after DP-EBM, Nori and others 2021): without one unit, the counts move by at most
+         √columns in L2, and each tree's errors by at most REACH.
+Because  a unit has one row, which is in at most one leaf of a tree, with an error of length at most REACH.
+Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.exact import positive, whole
+from lapwing.learn.table_input import Floats, Wholes
+from lapwing.learn.trainers.columns import (
+    UNKNOWN,
+    Binned,
+    Category,
+    Column,
+    checked_classes,
+    checked_coded_columns,
+    class_codes,
+    code_matrix,
+)
+from lapwing.learn.trainers.estimator import Classifier, ModelNumbers, ScoredClassifier
+from lapwing.learn.trainers.pricing import PricedReleases, ReleaseGroup, price_releases
+from lapwing.learn.trainers.whole_vectors import FAR, FINE, REACH, score_count, score_errors
+
+COUNT = 64  # steps in a count of 1, so that noise on whole numbers is as good as on real ones
+
+
+def column_starts(columns: Sequence[Column]) -> list[int]:
+    """Return the position at which each column's values begin among all values."""
+    widths = [column.width for column in columns]
+    return [sum(widths[:at]) for at in range(len(widths))]
+
+
+def count_values(rows: Wholes, first: Sequence[int], truth: Wholes, shape: tuple[int, int]) -> Wholes:
+    """Count the rows with each value and class."""
+    cells, groups = shape
+    total = np.zeros(cells, dtype=np.int64)
+    for column, at in zip(rows.T, first, strict=True):
+        known = (column != UNKNOWN) & (truth != UNKNOWN)
+        total += np.bincount((at + column[known]) * groups + truth[known], minlength=cells)
+    return total
+
+
+def sum_of_values(rows: Wholes, first: Sequence[int], values: Floats) -> Floats:
+    """Return, for each row, the sum over its columns of the entries of `values`. Unknown cells add 0."""
+    total = np.zeros((len(rows), values.shape[1]))
+    for column, at in zip(rows.T, first, strict=True):
+        total += np.where(column[:, None] == UNKNOWN, 0.0, values[at + np.maximum(column, 0)])
+    return total
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class NaiveBayes(Classifier):
+    """Naive Bayes: classes as if columns were independent within each. Columns are Category or Binned."""
+
+    mechanism: ClassVar[str] = "naive bayes"
+    prior_: Floats = field(init=False)
+    logs_: Floats = field(init=False)
+
+    def predict_log_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Return logarithms of the estimated probabilities of the classes."""
+        scores = self._scores(X)
+        scores -= scores.max(axis=1, keepdims=True)
+        normalised: Floats = scores - np.log(np.exp(scores).sum(axis=1, keepdims=True))
+        return normalised
+
+    def _scores(self, X: Any) -> Floats:  # noqa: N803
+        table = self._table(X)
+        columns = checked_coded_columns(self.columns, table.shape[1])
+        return self.prior_ + sum_of_values(code_matrix(columns, table), column_starts(columns), self.logs_)
+
+    def _price(self, columns: int) -> PricedReleases:
+        described, classes = checked_coded_columns(self.columns, columns), checked_classes(self.classes)
+        cells = sum(column.width for column in described) * len(classes)
+        return price_releases(self.epsilon, self.delta, (ReleaseGroup(columns * COUNT**2, cells),))
+
+    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+        columns, classes = (
+            checked_coded_columns(self.columns, table.shape[1]),
+            checked_classes(self.classes),
+        )
+        shape = run.parts[0].dimension, len(classes)
+        exact = count_values(
+            code_matrix(columns, table), column_starts(columns), class_codes(classes, target), shape
+        )
+        noisy = run.release(0, exact * COUNT).reshape(-1, len(classes)) / COUNT
+        return log_shares(noisy, [column.width for column in columns], float(run.sigmas[0]) / COUNT)
+
+
+def log_shares(counts: Floats, widths: Sequence[int], sigma: float) -> ModelNumbers:
+    """Return logarithms of shares. Counts within the noise of 0 are drawn towards equal shares."""
+    logs, totals, at = np.zeros_like(counts), [], 0
+    for width in widths:
+        part = counts[at : at + width]
+        totals.append(part.sum(axis=0) / width)  # its noise has variance σ² / width
+        smooth = np.maximum(part, 0.0) + max(1.0, sigma) / 2
+        logs[at : at + width] = np.log(smooth / smooth.sum(axis=0))
+        at += width
+    # The class totals of every column estimate the same number, with less noise in narrower columns.
+    prior = np.average([total * width for total, width in zip(totals, widths, strict=True)], axis=0,
+                       weights=[1 / width for width in widths])  # fmt: skip
+    shares = np.maximum(prior, 1.0)
+    return {"prior": np.log(shares / shares.sum()).tolist(), "logs": logs.tolist()}
+
+
+_LOOK = Fraction(1, 10)  # share of the counts
+_CURVE = 0.15  # about the mean of p (1 - p), a row's part of a leaf's second derivative
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AdditiveTrees(ScoredClassifier):
+    """A classifier by a sum of curves, one for each column. Columns are Category or Binned.
+
+    It makes `passes` over all columns. In each, every column gets a tree whose leaves move by `stride` of
+    the step that lowers the loss most, and less where the noise is larger than the leaf.
+    """
+
+    mechanism: ClassVar[str] = "additive trees"
+    passes: int = 5
+    stride: float = 0.5
+    curves_: Floats = field(init=False)
+
+    def _scores(self, X: Any) -> Floats:  # noqa: N803
+        table = self._table(X)
+        columns = checked_coded_columns(self.columns, table.shape[1])
+        return sum_of_values(code_matrix(columns, table), column_starts(columns), self.curves_)
+
+    def _price(self, columns: int) -> PricedReleases:
+        widths = [column.width for column in checked_coded_columns(self.columns, columns)]
+        passes, outputs = (
+            whole(self.passes, "passes", at_least=1),
+            score_count(len(checked_classes(self.classes))),
+        )
+        positive(self.stride, "stride")
+        look = ReleaseGroup(columns * COUNT**2, sum(widths), share=_LOOK)
+        tree = ReleaseGroup(REACH**2, max(widths) * outputs, passes * columns, 1 - _LOOK)
+        return price_releases(self.epsilon, self.delta, (look, tree))
+
+    def _train(self, run: PricedReleases, table: NDArray[Any], target: Any) -> ModelNumbers:
+        columns, classes = (
+            checked_coded_columns(self.columns, table.shape[1]),
+            checked_classes(self.classes),
+        )
+        boosting = Boosting(run, columns, float(self.stride))
+        truth, outputs = class_codes(classes, target), score_count(len(classes))
+        return {"curves": boosting.curves(code_matrix(columns, table), truth, outputs).tolist()}
+
+
+class Boosting:
+    """Trees in turn, each fitted to the errors of the earlier ones. The mean of the later half is kept."""
+
+    def __init__(self, run: PricedReleases, columns: Sequence[Category | Binned], stride: float) -> None:
+        self._run, self._columns, self._stride = run, columns, stride
+        self._starts = column_starts(columns)
+
+    def curves(self, rows: Wholes, truth: Wholes, outputs: int) -> Floats:
+        """Return what each value of each column adds to each score."""
+        leaves = sum(column.width for column in self._columns)
+        passes = self._run.parts[1].count // len(self._columns)
+        counts = (
+            self._run.release(0, COUNT * count_values(rows, self._starts, 0 * truth, (leaves, 1))) / COUNT
+        )
+        scores = np.zeros((len(rows), outputs), dtype=np.int64)  # whole steps: adding them up is exact
+        curves = np.zeros((leaves, outputs), dtype=np.int64)
+        mean = np.zeros((leaves, outputs))
+        for passed in range(passes):
+            for at, column in enumerate(self._columns):
+                first = self._starts[at]
+                moved = self._tree(rows[:, at], scores, truth, counts[first : first + column.width])
+                curves[first : first + column.width] += moved
+                scores += np.where(rows[:, at, None] == UNKNOWN, 0, moved[np.maximum(rows[:, at], 0)])
+            mean += curves * (passed >= passes // 2)
+        return mean / (passes - passes // 2) / FINE
+
+    def _tree(self, leaf: Wholes, scores: Wholes, truth: Wholes, counts: Floats) -> Wholes:
+        """Return what is added in each leaf, in steps of a score."""
+        part, width = self._run.parts[1], len(counts)
+        sums = leaf_error_sums(leaf, score_errors(scores, truth), part.dimension // scores.shape[1])
+        noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)[:width] / REACH
+        noise = float(self._run.sigmas[1]) / REACH
+        steepness = _CURVE * np.maximum(counts, 0.0) + noise
+        moved = np.rint(-self._stride * FINE * noisy / steepness[:, None])
+        return np.clip(moved, -FAR * FINE, FAR * FINE).astype(np.int64)
+
+
+def leaf_error_sums(leaf: Wholes, wrong: Wholes, leaves: int) -> Wholes:
+    """Return the sum of the rows' errors in each leaf. Rows of unknown value are in no leaf."""
+    known = leaf != UNKNOWN
+    sums = [np.bincount(leaf[known], column[known], minlength=leaves) for column in wrong.T]
+    return np.rint(np.column_stack(sums)).astype(np.int64)  # sums of whole numbers below 2^53 are exact

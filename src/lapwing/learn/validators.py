@@ -1,0 +1,412 @@
+"""Validators of accuracy, of losses, and of the error of a released statistic.
+
+Statistics have no test half: the statistic itself is released, and its error is bounded from the same
+numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import numpy as np
+
+from lapwing.core.exact import positive, set_fields, whole
+from lapwing.core.laplace import Laplace, SummedLaplace
+from lapwing.core.losses import Loss, SequentialComposition, checked_epsilon
+from lapwing.core.values import Grid
+from lapwing.errors import BadParameter, BadValue
+from lapwing.learn.confidence_bounds import (
+    float_down,
+    float_up,
+    mean_ceiling,
+    mean_floor,
+    share_ceiling,
+    share_floor,
+)
+from lapwing.learn.table_input import one_row_each, read_codes
+from lapwing.learn.validation import (
+    ClassLosses,
+    Rounding,
+    ValidationRelease,
+    ValidationResult,
+    ValidationRows,
+    ValidationVerdict,
+    Validator,
+    checked_bounds,
+    eta_share,
+    in_steps,
+    noise_quantile,
+    real_rows,
+    step_count,
+    unit_means,
+    unit_numbers,
+    value_rows,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccuracyValidator(Validator):
+    """A test of whether the accuracy, on one row drawn per unit, is at least a target.
+
+    Claim    ACCEPT although the accuracy is below the target has a probability of at most η/(i(i+1)) at
+             attempt i. Loss: epsilon.
+    Because  one row of each unit is drawn, so that units are independent coins. Correct and wrong
+             predictions are counted with noise, and a unit is in one of the counts. A third of η each
+             covers the noise of either count, and Clopper and Pearson's bound, which falls with the wrong
+             and rises with the correct ones.
+    Test     tests/learn/validators/test_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
+
+    `ValidationRows.values` says whether each prediction was right. A value that is neither True nor False
+    counts as wrong.
+    """
+
+    def __post_init__(self) -> None:
+        Validator.__post_init__(self)
+        if self.target >= 1:
+            raise BadParameter("target", "must lie strictly between 0 and 1")
+
+    @property
+    def _l1(self) -> int:
+        return 1
+
+    def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Count the correct and the wrong predictions, with noise."""
+        wanted = "values must say of each row whether it was right: True or False"
+        told = value_rows(rows.values, "b", wanted)
+        is_right = told if told.dtype == np.bool_ else read_codes(told, {True: 1}) == 1
+        if rows.of_class is not None:
+            raise BadValue("there is no test of a class by accuracy: use a LossValidator")
+        drawn = is_right[one_row_each(unit_numbers(rows.units, len(is_right)), len(is_right))]
+        right = int(np.count_nonzero(drawn))
+        return self._made(*self._noise.sample([right, len(drawn) - right]).tolist())
+
+    def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the lower bound of the accuracy reaches the target."""
+        eta = eta_share(self.eta, attempt)
+        right, wrong = self._numbers(released, 2)
+        reach = noise_quantile(self._noise, eta / 3)
+        floor = share_floor(right - reach, wrong + reach, eta / 3)
+        estimate = min(max(right / (right + wrong), 0.0), 1.0) if right + wrong > 0 else None
+        shown, wanted = float_down(floor), float(self.target)
+        if floor >= self.target:
+            words = f"the accuracy is at least {shown:.6g}, as wanted ({wanted:.6g})"
+            return ValidationResult(ValidationVerdict.ACCEPT, estimate, shown, words)
+        if floor <= 0:
+            return ValidationResult(
+                ValidationVerdict.RETRY, estimate, None, "there are too few units for this noise"
+            )
+        words = f"the accuracy was shown to be at least {shown:.6g}, below {wanted:.6g}"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, shown, words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestInClass:
+    """An additional test that no model of a finite class meets the target. It costs `epsilon` more.
+
+    The class is fixed before its rows are read. The least sum over the class must be exact, since an
+    approximate minimum can move by more than one unit's loss.
+    """
+
+    models: int
+    epsilon: Fraction
+
+    def __post_init__(self) -> None:
+        set_fields(
+            self, models=whole(self.models, "models", at_least=1), epsilon=checked_epsilon(self.epsilon)
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossValidator(Validator):
+    """A test of whether the mean loss is at most a target.
+
+    A loss is clamped to [0, bound]. The mean is taken over a unit's rows, then over units.
+
+    Claim    ACCEPT although the mean is above the target, and REJECT although a model of the class is at or
+             below it, each have a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon, and that
+             of `best`.
+    Because  each unit has k of most = bound / step steps, rounded up, and (Σ k, Σ (most - k)) is released
+             with noise: a unit adds k and most - k, exactly `most` in L1. A third of η each covers the
+             noise of the first sum, the noise of the second, and the sampling of units.
+    Test     tests/learn/validators/test_loss.py::test_a_bad_model_is_accepted_with_at_most_eta
+
+    The model must not depend on the rows' units (see `in_test_half`), which are drawn independently from
+    those that the verdict is about. A missing loss counts as `bound`.
+    """
+
+    bound: Fraction
+    step: Fraction
+    best: BestInClass | None = None
+
+    def __post_init__(self) -> None:
+        Validator.__post_init__(self)
+        set_fields(self, bound=positive(self.bound, "bound"), step=positive(self.step, "step"))
+        step_count(self.bound, self.step, "bound")
+        if self.target >= self.bound:
+            raise BadParameter("target", "must lie strictly between 0 and the bound")
+        if self.best is not None and not isinstance(self.best, BestInClass):
+            raise BadParameter("best", "must be a BestInClass")
+
+    @property
+    def _l1(self) -> int:
+        return step_count(self.bound, self.step, "bound")
+
+    def _noise_of(self, best: BestInClass) -> Laplace:
+        return Laplace.for_epsilon(best.epsilon, l1=self._l1)
+
+    @property
+    def loss(self) -> Loss:
+        """The price of one validation, the test of the class included."""
+        own = self._noise.loss
+        return own if self.best is None else SequentialComposition((own, self._noise_of(self.best).loss))
+
+    def _shown(self) -> dict[str, str | int]:
+        shown = Validator._shown(self)
+        del shown["best"]
+        if self.best is not None:
+            shown |= {"class models": self.best.models, "class epsilon": str(self.best.epsilon)}
+        return shown
+
+    def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return noisy sums of the steps lost and spared, by the model and by the best of the class."""
+        self._check_class(rows.of_class)
+        losses = real_rows(rows.values)
+        units = unit_numbers(rows.units, len(losses))
+        steps = unit_means(in_steps(losses, self.step, self._l1, Rounding.UP), units, Rounding.UP)
+        lost = int(steps.sum())
+        noisy = self._noise.sample([lost, self._l1 * len(steps) - lost])
+        if self.best is None or rows.of_class is None:
+            return self._made(*noisy.tolist())
+        least, spared = self._least(rows.of_class)
+        noisy_least = self._noise_of(self.best).sample([least, spared])
+        return self._made(*noisy.tolist(), *noisy_least.tolist())
+
+    def _check_class(self, of_class: ClassLosses | None) -> None:
+        declared, came = self.best and self.best.models, of_class and len(of_class.losses)
+        if declared != came:
+            raise BadValue("losses of the class are needed for as many models as `best` declares")
+
+    def _least(self, of_class: ClassLosses) -> tuple[int, int]:
+        """Return the least sum of steps over the class, and how much the sum could have been beyond it.
+
+        Both are rounded down: a class must not look worse than it is.
+        """
+        each = [real_rows(losses) for losses in of_class.losses]
+        if len({len(losses) for losses in each}) != 1:
+            raise BadValue("every model of the class must have a loss for each row")
+        units = unit_numbers(of_class.units, len(each[0]))
+        sums = [
+            int(unit_means(in_steps(one, self.step, self._l1, Rounding.DOWN), units, Rounding.DOWN).sum())
+            for one in each
+        ]
+        least = min(sums)
+        return least, self._l1 * len(np.unique(units)) - least
+
+    def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the upper bound of the loss meets the target; reject if the class cannot."""
+        eta = eta_share(self.eta, attempt)
+        lost, spared, *of_class = self._numbers(released, 2 if self.best is None else 4)
+        reach = noise_quantile(self._noise, eta / 3)
+        ceiling = self.bound * mean_ceiling(
+            Fraction(lost + reach, self._l1), Fraction(spared - reach, self._l1), eta / 3
+        )
+        estimate = self._estimate(lost, spared)
+        if ceiling <= self.target:
+            words = f"the loss is at most {float_up(ceiling):.6g}, as wanted ({float(self.target):.6g})"
+            return ValidationResult(ValidationVerdict.ACCEPT, estimate, float_up(ceiling), words)
+        if of_class and self.best is not None:
+            floor = self._class_floor(of_class[0], of_class[1], self.best, eta)
+            if floor > self.target:
+                words = f"no model of the class loses less than {float_down(floor):.6g}"
+                return ValidationResult(
+                    ValidationVerdict.REJECT, self._estimate(*of_class), float_down(floor), words
+                )
+        if ceiling >= self.bound:
+            return ValidationResult(
+                ValidationVerdict.RETRY, estimate, None, "there are too few units for this noise"
+            )
+        words = f"the loss was shown to be at most {float_up(ceiling):.6g}, above {float(self.target):.6g}"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, float_up(ceiling), words)
+
+    def _class_floor(self, least: int, spared: int, best: BestInClass, eta: Fraction) -> Fraction:
+        """Return a loss that all models of the class exceed with a probability of at least 1 - eta."""
+        reach = noise_quantile(self._noise_of(best), eta / 3)
+        low, high = Fraction(least - reach, self._l1), Fraction(spared + reach, self._l1)
+        return self.bound * mean_floor(low, high, eta / 3)
+
+    def _estimate(self, lost: int, spared: int) -> float | None:
+        if lost + spared <= 0:
+            return None
+        return float(self.bound * min(max(Fraction(lost, lost + spared), Fraction(0)), Fraction(1)))
+
+
+# Half a step by rounding rows, half by rounding a unit's mean, and the error of floats below 2^30 steps.
+_ROUNDED = 1 + Fraction(1, 1 << 20)
+_MOST_BINS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticValidator(Validator):
+    """A test of the absolute error of a released statistic: sampling, noise and rounding together.
+
+    The verdict is never REJECT: more units always help. Release `ValidationResult.estimate` or `shares`.
+    """
+
+    def _verdict(self, estimate: float | None, error: Fraction) -> ValidationResult:
+        shown = float_up(error)
+        if error <= self.target:
+            words = f"the error is at most {shown:.6g}, as wanted ({float(self.target):.6g})"
+            return ValidationResult(ValidationVerdict.ACCEPT, estimate, shown, words)
+        words = f"the error was shown to be at most {shown:.6g}, above {float(self.target):.6g}"
+        return ValidationResult(ValidationVerdict.RETRY, estimate, shown, words)
+
+    def _refuse_class(self, rows: ValidationRows) -> None:
+        if rows.of_class is not None:
+            raise BadValue("a statistic has no class")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeanValidator(StatisticValidator):
+    """A test of the mean of a unit's values in [low, high], and then of the mean over units.
+
+    Claim    ACCEPT although `ValidationResult.estimate` is further than the target from the mean of all
+             units has a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
+    Because  the sums of k and of most - k steps are released, as by a LossValidator. Both ends of the mean
+             are bounded, with a sixth of η for each tail of each noise, and of sampling.
+    Test     tests/learn/validators/test_statistic.py::test_a_mean_is_further_off_with_at_most_eta
+
+    Rows without a value are left out, and so are units without any.
+    """
+
+    low: Fraction
+    high: Fraction
+    step: Fraction
+
+    def __post_init__(self) -> None:
+        Validator.__post_init__(self)
+        low, high, step = checked_bounds(self.low, self.high, self.step)
+        set_fields(self, low=low, high=high, step=step)
+        step_count(high - low, step, "high - low")
+
+    @property
+    def _l1(self) -> int:
+        return step_count(self.high - self.low, self.step, "high - low")
+
+    def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return noisy sums of the steps above the low and below the high bound."""
+        self._refuse_class(rows)
+        values = real_rows(rows.values)
+        units = unit_numbers(rows.units, len(values))
+        known = ~np.isnan(values)
+        placed = Grid(self.low, self.high, self.step).place(values[known], missing=None)
+        steps = unit_means(placed - int(self.low / self.step), units[known], Rounding.NEAREST)
+        above = int(steps.sum())
+        return self._made(*self._noise.sample([above, self._l1 * len(steps) - above]).tolist())
+
+    def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the error of the mean is at most the target."""
+        eta = eta_share(self.eta, attempt)
+        above, below = self._numbers(released, 2)
+        if above + below <= 0:
+            return ValidationResult(
+                ValidationVerdict.RETRY, None, None, "there are too few units for this noise"
+            )
+        reach = noise_quantile(self._noise, eta / 6)
+        most = self._l1
+        ceiling = mean_ceiling(Fraction(above + reach, most), Fraction(below - reach, most), eta / 6)
+        floor = mean_floor(Fraction(above - reach, most), Fraction(below + reach, most), eta / 6)
+        middle = min(max(Fraction(above, above + below), Fraction(0)), Fraction(1))
+        width = self.high - self.low
+        estimate = float(self.low + width * middle)
+        # From the float that is shown, so that its own rounding is part of the error.
+        shown = (Fraction(estimate) - self.low) / width
+        error = width * max(ceiling - shown, shown - floor) + _ROUNDED * self.step
+        return self._verdict(estimate, error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistogramValidator(StatisticValidator):
+    """A test of the share of units in each of the declared bins, by one row that is drawn from each unit.
+
+    Claim    ACCEPT although any of the `shares` is further than the target from that of all units has a
+             probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
+    Because  a unit is in one bin. For each bin, the noise of its count, the noise of all others together
+             (by its exact law), and Clopper and Pearson's bounds get a third of η/bins each, half for each
+             tail.
+    Test     tests/learn/validators/test_statistic.py::test_a_share_is_further_off_with_at_most_eta
+
+    `ValidationRows.values` are the bins, 0 .. bins - 1. Rows in other bins are left out, and so are units
+    without any.
+    """
+
+    bins: int
+
+    def __post_init__(self) -> None:
+        Validator.__post_init__(self)
+        set_fields(self, bins=whole(self.bins, "bins", at_least=2))
+        if self.bins > _MOST_BINS:
+            raise BadParameter("bins", "must be at most 1,024")
+        if self.target >= 1:
+            raise BadParameter("target", "must be below 1: it is the error of a share")
+
+    @property
+    def _l1(self) -> int:
+        return 1
+
+    def release(self, rows: ValidationRows) -> ValidationRelease:
+        """Return the noisy number of units in each bin."""
+        self._refuse_class(rows)
+        places = value_rows(rows.values, "iu", "values must be bins, as whole numbers, one per row")
+        if places.dtype == object:
+            places = read_codes(places, {bin_: bin_ for bin_ in range(self.bins)})
+        units = unit_numbers(rows.units, len(places))
+        inside = (places >= 0) & (places < self.bins)
+        kept = one_row_each(units[inside], int(inside.sum()))
+        drawn = places[inside][kept].astype(np.int64)
+        counts = np.bincount(drawn, minlength=self.bins)
+        return self._made(*self._noise.sample(counts).tolist())
+
+    def shares(self, released: ValidationRelease) -> tuple[float, ...] | None:
+        """Return the share of units in each bin; None if the noise left no units.
+
+        They need not add up to 1.
+        """
+        counts = self._numbers(released, self.bins)
+        total = sum(counts)
+        return tuple(min(max(count / total, 0.0), 1.0) for count in counts) if total > 0 else None
+
+    def judge(self, released: ValidationRelease, *, attempt: int) -> ValidationResult:
+        """Accept if the error of every share is at most the target."""
+        eta = eta_share(self.eta, attempt)
+        counts, shares = self._numbers(released, self.bins), self.shares(released)
+        if shares is None:
+            return ValidationResult(
+                ValidationVerdict.RETRY, None, None, "there are too few units for this noise"
+            )
+        tail = eta / (6 * self.bins)
+        own = noise_quantile(self._noise, tail)
+        rest = _reach_of_sum(self._noise.scale, self.bins - 1, tail)
+        sides: list[tuple[Fraction, int, int, Fraction]] = []
+        for count, share in zip(counts, shares, strict=True):
+            others, shown = sum(counts) - count, Fraction(share)
+            up, down = (count + own, others - rest), (others + rest, count - own)
+            sides.append((mean_ceiling(*up, tail) - shown, *up, shown))
+            sides.append((mean_ceiling(*down, tail) - (1 - shown), *down, 1 - shown))
+        # Clopper and Pearson's ends are tighter but slower: only for candidates of the greatest error.
+        error = Fraction(0)
+        for rough, hits, misses, shown in sorted(sides, reverse=True):
+            if rough <= error:
+                break
+            error = max(error, share_ceiling(hits, misses, tail) - shown)
+        return self._verdict(None, error)
+
+
+@lru_cache(maxsize=1024)
+def _reach_of_sum(scale: Fraction, noises: int, miss: Fraction) -> int:
+    """Return a w with P[sum of noises > w] <= miss, the least one or nearly so.
+
+    By symmetry it holds below.
+    """
+    return SummedLaplace(scale, 1, noises).spread(1 - 2 * miss)

@@ -1,0 +1,476 @@
+"""What accounts and blocks have left: now (`overview`) and over time (`BudgetHistory`). It costs no budget.
+
+The remainder of a block is the largest pure ε that a next request could spend there. `Terms.largest_pure`
+finds it by trying, which takes milliseconds: too long for thirty thousand blocks. Here floats find the
+place, and `remaining_exactly` confirms it with the filter itself, just below and just above.
+
+The history is rebuilt from the entries by the independent accountant.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.budget import (
+    DELTA,
+    DELTA0,
+    DELTA_UNIT,
+    EPSILON,
+    EPSILON_UNIT,
+    FIRST_ORDER,
+    SHARE_DELTA0,
+    SHARE_ORDERS,
+    SHARE_PAIR,
+    Terms,
+)
+from lapwing.core.losses import Pure
+from lapwing.ledger.accountant.balance import MOVED, OPEN
+from lapwing.ledger.accountant.forms import WIDTH
+from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
+from lapwing.ledger.accountant.replay import Replay
+from lapwing.ledger.accounts import (
+    ACCOUNT_COLUMNS,
+    BLOCK_COLUMNS,
+    CURRENT_BLOCKS,
+    EVERYONE,
+    Account,
+    Block,
+    Slices,
+    account_of,
+    block_of,
+    in_numbers,
+)
+from lapwing.ledger.entry import Costs, RawEntry
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.request_log import LogLine, block_name, signed_exceptions
+from lapwing.ledger.store import Transaction
+
+Reals = NDArray[np.float64]
+HALVINGS = 60
+NEARBY = 4  # ledger units
+
+
+def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int = HALVINGS) -> Reals:
+    """Return what is left for each row of sums, in floats.
+
+    Plots need fewer halvings than ledger units do.
+    """
+    caps = np.array(terms.caps, np.int64)
+    room = (caps - taken) / EPSILON_UNIT
+    by_pair = np.where(taken[:, DELTA] <= caps[DELTA], np.maximum(room[:, EPSILON], 0), 0)
+    best = by_pair
+    for k, order in enumerate(terms.orders, FIRST_ORDER):
+        best = np.maximum(best, _pure_within(order, room[:, k], halvings))
+    return np.where(taken[:, DELTA0] <= caps[DELTA0], best, 0.0)
+
+
+def _pure_within(order: int, room: Reals, halvings: int) -> Reals:
+    """Return the largest ε whose Rényi divergence at this order is at most `room`; 0 without room."""
+    low = np.maximum(room, 0)  # no divergence exceeds ε
+    # It is at least ε - ln 2 / (order - 1).
+    high = low + np.log(2) / (order - 1)
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        fits = _divergence(order, middle) <= room
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return np.where(room >= 0, low, 0.0)
+
+
+def _divergence(order: int, epsilon: Reals) -> Reals:
+    """Return the Rényi divergence of randomized response, which is the worst of all pure ε mechanisms."""
+    return epsilon + (np.log1p(np.exp(-(2 * order - 1) * epsilon)) - np.log1p(np.exp(-epsilon))) / (
+        order - 1
+    )
+
+
+def remaining_exactly(terms: Terms, sums: Iterable[Costs]) -> dict[Costs, Fraction]:
+    """Return `Terms.largest_pure` of all these sums, each computed once."""
+    different = list(dict.fromkeys(sums))
+    if not different:
+        return {}
+    guesses = estimate_remaining(terms, np.array(different, np.int64))
+    return {
+        taken: _confirmed(terms, taken, int(guess * EPSILON_UNIT))
+        for taken, guess in zip(different, guesses.tolist(), strict=True)
+    }
+
+
+def _confirmed(terms: Terms, taken: Costs, guess: int) -> Fraction:
+    def fits(units: int) -> bool:
+        return terms.after(taken, terms.price(Pure(Fraction(units, EPSILON_UNIT)))) is not None
+
+    units = max(guess, 0)
+    for _ in range(NEARBY):
+        if fits(units + 1):
+            units += 1
+        elif units and not fits(units):
+            units -= 1
+        else:
+            return Fraction(units, EPSILON_UNIT)
+    return terms.largest_pure(taken)
+
+
+def remaining_delta(terms: Terms, taken: Costs) -> Fraction:
+    """Return the largest failure probability that a next request may have, if its ε fits."""
+    return Fraction(max(terms.caps[DELTA0] - taken[DELTA0], 0), DELTA_UNIT)
+
+
+NOTHING = Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRemainder:
+    """What one block has left."""
+
+    label: str
+    account: int
+    is_open: bool  # otherwise it was lost, and counts as spent
+    epsilon: Fraction  # the largest pure ε that a next question could spend
+    delta: Fraction  # the largest probability of failure that it may have
+    epsilon_after_lapse: Fraction  # the same ε, if all that is held lapsed
+    epsilon_at_first: Fraction  # the same ε, when nothing was spent
+    delta_at_first: Fraction  # the same δ, when nothing was spent: a share of the account's
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyOverview:
+    """An account and its raises. They protect the same people, so their (ε, δ) add up."""
+
+    label: str
+    unit: str
+    relation: str
+    slices: str
+    rule: str
+    accounts: tuple[tuple[int, Fraction, Fraction], ...]  # number, ε, δ; the first, then each raise
+    blocks: tuple[BlockRemainder, ...]
+    reservations: tuple[int, ...]  # those that are open
+    in_periods: tuple[tuple[int, Fraction, Fraction], ...]  # count, ε, δ: for a person in that many periods
+
+    @property
+    def total(self) -> Pair:
+        """The lifetime guarantee for one unit: the sum if the account was raised."""
+        return total_of(self.accounts)
+
+    @property
+    def set_aside(self) -> DeltaShares:
+        """The shares into which δ is divided."""
+        return DeltaShares.of(self.total[1])
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaShares:
+    """The fixed shares into which δ is divided for life. Setting a share aside spends nothing of it."""
+
+    failures: Fraction  # for answers that may fail to keep their ε: those with keys that are not declared
+    whole_runs: Fraction  # for runs that are priced as one (ε, δ)
+    filters: Fraction  # for the Rényi filters, by which many answers cost less than the sum of their prices
+
+    @classmethod
+    def of(cls, delta: Fraction) -> DeltaShares:
+        """Return the shares of an account's δ."""
+        return cls(delta * SHARE_DELTA0, delta * SHARE_PAIR, delta * sum(SHARE_ORDERS))
+
+
+@dataclass(frozen=True, slots=True)
+class DataSetOverview:
+    """A data set, and all accounts that its releases are charged to."""
+
+    label: str
+    version: int
+    accounts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerOverview:
+    """The remainders of all accounts, and every exception that the curator signed."""
+
+    ledger: str
+    families: tuple[FamilyOverview, ...]
+    not_shown: tuple[str, ...]  # other accounts, which may hold the same people
+    data_sets: tuple[DataSetOverview, ...]
+    declared: tuple[LogLine, ...]
+
+
+def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
+    """Return what is left in all accounts, or in one, as of one snapshot."""
+    wanted = None if account is None else ledger.account(account).number
+
+    def work(tx: Transaction) -> LedgerOverview:
+        families: dict[int, list[Account]] = {}
+        for row in tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account"):  # noqa: S608
+            found = account_of(row)
+            families.setdefault(found.root, []).append(found)
+        labels = {root: accounts[0].label for root, accounts in families.items()}
+        return LedgerOverview(
+            ledger=ledger.id,
+            families=tuple(
+                [_family(tx, accounts) for root, accounts in families.items() if wanted in (None, root)]
+            ),
+            not_shown=tuple([label for root, label in labels.items() if wanted not in (None, root)]),
+            data_sets=_data_sets(tx, labels, wanted),
+            declared=signed_exceptions(tx),
+        )
+
+    return ledger.store.read(work)
+
+
+def _data_sets(tx: Transaction, labels: dict[int, str], wanted: int | None) -> tuple[DataSetOverview, ...]:
+    rows = [
+        (label, version, json.loads(accounts))
+        for label, version, accounts in tx.rows(
+            "SELECT label, version, accounts FROM datasets ORDER BY data"
+        )
+    ]
+    return tuple(
+        DataSetOverview(label, version, tuple([labels[root] for root in roots]))
+        for label, version, roots in rows
+        if wanted is None or wanted in roots
+    )
+
+
+def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
+    first = accounts[0]
+    rows = tx.rows(f"SELECT {BLOCK_COLUMNS} FROM {CURRENT_BLOCKS} ORDER BY block", first.number)  # noqa: S608
+    owners = {account.number: account for account in accounts}
+    numbers = in_numbers([account.number for account in accounts])
+    held = tx.rows(
+        "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
+        f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
+    )
+    blocks = [block_of(row, owners[row[1]]) for row in rows]
+    family = FamilyOverview(
+        label=first.label,
+        unit=first.unit.value,
+        relation=first.relation.value,
+        slices=first.slices.value,
+        rule=first.rule,
+        accounts=tuple([(one.number, one.terms.epsilon, one.terms.delta) for one in accounts]),
+        blocks=_left(accounts, blocks),
+        reservations=tuple([int(row[0]) for row in held]),
+        in_periods=(),
+    )
+    if first.slices is not Slices.PERIODS:
+        return family
+    periods = sum(block.label != EVERYONE for block in blocks)
+    return replace(family, in_periods=worst_cases(family.total, periods))
+
+
+def _left(accounts: list[Account], blocks: list[Block]) -> tuple[BlockRemainder, ...]:
+    """Return the remainders, in the order of `blocks`."""
+    found: dict[int, BlockRemainder] = {}
+    for account in accounts:
+        terms, mine = account.terms, [block for block in blocks if block.account == account.number]
+        lefts = remaining_exactly(terms, _sums(account, mine))
+        for block in mine:
+            taken = block.taken(terms)
+            found[block.number] = BlockRemainder(
+                label=block.label,
+                account=account.number,
+                is_open=block.is_open,
+                epsilon=lefts[taken] if block.is_open else NOTHING,
+                delta=remaining_delta(terms, taken) if block.is_open else NOTHING,
+                epsilon_after_lapse=lefts[block.spent] if block.is_open else NOTHING,
+                epsilon_at_first=lefts[terms.nothing_spent],
+                delta_at_first=remaining_delta(terms, terms.nothing_spent),
+            )
+    return tuple([found[block.number] for block in blocks])
+
+
+def _sums(account: Account, blocks: Iterable[Block]) -> Iterable[Costs]:
+    yield account.terms.nothing_spent
+    for block in blocks:
+        yield block.spent
+        yield block.taken(account.terms)
+
+
+Watch = Callable[[int], None]
+MOST_MOMENTS = 400  # a picture has hardly more columns
+FEWEST_MOMENTS = 40
+MOST_NUMBERS = 1 << 22  # moments times blocks
+HISTORY_HALVINGS = 20  # to a millionth
+AT_ONCE = 1 << 14
+_TIME = re.compile(rb'"at":"([^"]*)"')
+# What makes a line jump: it is drawn where it happened, however long the history is.
+_JUMP = re.compile(rb'\{"kind":"(?:account|recovered)"')
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetGrant:
+    """An (ε, δ) that was granted: when the account was opened, or when it was raised."""
+
+    time: datetime
+    epsilon: Fraction
+    delta: Fraction
+    at_first: float  # the largest pure ε that fits while nothing is spent
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetHistory:
+    """What each block of an account and its raises had left, over time."""
+
+    label: str
+    times: tuple[datetime, ...]  # never falling; at least one
+    blocks: tuple[str, ...]
+    left: NDArray[np.float64]  # a row per time, a column per block; NaN before the block was opened
+    grants: tuple[BudgetGrant, ...]
+    recovered: tuple[datetime, ...]
+
+    @classmethod
+    def of(cls, ledger: Ledger, label: str, *, watch: Watch = lambda _: None) -> BudgetHistory:
+        """Return the history until now. A long history is sampled as often as a plot can show."""
+        root = ledger.account(label)
+        return ledger.store.read(lambda tx: _Reader(ledger, tx, root, watch).read())
+
+
+class _Reader:
+    """A reader that feeds the accountant, and looks at the blocks of one family from time to time."""
+
+    def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
+        self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
+        rows = tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ?", root.number)  # noqa: S608
+        self._accounts = {account.number: account for account in map(account_of, rows)}
+        self._replay = Replay()
+        self._terms: dict[int, Terms] = {}
+        # By the accountant's row of a block: its column, which it keeps when it moves; -1 until it has one.
+        self._columns = np.zeros(0, np.intp)
+        # By column: account, state and sums, as last seen.
+        self._seen = np.zeros((0, 2 + WIDTH), np.int64)
+        self._left = np.zeros(0)
+        self._rows: list[tuple[datetime, NDArray[np.float64]]] = []
+        self._grants: list[BudgetGrant] = []
+        self._recovered: list[datetime] = []
+
+    def read(self) -> BudgetHistory:
+        waiting: list[RawEntry] = []
+        now = looked = datetime.min.replace(tzinfo=UTC)
+        step = self._step()
+        for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
+            text = bytes(body)
+            jumps = _JUMP.match(text) is not None
+            time = max(now, _time_of(text))  # clocks may be set back; history is not
+            if jumps or time - looked >= step:
+                self._feed(waiting)
+                self._look(now)
+                looked = now
+            now = time
+            waiting.append((seq, text, bytes(digest)))
+            if jumps:
+                self._feed(waiting)
+                self._jump(now, json.loads(text))
+                self._look(now)
+            elif len(waiting) >= AT_ONCE:
+                self._feed(waiting)
+                self._watch(count)
+        self._feed(waiting)
+        self._look(now, always=True)
+        return self._course()
+
+    def _step(self) -> timedelta:
+        """Return the time between two looks; 0 if every entry can be shown."""
+        [(entries, first, last)] = self._tx.rows("SELECT count(*), min(seq), max(seq) FROM entries")
+        [(blocks,)] = self._tx.rows("SELECT count(*) FROM blocks WHERE root = ?", self._root.number)
+        moments = min(max(MOST_NUMBERS // blocks, FEWEST_MOMENTS), MOST_MOMENTS)
+        if entries <= moments:
+            return timedelta(0)
+        start, end = (
+            _time_of(bytes(self._tx.rows("SELECT body FROM entries WHERE seq = ?", seq)[0][0]))
+            for seq in (first, last)
+        )
+        return max((end - start) / int(moments), timedelta(microseconds=1))
+
+    def _feed(self, waiting: list[RawEntry]) -> None:
+        self._replay.feed(waiting)
+        waiting.clear()
+
+    def _jump(self, now: datetime, record: dict[str, Any]) -> None:
+        if record["kind"] == "recovered":
+            self._recovered.extend([now] if self._grants else [])
+            return
+        account = self._accounts.get(record["account"])
+        if account is None:
+            return  # of another family
+        self._terms[account.number] = account.terms
+        self._grants.append(grant_of(account.terms, now))
+        moved = np.array(record.get("moved", ()), np.int64).reshape(-1, 2)
+        balances = self._replay.balances
+        self._make_room()
+        self._columns[balances.row(account.everyone)] = 0
+        self._columns[balances.find(moved[:, 1])] = self._columns[balances.find(moved[:, 0])]
+
+    def _make_room(self) -> None:
+        more = self._replay.balances.numbers.count - len(self._columns)
+        self._columns = np.append(self._columns, np.full(more, -1, np.intp))
+
+    def _look(self, now: datetime, *, always: bool = False) -> None:
+        """Record what is left, if any of it has changed."""
+        if not self._terms:
+            return
+        self._replay.blocks()  # which brings the books up to date
+        balances = self._replay.balances
+        terms = {self._replay.accounts[number].place: each for number, each in self._terms.items()}
+        rows = np.flatnonzero(np.isin(balances.owners.rows, list(terms)) & (balances.states.rows < MOVED))
+        columns = self._columns_of(rows)
+        left = np.append(self._left, np.full(len(rows) - len(self._left), np.nan))
+        seen = np.zeros((len(rows), self._seen.shape[1]), np.int64)
+        seen[columns, 0], seen[columns, 1] = balances.owners.rows[rows], balances.states.rows[rows]
+        seen[columns, 2:] = balances.taken(rows)
+        known = len(self._seen)
+        changed = np.append(np.any(seen[:known] != self._seen, axis=1), np.ones(len(rows) - known, bool))
+        for place, each in terms.items():
+            some = np.flatnonzero(changed & (seen[:, 0] == place))
+            found = estimate_remaining(each, seen[some, 2:], halvings=HISTORY_HALVINGS)
+            left[some] = np.where(seen[some, 1] == OPEN, found, 0.0)
+        self._left, self._seen = left, seen
+        if always or changed.any():
+            self._rows.append((now, left))
+
+    def _columns_of(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        self._make_room()
+        fresh = rows[self._columns[rows] < 0]
+        self._columns[fresh] = np.arange(len(rows) - len(fresh), len(rows))
+        return self._columns[rows]
+
+    def _course(self) -> BudgetHistory:
+        table = np.full((len(self._rows), len(self._left)), np.nan)
+        for k, (_, left) in enumerate(self._rows):
+            table[k, : len(left)] = left
+        slices = self._root.slices
+        names = [""] * len(self._left)
+        found = self._tx.rows("SELECT block, label FROM blocks WHERE root = ?", self._root.number)
+        places = self._replay.balances.find(np.array([number for number, _ in found], np.int64))
+        for column, (_, label) in zip(self._columns[places], found, strict=True):
+            names[column] = block_name(label, slices)
+        return BudgetHistory(
+            label=self._root.label,
+            times=tuple([time for time, _ in self._rows]),
+            blocks=tuple(names),
+            left=table,
+            grants=tuple(self._grants),
+            recovered=tuple(self._recovered),
+        )
+
+
+def grant_of(terms: Terms, time: datetime) -> BudgetGrant:
+    """Return the grant of an account that was opened or raised with these terms."""
+    nothing = np.array([terms.nothing_spent], np.int64)
+    return BudgetGrant(
+        time,
+        terms.epsilon,
+        terms.delta,
+        float(estimate_remaining(terms, nothing, halvings=HISTORY_HALVINGS)[0]),
+    )
+
+
+def _time_of(body: bytes) -> datetime:
+    found = _TIME.search(body)
+    assert found is not None  # the ledger was checked when it was opened
+    return datetime.fromisoformat(found[1].decode("ascii"))

@@ -1,0 +1,247 @@
+"""The gate: plan, charge, run, store, receipt. It is the only code that spends.
+
+Claim    no answer leaves that was not durably charged first, and none leaves that is not stored: the same
+         key again returns the same bytes.
+Because  the price is fixed before data is read; the charge is on disk before `run` is called; the answer
+         is on disk before `release` returns. A request that crashed in between stays charged and is never
+         run again under the same key.
+Test     tests/gate/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from lapwing.core.losses import Loss
+from lapwing.core.noise import random_bytes
+from lapwing.errors import BadParameter, Unavailable, WorkEnded
+from lapwing.ledger import charging
+from lapwing.ledger.accounts import Slices
+from lapwing.ledger.data_sets import find_data_set, spends_by_block
+from lapwing.ledger.entry import Receipt
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.request_status import RequestStatus, status_of_request
+from lapwing.ledger.spending import Spending, Target
+
+__all__ = ["ChargedRelease", "Gate", "Release", "ReleaseStep", "Spending", "Target", "Work", "targets"]
+
+
+class ReleaseStep(Enum):
+    """The steps of a release, in order. A crash at any of them is tested."""
+
+    PLANNED = "planned"
+    CHARGED = "charged"
+    RAN = "ran"
+    STORED = "stored"
+
+
+Watch = Callable[[ReleaseStep], None]
+
+
+def _nobody_watches(_: ReleaseStep) -> None:
+    """Do nothing. Progress bars and crash tests watch the steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedRelease:
+    """A planned release: its price, and the function that computes the answer after it is charged.
+
+    `run` returns the bytes of the answer. It must release nothing in other ways. If it fails, the reason is
+    not shown.
+    """
+
+    spending: Spending
+    run: Callable[[], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """An answer that was charged, and its receipt."""
+
+    answer: bytes
+    receipt: Receipt
+    is_replay: bool
+
+
+class Gate:
+    """The only way for one principal to spend budget.
+
+    Args:
+        ledger: the open ledger.
+        principal: the name of the principal that is charged.
+        watch: a function that is told each step of a release.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from lapwing.ledger import ChargedRelease, Gate, Ledger, Spending, Target, Unit
+        >>> from lapwing.privacy import Pure, Relation
+        >>> with Ledger.create("visits.ledger") as ledger:
+        ...     person = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
+        ...     account = ledger.open_account("patients", epsilon=1, delta=0, **person)
+        ...     price = Spending(
+        ...         targets=[Target("patients")], loss=Pure(Fraction(1, 2)), **person,
+        ...         mechanism="example", parameters={}, request=b"how many?",
+        ...     )
+        ...     gate = Gate(ledger, principal="analyst")
+        ...     gate.release(ChargedRelease(price, lambda: b"42"), key="monday").answer
+        b'42'
+    """
+
+    def __init__(self, ledger: Ledger, *, principal: str, watch: Watch = _nobody_watches) -> None:
+        self._ledger = ledger
+        self._principal = principal
+        self._watch = watch
+
+    def release(self, planned: ChargedRelease, *, key: str | None = None, shared: bool = False) -> Release:
+        """Charge, run, store and return the answer; or return the stored answer of the same key.
+
+        Args:
+            planned: the price and the function that computes the answer.
+            key: an idempotency key; None draws a random one.
+            shared: whether the key is the same for all principals. Then the first one is charged, and all
+                get that answer.
+
+        Returns:
+            The answer with its receipt.
+
+        Raises:
+            OverBudget: if the budget is too small; nothing is changed.
+            KeyReused: if the key belongs to another request.
+            InProgress: if the same request is still running.
+            WorkEnded: if `run` failed, now or before under this key. The charge stays, and the reason is
+                not shown.
+        """
+        self._watch(ReleaseStep.PLANNED)
+        try:
+            receipt = charging.charge(
+                self._ledger,
+                planned.spending,
+                principal=self._principal,
+                key=_fresh_key() if key is None else key,
+                shared=shared,
+            )
+        except charging.AlreadyAnswered as before:
+            return Release(before.answer, before.receipt, is_replay=True)
+        self._watch(ReleaseStep.CHARGED)
+        return self._finish(receipt, planned.run)
+
+    def _finish(self, receipt: Receipt, run: Callable[[], bytes]) -> Release:
+        try:
+            answer = run()
+            if not isinstance(answer, bytes):
+                raise BadParameter("run", "must return the bytes of the answer")
+        except BaseException as error:
+            charging.give_up(self._ledger, receipt)
+            if isinstance(error, Exception):
+                # The reason may be private: the reply never varies, and no traceback or log prints the
+                # cause. The holder of the data finds it in `__context__`.
+                raise WorkEnded from None
+            raise
+        self._watch(ReleaseStep.RAN)
+        try:
+            stored = charging.store_answer(self._ledger, receipt, answer)
+        except BaseException as error:
+            charging.give_up(self._ledger, receipt)
+            if isinstance(error, Unavailable):  # its text says that nothing was changed
+                raise Unavailable(
+                    "the answer could not be stored, so none is given. The charge stays"
+                ) from error
+            raise
+        self._watch(ReleaseStep.STORED)
+        return Release(answer, stored, is_replay=False)
+
+    def reserve(self, spending: Spending, *, key: str | None = None) -> Work:
+        """Reserve budget for work in steps.
+
+        The same key after a crash returns the same work, to continue; after it was finished, the work with
+        its answer.
+        """
+        chosen = _fresh_key() if key is None else key
+        try:
+            held = charging.reserve(self._ledger, spending, principal=self._principal, key=chosen)
+        except charging.AlreadyAnswered as before:
+            held = charging.find_reservation(
+                self._ledger, before.receipt.position, principal=self._principal
+            )
+            return Work(self, held, Release(before.answer, before.receipt, is_replay=True))
+        return Work(self, held)
+
+    def find(self, key: str, *, shared: bool = False) -> RequestStatus | None:
+        """Return the status of an earlier request under this key, or None. It costs no budget.
+
+        A `shared` key finds the request of any principal.
+        """
+        return status_of_request(self._ledger, principal=self._principal, key=key, shared=shared)
+
+    def resume(self, number: int) -> Work:
+        """Return work that this principal reserved before."""
+        return Work(self, charging.find_reservation(self._ledger, number, principal=self._principal))
+
+
+class Work:
+    """Long work under a reservation: charge each step before it begins, then settle.
+
+    Without settling (an error, a crash), everything stays reserved until somebody settles it: private
+    values may have decided that the work stopped.
+    """
+
+    def __init__(self, gate: Gate, held: charging.Reservation, answered: Release | None = None) -> None:
+        self._gate = gate
+        self._held = held
+        self.answered = answered
+
+    @property
+    def number(self) -> int:
+        """The number with which the work can be resumed."""
+        return self._held.number
+
+    @property
+    def receipt(self) -> Receipt:
+        """The receipt of the reservation."""
+        return self._held.receipt
+
+    def step(self, loss: Loss | None = None) -> None:
+        """Charge one step before it begins. A fixed run has one step, without a loss of its own."""
+        charging.charge_step(self._held, loss)
+
+    def settle(self, *, stopping_was_decided_from_released_values: bool) -> None:
+        """End the work. The rest lapses only if no private value decided to stop here."""
+        charging.settle_reservation(
+            self._held,
+            stopping_was_decided_from_released_values=stopping_was_decided_from_released_values,
+        )
+
+    def finish(self, run: Callable[[], bytes]) -> Release:
+        """Run, store and return the answer of the whole work, which was made from charged steps."""
+        if self.answered is not None:
+            return self.answered
+        if not charging.has_charged_step(self._held):
+            raise BadParameter("work", "no step was charged, so nothing is spent yet")
+        if charging.is_finished(self._held):  # no second draw: the key finds the answer
+            raise WorkEnded
+        self.answered = self._gate._finish(self._held.receipt, run)
+        return self.answered
+
+
+def targets(ledger: Ledger, data: str, blocks: Sequence[str] = ()) -> tuple[Target, ...]:
+    """Return the targets of a release from a data set.
+
+    They are, in each of its accounts, the blocks it can reach.
+
+    Blocks can be told apart only if the account is divided by the data's own rule. In other accounts
+    everyone is charged.
+    """
+    found = find_data_set(ledger, data)
+    accounts = [ledger.numbered(number) for number in found.accounts]
+    return tuple(
+        Target(account.label, blocks)
+        if spends_by_block(found, account)
+        else Target(account.label, everyone=account.slices is not Slices.NONE)
+        for account in accounts
+    )
+
+
+def _fresh_key() -> str:
+    return random_bytes(16).hex()

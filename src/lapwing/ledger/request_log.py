@@ -1,0 +1,466 @@
+"""The log for people to read: lines of entries and requests, with names instead of ids and prices in words.
+
+A price is an ε and a δ if it has them; otherwise the kind of its bound is named. The words of a request are
+in its stored answer, or beside a request without an answer, if the requesting code put them there; a
+function of that code reads them. Public entries hold none of these words.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+from lapwing.core.budget import DELTA, DELTA_UNIT, EPSILON, EPSILON_UNIT
+from lapwing.core.exact import whole
+from lapwing.core.loss_records import from_description
+from lapwing.core.losses import (
+    Concentrated,
+    GaussianNoise,
+    Loss,
+    ParallelComposition,
+    Repeated,
+    SampledGaussian,
+    SequentialComposition,
+)
+from lapwing.errors import BadParameter
+from lapwing.ledger.accountant.guarantee import check_words
+from lapwing.ledger.accounts import EVERYONE, Slices, in_numbers
+from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, Ranges, Receipt, request_of, text_of
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.request_status import is_running
+from lapwing.ledger.store import Row, Transaction
+
+NAMED = 3  # parts of a sum that are named; the others are counted
+
+
+@dataclass(frozen=True, slots=True)
+class PriceInWords:
+    """A price in words, and the numbers in it that can be added: ε with δ, or ρ."""
+
+    words: str
+    epsilon: Fraction | None = None
+    delta: Fraction = Fraction(0)
+    rho: Fraction | None = None
+
+
+def price_of(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> PriceInWords:
+    """Return the price of a described loss, rounded up, in words and numbers.
+
+    `costs` are the charged costs, in an account of this ε.
+    """
+    text = text_of(loss)
+    if '"FixedRun"' not in text:
+        return _price_of_text(text)
+    # Such a run is slow to price again. Its costs say ε and δ, unless they only say "too much".
+    if costs[EPSILON] > epsilon * EPSILON_UNIT:
+        return PriceInWords("a fixed run, by its Rényi bound")
+    pair = Fraction(costs[EPSILON], EPSILON_UNIT), Fraction(costs[DELTA], DELTA_UNIT)
+    return PriceInWords(f"{pair_text(*pair)} as one run", *pair)
+
+
+def price_in_words(loss: dict[str, Any], costs: Costs, epsilon: Fraction) -> str:
+    """Return the price of a described loss in words (see `price_of`)."""
+    return price_of(loss, costs, epsilon).words
+
+
+@lru_cache(maxsize=4096)
+def _price_of_text(text: str) -> PriceInWords:
+    try:
+        loss = from_description(json.loads(text))
+    except BadParameter:
+        return PriceInWords("of a kind unknown here")
+    if loss.pure is not None:
+        return PriceInWords(_of(loss), loss.pure, loss.delta0)
+    return PriceInWords(_of(loss), rho=_rho(loss), delta=loss.delta0)
+
+
+def _of(loss: Loss) -> str:
+    if loss.pure is not None:
+        return pair_text(loss.pure, loss.delta0)
+    rho = _rho(loss)
+    if rho is not None:
+        return f"ρ {short_up(rho)} (zCDP)"
+    match loss:
+        case SampledGaussian(rate, noise):
+            return f"Rényi of Gaussian σ {short_up(noise.sigma)} on a sample of {short_up(100 * rate)} %"
+        case Repeated(each, count):
+            return f"{count:,} × {_of(each)}"
+        case SequentialComposition(parts) | ParallelComposition(parts):
+            words = [_of(part) for part in parts[:NAMED]]
+            if len(parts) > NAMED:
+                words.append(f"{len(parts) - NAMED} more")
+            return (
+                " + ".join(words)
+                if isinstance(loss, SequentialComposition)
+                else f"the worst of {', '.join(words)}"
+            )
+    return "by its Rényi bound"
+
+
+def _rho(loss: Loss) -> Fraction | None:
+    match loss:
+        case Concentrated(rho):
+            return rho
+        case GaussianNoise():
+            return loss.concentrated.rho
+        case Repeated(each, count):
+            once = _rho(each)
+            return None if once is None else count * once
+        case SequentialComposition(parts) | ParallelComposition(parts):
+            known = [found for part in parts if (found := _rho(part)) is not None]
+            if len(known) == len(parts) and known:
+                return sum(known, Fraction(0)) if isinstance(loss, SequentialComposition) else max(known)
+    return None
+
+
+def short_up(value: Fraction) -> str:
+    """Return a value with six digits, rounded up: for spent or promised amounts."""
+    return _short(value, ROUND_CEILING, 6)
+
+
+def short_down(value: Fraction) -> str:
+    """Return a value with four digits, rounded down: for remaining amounts."""
+    return _short(value, ROUND_FLOOR, 4)
+
+
+def _short(value: Fraction, rounding: str, digits: int) -> str:
+    if not value:
+        return "0"
+    with localcontext(prec=digits, rounding=rounding):
+        number = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    power = number.adjusted()
+    return f"{number:f}" if -5 < power < 7 else f"{number.scaleb(-power):f}e{power}"
+
+
+def pair_text(epsilon: Fraction, delta: Fraction) -> str:
+    """Return ε, and δ if it is not 0, rounded up."""
+    return f"ε {short_up(epsilon)}" + (f", δ {short_up(delta)}" if delta else "")
+
+
+SHOWN = 3  # blocks that are named; the others are counted
+MOST_LINES = 10_000_000
+ALL, OTHERS = "everyone", "everybody else"
+_KIND_AT = 10  # every body begins {"kind":"
+# The first letters of the kinds that can be exceptions, most of them signed by the curator.
+_SIGNED = (b"acco", b"data", b"vers", b"reco", b"chec", b"poli")
+Record = dict[str, Any]
+# Kinds of entries that are read as another kind is.
+_SAME_FORM = {"reserve": "charge", "version": "data", "policy": "check"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One entry of the log."""
+
+    number: int
+    time: str
+    kind: str
+    principal: str = ""
+    accounts: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()  # the first few
+    block_count: int = 0
+    price: str = ""  # where something is charged or held
+    what: str = ""
+
+
+def log_lines(ledger: Ledger, *, last: int) -> tuple[LogLine, ...]:
+    """Return the newest lines, oldest first, of one snapshot."""
+    if whole(last, "last", at_least=1) > MOST_LINES:
+        raise BadParameter("last", f"must be at most {MOST_LINES:,}")
+    sql = f"SELECT seq, body FROM entries ORDER BY seq DESC LIMIT {int(last)}"  # noqa: S608
+    found = ledger.store.read(lambda tx: list(LogReader(tx).lines(tx.stream(sql))))
+    return tuple(reversed(found))
+
+
+def signed_exceptions(tx: Transaction) -> tuple[LogLine, ...]:
+    """Return the lines of all exceptions: raises, different people, recoveries, checks, changed policies.
+
+    The curator signed all of them except changes of a policy after a check.
+    """
+    marks = ", ".join("?" * len(_SIGNED))
+    rows = tx.rows(
+        f"SELECT seq, body FROM entries WHERE substr(body, {_KIND_AT}, 4) IN ({marks}) ORDER BY seq",  # noqa: S608
+        *_SIGNED,
+    )
+    return tuple(LogReader(tx).lines(row for row in rows if _is_exception(json.loads(bytes(row[1])))))
+
+
+def _is_exception(record: Record) -> bool:
+    is_one = record["kind"] in ("recovered", "check", "policy")
+    return is_one or bool(record.get("raises") or record.get("differ"))
+
+
+def block_name(label: str, slices: Slices) -> str:
+    """Return a block's name for people. `*` is named after the units that it stands for."""
+    if label != EVERYONE:
+        return label
+    return ALL if slices is Slices.NONE else OTHERS
+
+
+class LogReader:
+    """A reader that turns entries into lines. It looks up each id and number once."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._accounts: dict[int, str] = {}
+        self._epsilons: dict[int, Fraction] = {}
+        for number, label, epsilon in tx.rows("SELECT account, label, epsilon FROM accounts"):
+            self._accounts[number], self._epsilons[number] = label, Fraction(epsilon)
+        self._data: dict[int, str] = dict(tx.rows("SELECT data, label FROM datasets"))
+        self._principals: dict[str, str] = {}
+        self._blocks: dict[int, str] = {}
+
+    def epsilon_of(self, account: int) -> Fraction:
+        """Return the lifetime ε of an account."""
+        return self._epsilons[account]
+
+    def lines(self, rows: Iterable[Row]) -> Iterator[LogLine]:
+        """Yield a line for each (number, body)."""
+        for seq, body in rows:
+            record = json.loads(bytes(body))
+            kind = record["kind"]
+            read = getattr(self, f"_read_{_SAME_FORM.get(kind, kind)}")
+            yield read(LogLine(seq, record["at"], kind), record)
+
+    def _read_genesis(self, line: LogLine, record: Record) -> LogLine:
+        return replace(line, what=f"the ledger {record['ledger']} begins")
+
+    def _read_account(self, line: LogLine, record: Record) -> LogLine:
+        terms = pair_text(Fraction(record["epsilon"]), Fraction(record["delta"]))
+        if record["raises"] is None:
+            what = f"opened with {terms} for life, for one {record['unit']}"
+        else:
+            what = f"raised by {terms}, signed by the curator"
+        return replace(line, accounts=self._labels([record["account"]]), what=what)
+
+    def _read_blocks(self, line: LogLine, record: Record) -> LogLine:
+        first, count = record["first"], len(record["names"])
+        named = self._named([[first, first + count - 1]])
+        return replace(
+            line, accounts=self._labels([record["account"]]), blocks=named, block_count=count, what="opened"
+        )
+
+    def _read_charge(self, line: LogLine, record: Record) -> LogLine:
+        debits = record["debits"]
+        ranges = [pair for _, some, _ in debits for pair in some]
+        named = [one for one in record["parameters"].items() if one != (KEPT_NAME, KEPT_VALUE)]
+        parameters = ", ".join(f"{name} {value}" for name, value in named)
+        what = record["mechanism"] + (f" ({parameters})" if parameters else "")
+        if line.kind == "reserve":
+            what = f"held for {what}"
+        account, _, costs = debits[0]
+        return replace(
+            line,
+            principal=self._principal(record["by"]),
+            accounts=self._labels([number for number, _, _ in debits]),
+            blocks=self._named(ranges),
+            block_count=sum(last - first + 1 for first, last in ranges),
+            price=price_in_words(record["loss"], costs, self._epsilons[account]),
+            what=what,
+        )
+
+    def _read_step(self, line: LogLine, record: Record) -> LogLine:
+        account, costs = record["costs"][0]
+        loss = record["loss"]
+        return replace(
+            line,
+            accounts=self._labels([number for number, _ in record["costs"]]),
+            price="the whole run" if loss is None else price_in_words(loss, costs, self._epsilons[account]),
+            what=f"step of reservation {record['reservation']}",
+        )
+
+    def _read_settle(self, line: LogLine, record: Record) -> LogLine:
+        rest = "is spent" if record["spent"] else "lapses"
+        return replace(line, what=f"reservation {record['reservation']} ends; what is left of it {rest}")
+
+    def _read_answer(self, line: LogLine, record: Record) -> LogLine:
+        return replace(line, what=f"answer to {record['charge']}, {record['size']:,} bytes")
+
+    def _read_failed(self, line: LogLine, record: Record) -> LogLine:
+        return replace(line, what=f"no answer to {record['charge']} will come; the charge stays")
+
+    def _read_data(self, line: LogLine, record: Record) -> LogLine:
+        what = f'data "{self._data[record["data"]]}", version {record["version"]}'
+        others = self._labels([number for number, _ in record["differ"]])
+        if others:
+            named = " and ".join(f'"{label}"' for label in others)
+            what += f"; the curator signed that its people are not those of {named}"
+        return replace(line, accounts=self._labels(record["accounts"]), what=what)
+
+    def _read_recovered(self, line: LogLine, record: Record) -> LogLine:
+        lost = record["lost"]
+        gone = "the anchor was lost" if lost is None else f"entries up to {lost[0]} were lost"
+        return replace(line, what=f"{gone}; the curator signed that all that was open counts as spent")
+
+    def _read_check(self, line: LogLine, record: Record) -> LogLine:
+        what = check_words(is_change=line.kind == "policy")
+        return replace(line, accounts=self._labels([record["account"]]), what=what)
+
+    # Looking up
+
+    def _labels(self, numbers: Iterable[int]) -> tuple[str, ...]:
+        """Return the names of accounts. A raise has the name of the first account."""
+        return tuple(dict.fromkeys(self._accounts[number] for number in numbers))
+
+    def _principal(self, name: str) -> str:
+        if name not in self._principals:
+            self._principals[name] = self._tx.rows("SELECT label FROM principals WHERE name = ?", name)[0][
+                0
+            ]
+        return self._principals[name]
+
+    def _named(self, ranges: Ranges) -> tuple[str, ...]:
+        """Return the names of the first few blocks."""
+        numbers: list[int] = []
+        for first, last in ranges[:SHOWN]:
+            numbers.extend(range(first, min(last, first + SHOWN) + 1))
+        numbers = numbers[:SHOWN]
+        missing = [number for number in numbers if number not in self._blocks]
+        if missing:
+            found = self._tx.rows(
+                "SELECT block, blocks.label, slices FROM blocks "  # noqa: S608 (whole numbers of ours)
+                f"JOIN accounts ON accounts.account = blocks.account WHERE block IN ({in_numbers(missing)})"
+            )
+            self._blocks.update((number, block_name(label, Slices(kind))) for number, label, kind in found)
+        return tuple(self._blocks[number] for number in numbers)
+
+
+LONGEST_WORDS = 1 << 19  # bytes of an answer in which the words of its request are looked for
+ANSWERED, FAILED, OPEN, HELD = "answered", "failed", "under way", "reserved"
+Watch = Callable[[int, int], None]  # how many are done, of how many
+WordsOf = Callable[[bytes], str | None]
+_TELL_EVERY = 1000
+_COUNT = (
+    "SELECT count(*), min(seq) FROM "
+    "(SELECT seq FROM entries WHERE key IS NOT NULL ORDER BY seq DESC {}) AS k"
+)
+_ALL = (
+    "SELECT asked.seq, asked.body, asked.key, answers.entry, "  # noqa: S608 (a whole number of ours)
+    f"substr(answers.bytes, 1, {LONGEST_WORDS}), requests.key, requests.asked FROM entries AS asked "
+    "LEFT JOIN answers ON answers.charge = asked.seq "
+    "LEFT JOIN requests ON requests.charge = asked.seq AND answers.bytes IS NULL "
+    "WHERE asked.key IS NOT NULL AND asked.seq >= {} ORDER BY asked.seq"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedRequest:
+    """One request that was charged, or for which budget was reserved."""
+
+    line: LogLine  # its entry: the number is the receipt
+    state: str
+    price: PriceInWords
+    question: str | None  # as the analyst wrote it; None if it is not stored
+
+    @property
+    def what(self) -> str:
+        """The question, or else the mechanism and its public settings."""
+        return self.line.what if self.question is None else self.question
+
+
+def each_request(
+    ledger: Ledger,
+    tell: Callable[[LoggedRequest], None],
+    *,
+    words_of: WordsOf,
+    last: int | None = None,
+    account: str | None = None,
+    watch: Watch = lambda _, __: None,
+) -> None:
+    """Call `tell` with every request of one snapshot, oldest first.
+
+    Args:
+        ledger: the open ledger.
+        tell: called with each request.
+        words_of: returns the words of a request from its stored bytes, or None.
+        last: only that many of the newest requests; None means all.
+        account: only requests charged to this account; None means all.
+        watch: told how many requests were read, and of how many.
+    """
+    if last is not None and whole(last, "last", at_least=1) > MOST_LINES:
+        raise BadParameter("last", f"must be at most {MOST_LINES:,}")
+    limit = "" if last is None or account is not None else f"LIMIT {int(last)}"
+    newest: deque[LoggedRequest] = deque(maxlen=last)  # of one account, where only the last are wanted
+
+    def work(tx: Transaction) -> None:
+        count, first = tx.rows(_COUNT.format(limit))[0]
+        for done, one in enumerate(_requests(ledger, tx, int(first or 0), words_of), 1):
+            if done % _TELL_EVERY == 0:
+                watch(done, int(count))
+            if account is None or account in one.line.accounts:
+                (tell if account is None or last is None else newest.append)(one)
+
+    ledger.store.read(work)
+    for one in newest:
+        tell(one)
+
+
+def _requests(ledger: Ledger, tx: Transaction, first: int, words_of: WordsOf) -> Iterator[LoggedRequest]:
+    reader = LogReader(tx)
+    for seq, body, key, done, answer, named, kept in tx.stream(_ALL.format(first)):
+        record = json.loads(bytes(body))
+        [line] = reader.lines([(seq, body)])
+        account, _, costs = record["debits"][0]
+        price = price_of(record["loss"], costs, reader.epsilon_of(account))
+        words = answer if kept is None else request_of(named, bytes(kept), record)
+        question = None if words is None else words_of(bytes(words))
+        if answer is not None:
+            state = ANSWERED
+        elif done is not None:
+            state = FAILED
+        elif is_running(ledger, bytes(key), Receipt(ledger.id, seq, "", bytes(body))):
+            state = OPEN
+        else:
+            state = FAILED if line.kind == "charge" else HELD
+        yield LoggedRequest(line, state, price, question)
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalTotal:
+    """The sum of one principal's requests. The prices are added: accounts lost no more than that."""
+
+    principal: str
+    requests: int = 0
+    answered: int = 0
+    failed: int = 0
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+    rho: Fraction = Fraction(0)
+    others: int = 0  # requests with a price of another form
+
+    def with_request(self, one: LoggedRequest) -> PrincipalTotal:
+        """Return the total with one more request."""
+        price = one.price
+        return replace(
+            self,
+            requests=self.requests + 1,
+            answered=self.answered + (one.state == ANSWERED),
+            failed=self.failed + (one.state == FAILED),
+            epsilon=self.epsilon + (price.epsilon or 0),
+            delta=self.delta + price.delta,
+            rho=self.rho + (price.rho or 0),
+            others=self.others + (price.epsilon is None and price.rho is None),
+        )
+
+
+class PrincipalTotals:
+    """The sums of requests by principal."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, PrincipalTotal] = {}
+
+    def add(self, one: LoggedRequest) -> None:
+        """Add a request."""
+        name = one.line.principal
+        self._found[name] = self._found.get(name, PrincipalTotal(name)).with_request(one)
+
+    @property
+    def totals(self) -> list[PrincipalTotal]:
+        """All totals, sorted by principal."""
+        return sorted(self._found.values(), key=lambda one: one.principal)

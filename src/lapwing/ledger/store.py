@@ -1,0 +1,381 @@
+"""The interface to the database of a ledger: durable transactions, seals and signed states.
+
+A store gives no meaning to what it keeps. When a write returns, it is on disk and marked in every anchor.
+When a write raises, it changed nothing, or its outcome is unknown (`Unavailable`). Entries come back in the
+order of the history.
+
+A signed state is the state of the accountant at a seal, so that opening a ledger need not begin at the
+first entry.
+
+Claim    opening from a state accepts the same tables, and the same entries after it, as a replay of all of
+         history, if the entries up to its seal are those that were sealed.
+Because  a state is made only from the state before (or from a replay of everything, or from nothing) and
+         the entries since, which must have the root that its seal signs. It is never taken from the
+         tables. It is signed together with the digest of that seal.
+Test     tests/ledger/test_states.py, tests/faults/test_ledger_tampering.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple, TypeVar, cast
+
+from lapwing.errors import BadParameter, LapwingError, Tampered, Unavailable
+from lapwing.ledger import schema
+from lapwing.ledger.accountant.replay import OtherBooksFormat, Replay, books_of, replay_from
+from lapwing.ledger.anchors import Anchor, Head, Mark
+from lapwing.ledger.entry import Costs, Ranges, RawEntry, digest_of
+from lapwing.ledger.keys import SigningKey, good_signature
+from lapwing.ledger.seals import MerkleTree, Seal
+
+Row = tuple[Any, ...]
+SEAL_COLUMNS = "number, last, size, root, frontier, previous, digest, signature"
+
+
+class Debit(NamedTuple):
+    """The same costs on blocks of one account. Each cost is at most its cap + 1."""
+
+    account: int
+    ranges: Ranges
+    costs: Costs
+
+
+class Posting(NamedTuple):
+    """A charge that is ready to be written: all its debits and its entry."""
+
+    body: bytes
+    digest: bytes
+    key: bytes | None
+    debits: tuple[Debit, ...]
+
+    @classmethod
+    def of(cls, body: bytes, key: bytes | None, debits: tuple[Debit, ...]) -> Posting:
+        """Return a posting with its digest."""
+        return cls(body, digest_of(body), key, debits)
+
+
+class DoesNotFit(LapwingError):
+    """A debit was not admitted, or its block is closed. Internal: callers see `OverBudget`."""
+
+
+class KeyTaken(LapwingError):
+    """An entry with this key exists. Internal: callers see its answer, or why there is none."""
+
+
+class Transaction(ABC):
+    """A set of statements that become durable together. Parameters are written `?`."""
+
+    @abstractmethod
+    def rows(self, sql: str, *parameters: Any) -> list[Row]:
+        """Return all rows of a query."""
+
+    @abstractmethod
+    def stream(self, sql: str) -> Iterator[Row]:
+        """Yield the rows of a query without keeping all of them in memory."""
+
+    @abstractmethod
+    def run(self, sql: str, *parameters: Any) -> int:
+        """Run a statement and return the number of changed rows."""
+
+    @abstractmethod
+    def run_many(self, sql: str, rows: Sequence[Row]) -> None:
+        """Run a statement once for each row of parameters."""
+
+    @abstractmethod
+    def append(self, body: bytes, key: bytes | None = None) -> int:
+        """Append an entry and return its number."""
+
+    @abstractmethod
+    def skip(self, last: int) -> None:
+        """Leave the entry numbers up to `last` unused: an anchor knows them as lost entries."""
+
+    @abstractmethod
+    def debit(self, posting: Posting) -> int:
+        """Debit the blocks, append the entry and return its number. Raises `DoesNotFit` or `KeyTaken`."""
+
+    @abstractmethod
+    def lock(self, blocks: Sequence[int]) -> None:
+        """Lock blocks, so that nobody else changes them until the transaction ends."""
+
+
+def last_seal(tx: Transaction) -> Seal | None:
+    """Return the newest seal, or None."""
+    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals ORDER BY number DESC LIMIT 1")  # noqa: S608
+    return seal_of(rows[0]) if rows else None
+
+
+def seal_of(row: Row) -> Seal:
+    """Return the seal of a database row."""
+    number, last, size, root, frontier, previous, digest, signature = row
+    return Seal(
+        number, last, size, bytes(root), bytes(frontier), bytes(previous), bytes(digest), bytes(signature)
+    )
+
+
+@dataclass(slots=True)
+class SignedState:
+    """The state of the accountant after the leaves of a tree.
+
+    `seal` is the seal that signed the root of the tree; None if the state was replayed from the entries.
+    """
+
+    replay: Replay = field(default_factory=Replay)
+    tree: MerkleTree = field(default_factory=MerkleTree)
+    seal: Seal | None = None
+
+
+def _message(seal: Seal, books: bytes) -> bytes:
+    return b"lapwing state\x00" + seal.digest + hashlib.sha256(books).digest()
+
+
+def read_state(tx: Transaction, public: bytes) -> SignedState | None:
+    """Return the newest signed state, or None if there is none in the current format.
+
+    Raises Tampered if it is not what was signed.
+    """
+    rows = tx.rows(
+        f"SELECT {SEAL_COLUMNS}, books, state_signature FROM states JOIN seals USING (number)"  # noqa: S608
+    )
+    if not rows:
+        return None
+    *sealed, content, signature = rows[0]
+    seal, books = seal_of(tuple(sealed)), bytes(content)
+    wrong = Tampered([f"the state at seal {seal.number} is not the one that was signed"])
+    if not good_signature(public, _message(seal, books), bytes(signature)):
+        raise wrong
+    try:
+        state = SignedState(replay_from(books), MerkleTree.restore(seal.size, seal.frontier), seal)
+    except BadParameter:
+        raise wrong from None
+    except OtherBooksFormat:
+        return None
+    if (
+        not seal.is_signed_by(public, bytes.fromhex(state.replay.ledger))
+        or state.tree.root != seal.root
+        or (state.replay.last, state.replay.entries) != (seal.last, seal.size)
+    ):
+        raise wrong
+    return state
+
+
+def keep_state(tx: Transaction, seal: Seal, signing: SigningKey, state: SignedState | None = None) -> None:
+    """Sign and store the state at a seal.
+
+    It continues from the given state (or the stored one) with all entries since. If that fails (entries
+    that do not follow, a state that is too large), no state is stored, and the next opening replays
+    everything.
+    """
+    if tx.rows("SELECT 1 FROM states JOIN seals USING (number) WHERE number = ?", seal.number):
+        return
+    try:
+        state = state or read_state(tx, signing.public)
+    except Tampered:
+        return  # the next opening says so
+    if state is None or state.replay.last > seal.last:
+        return
+    further = "SELECT seq, body, digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
+    rows = [
+        (seq, bytes(body), bytes(digest))
+        for seq, body, digest in tx.rows(further, state.replay.last, seal.last)
+    ]
+    state.replay.feed(rows)
+    state.tree.extend([digest for _, _, digest in rows])
+    is_sealed = (state.tree.size, state.tree.root) == (seal.size, seal.root)
+    books = books_of(state.replay) if is_sealed and not state.replay.finish() else None
+    tx.run("DELETE FROM states")
+    if books is not None:
+        tx.run(
+            "INSERT INTO states (number, books, state_signature) VALUES (?, ?, ?)",
+            seal.number, books, signing.sign(_message(seal, books)),
+        )  # fmt: skip
+
+
+def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -> bool:
+    """Return whether an entry is the one that its seal signed. An entry that is not sealed yet passes.
+
+    Seals are a few hundred entries apart. The frontier of the seal before and the leaves since give the
+    root.
+    """
+    [(newest,)] = tx.rows("SELECT coalesce(max(number), 0) FROM seals")
+    low, high = 1, int(newest) + 1  # the first seal that covers the entry, or `high`
+    while low < high:
+        middle = (low + high) // 2
+        covers = bool(tx.rows("SELECT 1 FROM seals WHERE number = ? AND last >= ?", middle, entry))
+        low, high = (low, middle) if covers else (middle + 1, high)
+    if low > newest:
+        return True
+    rows = tx.rows(
+        f"SELECT {SEAL_COLUMNS} FROM seals WHERE number IN (?, ?) ORDER BY number",  # noqa: S608
+        low - 1, low,
+    )  # fmt: skip
+    *before, seal = [seal_of(row) for row in rows]
+    last, tree = 0, MerkleTree()
+    try:
+        if before:
+            last, tree = before[0].last, MerkleTree.restore(before[0].size, before[0].frontier)
+        leaves = tx.rows(
+            "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq", last, seal.last
+        )
+        tree.extend([bytes(digest) for (digest,) in leaves])
+    except BadParameter:
+        return False
+    is_root = (tree.size, tree.root) == (seal.size, seal.root)
+    return is_root and last < entry <= seal.last and seal.is_signed_by(public, ledger_id)
+
+
+T = TypeVar("T")
+Catalogue = dict[tuple[str, str], str]  # by table ("" for none) and part: its definition
+Watch = Callable[[str], None]  # is told each step of a commit
+SEAL_EVERY = 256
+STATE_EVERY = 1024  # entries; and with every seal that was asked for (at opening, closing, verifying)
+
+
+# Only crash tests watch. It is no Python function, because every charge calls it three times.
+nobody_watches: Watch = dict[str, None]().get
+
+
+class Store(ABC):
+    """A database that holds one ledger."""
+
+    where: str
+    dialect: schema.StoreDialect
+
+    def __init__(self) -> None:
+        self.anchors: tuple[Anchor, ...] = ()
+        self.witnesses: tuple[Anchor, ...] = ()
+        self.signing: SigningKey | None = None
+        self.ledger_id = b""
+        self.anchored = 0  # the seal that the anchors know
+        self.statements: tuple[str, ...] = ()  # which made the tables
+
+    def start_sealing(
+        self, ledger_id: bytes, signing: SigningKey, anchor: Anchor, witnesses: Sequence[Anchor]
+    ) -> None:
+        """Begin to mark every entry in the anchor, every seal in the witnesses too, and to sign seals."""
+        self.ledger_id, self.signing = ledger_id, signing
+        self.anchors, self.witnesses = (anchor,), tuple(witnesses)
+
+    def mark(self, marks: Sequence[Mark], head: Head | None) -> None:
+        """Write committed entries to the anchors. Only then may a charge be acknowledged."""
+        for anchor in self.anchors:
+            anchor.write(marks, head)
+        if head is not None:
+            for witness in self.witnesses:
+                witness.write((), head)
+
+    def prepare(self, marks: Sequence[Mark], head: Head | None) -> Callable[[], None]:
+        """Prepare `mark`, and return the function that finishes it after the commit."""
+        if head is None and len(self.anchors) == 1:
+            return self.anchors[0].prepare(marks)
+        return partial(self.mark, marks, head)
+
+    def anchor(self, seal: Seal | None) -> None:
+        """Write a seal to the anchors, unless they have it."""
+        if seal is not None and seal.number != self.anchored:
+            self.mark((), seal.head)
+            self.anchored = seal.number
+
+    @abstractmethod
+    def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
+        """Run `work` in a durable transaction. If `alone`, no other write of the ledger runs meanwhile."""
+
+    @abstractmethod
+    def read(self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot of the ledger."""
+
+    @abstractmethod
+    def charge(self, posting: Posting) -> int:
+        """Post a charge durably and return the entry's number. Raises `DoesNotFit` or `KeyTaken`."""
+
+    def history(self, tx: Transaction, after: int = 0) -> Iterator[RawEntry]:
+        """Yield all entries after a number, in order, as of the snapshot of `tx`."""
+        sql = f"SELECT seq, body, digest FROM entries WHERE seq > {int(after)} ORDER BY seq"  # noqa: S608
+        return cast(Iterator[RawEntry], tx.stream(sql))
+
+    @abstractmethod
+    def seal(self) -> Seal | None:
+        """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
+
+    @abstractmethod
+    def catalogue(self, tx: Transaction) -> Catalogue:
+        """Return the definitions of tables, columns, keys, indexes, triggers and functions."""
+
+    @abstractmethod
+    def catalogue_as_made(self) -> Catalogue | None:
+        """Return the catalogue of a new empty ledger; None if the database user may not create one."""
+
+    @abstractmethod
+    def is_alive(self, session: int) -> bool:
+        """Return whether the process with this session number still has the ledger open."""
+
+    @property
+    @abstractmethod
+    def session(self) -> int:
+        """The session number under which this process has the ledger open."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Seal the entries and close the database."""
+
+    def migrate(self, migrations: Sequence[Callable[[schema.StoreDialect], tuple[str, ...]]]) -> None:
+        """Bring the tables up to date, in one transaction."""
+        steps = [migration(self.dialect) for migration in migrations]
+        self.statements = (schema.VERSION_TABLE, *(statement for step in steps for statement in step))
+
+        def work(tx: Transaction) -> None:
+            tx.run(schema.VERSION_TABLE)
+            versions = [
+                int(row[0]) for row in tx.rows("SELECT version FROM schema_version ORDER BY version")
+            ]
+            found = versions[-1] if versions else 0
+            if 0 < found < schema.FIRST:
+                raise Unavailable(
+                    f"{self.where} was written before the first release: use the version that wrote it"
+                )
+            done = max(found - schema.FIRST + 1, 0)
+            if done > len(steps):
+                raise Unavailable(f"{self.where} was written by a newer Lapwing: install that version")
+            if versions != list(range(schema.FIRST, schema.FIRST + done)):
+                raise Unavailable(
+                    f"{self.where} does not say which versions wrote it: restore a copy that does"
+                )
+            for number, step in enumerate(steps[done:], schema.FIRST + done):
+                for statement in step:
+                    tx.run(statement)
+                tx.run("INSERT INTO schema_version VALUES (?)", number)
+
+        self.write(work)
+
+
+def next_seal(tx: Transaction, store: Store, *, stated: bool) -> Seal | None:
+    """Seal all entries and return the newest seal. Nobody else may append during the transaction.
+
+    `stated` also stores the signed state at that seal; otherwise one is stored from time to time.
+    """
+    seal = last_seal(tx)
+    leaves = tx.rows("SELECT seq, digest FROM entries WHERE seq > ? ORDER BY seq", seal.last if seal else 0)
+    if store.signing is None:
+        return seal
+    if leaves:
+        new = [(int(seq), bytes(digest)) for seq, digest in leaves]
+        seal = Seal.after(seal, new, store.ledger_id, store.signing)
+        tx.run(
+            f"INSERT INTO seals ({SEAL_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
+            seal.number, seal.last, seal.size, seal.root, seal.frontier, seal.previous, seal.digest,
+            seal.signature,
+        )  # fmt: skip
+    keep_state_if_due(tx, store, seal, stated=stated)
+    return seal
+
+
+def keep_state_if_due(tx: Transaction, store: Store, seal: Seal | None, *, stated: bool) -> None:
+    """Store the signed state at the newest seal if `stated`, or if the stored one is old."""
+    sizes = tx.rows("SELECT size FROM states JOIN seals USING (number)")
+    if seal is None or store.signing is None or not sizes:
+        return
+    if stated or seal.size - sizes[0][0] >= STATE_EVERY:
+        keep_state(tx, seal, store.signing)

@@ -1,1 +1,0 @@
-"""The databases that hold a ledger: SQLite in a file, PostgreSQL for many servers."""

@@ -1,0 +1,196 @@
+"""Check a ledger, a statement or a proof, whichever it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lapwing.config.values import is_postgres
+from lapwing.errors import BadParameter, Tampered
+from lapwing.ledger.accountant.guarantee import Guarantee, StatementReport
+from lapwing.ledger.anchors import Head
+from lapwing.ledger.entry import digest_of
+from lapwing.ledger.keys import KEY_BYTES
+from lapwing.ledger.ledger import Ledger
+from lapwing.ledger.statement import verify_proof, verify_statement
+
+Working = Callable[[str], AbstractContextManager[object]]  # shows that something takes time
+LEDGER, STATEMENT, PROOF = "ledger", "statement", "proof"
+LARGEST_PROOF = 1 << 28
+_SQLITE = b"SQLite format 3\x00"
+_BEGINNING = 256
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedFile:
+    """The result of a check. `findings` is empty if nothing is wrong."""
+
+    kind: str
+    where: str
+    ledger: str
+    key: str
+    entries: int
+    findings: tuple[str, ...]
+    key_was_given: bool
+    anchors: tuple[str, ...] = ()
+    head: Head | None = None
+    prices_checked: int = 0
+    prices_unchecked: int = 0
+    promises: tuple[str, ...] = ()
+    entry: dict[str, str] | None = None  # the entry that a proof is about
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values with stable names."""
+        head = self.head
+        return {
+            "kind": self.kind,
+            "good": not self.findings,
+            "findings": list(self.findings),
+            "ledger": self.ledger,
+            "key": self.key,
+            "key_was_given": self.key_was_given,
+            "entries": self.entries,
+            "seal": head
+            and {"number": head.number, "last": head.last, "size": head.size, "root": head.root.hex()},
+            "anchors": list(self.anchors),
+            "prices_checked": self.prices_checked,
+            "prices_unchecked": self.prices_unchecked,
+            "promises": list(self.promises),
+            "entry": self.entry,
+        }
+
+
+def verify(
+    where: str,
+    *,
+    key: str | None = None,
+    keys: Path | None = None,
+    anchor: str | None = None,
+    working: Working = nullcontext,
+) -> VerifiedFile:
+    """Check a ledger, a statement or a proof, whichever it is.
+
+    Args:
+        where: A path, or the URL of a ledger in PostgreSQL.
+        key: The ledger's public key in hexadecimal digits, known from elsewhere; None if it is not known.
+        keys: The ledger's key file; None for the usual one.
+        anchor: The ledger's anchor; None for the usual one.
+        working: Shows progress while something takes time.
+
+    Returns:
+        What was checked and what was found.
+
+    Raises:
+        BadParameter: There is no such file, it is none of the three, or the key is not of the right form.
+    """
+    wanted = None if key is None else _public(key)
+    match kind_of(where):
+        case "ledger":
+            return _ledger(where, wanted, keys, anchor, working)
+        case "statement":
+            with working("checking the statement"):
+                report = verify_statement(where, key=wanted)
+            return _of(STATEMENT, where, report, wanted)
+        case _:
+            record = _json(Path(where))
+            found = _of(PROOF, where, verify_proof(record, key=wanted), wanted)
+            return found if found.findings else replace(found, entry=_entry(record))
+
+
+def kind_of(where: str) -> str:
+    """Return "ledger", "statement" or "proof", by the content and not by the name."""
+    if is_postgres(where):
+        return LEDGER
+    path = Path(where)
+    if not path.is_file():
+        raise BadParameter("file", f"there is none at {where}")
+    with open(path, "rb") as file:
+        beginning = file.read(_BEGINNING)
+    if beginning.startswith(_SQLITE) or Path(f"{where}.keys").is_file():
+        return LEDGER
+    for kind in (STATEMENT, PROOF):
+        if f'"{kind}"'.encode() in beginning:
+            return kind
+    raise BadParameter("file", "is no ledger, statement or proof, or its beginning was changed")
+
+
+def _public(text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise BadParameter("key", f"must be {2 * KEY_BYTES} hexadecimal digits")
+    return key
+
+
+def _json(path: Path) -> Any:
+    if path.stat().st_size > LARGEST_PROOF:
+        raise BadParameter("file", "is too large for a proof")
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None  # None is not the form of a proof
+
+
+def _entry(proof: dict[str, Any]) -> dict[str, str]:
+    """Return the parts of an entry that a receipt has, too. Most of the rest is ids and costs."""
+    body = json.loads(proof["body"])
+    told = {name: str(body[name]) for name in ("kind", "at", "mechanism", "request") if name in body}
+    return {"number": str(proof["entry"]), **told, "hash": digest_of(proof["body"].encode()).hex()}
+
+
+def _of(kind: str, where: str, report: StatementReport, wanted: bytes | None) -> VerifiedFile:
+    guarantee = report.guarantee
+    return VerifiedFile(
+        kind=kind,
+        where=where,
+        ledger=report.ledger,
+        key=report.key,
+        entries=report.entries,
+        findings=report.findings,
+        key_was_given=wanted is not None,
+        head=report.head,
+        prices_checked=report.prices_checked,
+        prices_unchecked=report.prices_unchecked,
+        promises=() if guarantee is None or report.findings else tuple(guarantee.lines()),
+    )
+
+
+def _ledger(
+    where: str, wanted: bytes | None, keys: Path | None, anchor: str | None, working: Working
+) -> VerifiedFile:
+    """Open the ledger, which compares every table with entries and anchors; then check all again.
+
+    `Ledger.verify` also checks every signature, price and answer.
+    """
+    try:
+        with working("opening the ledger"):
+            ledger = Ledger.open(where, keys=keys, anchor=anchor)
+    except Tampered as tampered:
+        return VerifiedFile(LEDGER, where, "", "", 0, tampered.found, wanted is not None)
+    with ledger:
+        with working("checking every entry"):
+            report = ledger.verify()
+        public = ledger.keys.signing.public
+        findings = report.findings
+        if wanted not in (None, public):
+            findings = (*findings, "the ledger has another key than the one that was given")
+        replay = report.replay
+        return VerifiedFile(
+            kind=LEDGER,
+            where=where,
+            ledger=ledger.id,
+            key=public.hex(),
+            entries=replay.entries,
+            findings=findings,
+            key_was_given=wanted is not None,
+            anchors=report.anchors,
+            prices_checked=replay.prices.checked,
+            prices_unchecked=replay.prices.unchecked,
+            promises=() if findings else tuple(Guarantee.of(replay).lines()),
+        )

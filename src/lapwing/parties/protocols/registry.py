@@ -1,0 +1,16 @@
+"""The protocols by the letter that plans and documents use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from lapwing.parties.protocols.masked_sum import MaskedSum
+from lapwing.parties.protocols.own_noise import LocalModel, OwnNoise
+from lapwing.parties.protocols.protocol import Protocol
+from lapwing.parties.protocols.share_dealing import AdditiveSharing, ShamirSharing
+
+PROTOCOLS: Mapping[str, type[Protocol]] = MappingProxyType(
+    {"A": OwnNoise, "B": AdditiveSharing, "C": ShamirSharing, "D": MaskedSum, "L": LocalModel}
+)
+NAMES: Mapping[str, str] = MappingProxyType({letter: kind.name for letter, kind in PROTOCOLS.items()})

@@ -1,1 +1,0 @@
-"""Curator SQL: policy, parse, bind, check, price, run. One pass per file."""

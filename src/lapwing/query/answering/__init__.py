@@ -1,1 +1,0 @@
-"""From exact sums to noisy answers: shares, noise, estimates, intervals."""

@@ -1,1 +1,0 @@
-"""From SQL text to a checked question, one pass per file."""

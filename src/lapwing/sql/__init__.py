@@ -1,0 +1,1 @@
+"""Private SQL: plan a query, charge it, read truncated tables, add noise, store and answer."""

@@ -1,0 +1,221 @@
+"""Accuracy or price: the error of each column before anything is released, and the ε for a wanted accuracy.
+
+All follows from the question's text, the policy and the shares of the budget. If an error depends on the
+number of rows, it is a formula in n; it is a number if n was declared or released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from lapwing.core.budget import EPSILON_UNIT
+from lapwing.core.exact import Number, positive
+from lapwing.core.losses import LARGEST_EPSILON, SMALLEST_EPSILON
+from lapwing.core.spread import checked_confidence
+from lapwing.errors import BadParameter
+from lapwing.sql.bound_query import BoundQuery, Computed, NoisyAggregate, Plain, Released
+from lapwing.sql.group_statistics import scale_of, step_of
+from lapwing.sql.intervals import NoiseFamily, half_width, noise_scale
+from lapwing.sql.noising import CHOICE_FUNCTIONS, BudgetShares, divide_budget, wanted_of
+
+EPSILON_DIGITS = 10**4  # ε for a width is found to four digits, rounded up
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The error of a column at a confidence: ± a number, a formula in n, or a distance in ranks.
+
+    All are None if no statement is made: for a key, a comparison, or several uncertain numbers at once.
+    """
+
+    half: float | None = None
+    formula: str | None = None
+    ranks: float | None = None
+
+
+NO_STATEMENT = Spread()
+_MIRRORS = ("neg", "abs")
+
+
+def spread(
+    question: BoundQuery, shares: BudgetShares, confidence: Number, *, n: int | None = None
+) -> dict[str, Spread]:
+    """Return the spread of each output, the largest over all groupings. `n` is the rows of a group."""
+    level = checked_confidence(confidence)
+    return {output.name: _of(output.value, shares, level, n) for output in question.outputs}
+
+
+def shares_for_width(
+    question: BoundQuery,
+    *,
+    within: Number,
+    confidence: Number,
+    delta: Number,
+    noise: str,
+    n: int | None = None,
+) -> BudgetShares:
+    """Return the shares of the least ε (four digits, rounded up) that keeps every column within ±`within`.
+
+    `within` is in each column's own unit. Averages and similar statistics need
+    `n`. Quantiles have no width.
+    """
+    wish, level = positive(within, "within"), checked_confidence(confidence)
+
+    def at(epsilon: Fraction) -> BudgetShares:
+        return divide_budget(question, epsilon=epsilon, delta=delta, noise=noise)
+
+    def fits(epsilon: Fraction) -> bool:
+        try:
+            shares = at(epsilon)
+        except BadParameter:  # ε is so small that a share of it, or the noise, is out of bounds
+            return False
+        return all(half <= wish for half in _halves(question, shares, level, n))
+
+    # A wrong δ, a wrong name of a noise or a missing n is wrong at every ε.
+    if not _halves(question, at(LARGEST_EPSILON), level, n):
+        raise BadParameter("within", "says nothing about these columns; ask with epsilon")
+    if not fits(LARGEST_EPSILON):
+        raise BadParameter("within", "cannot be reached with any ε up to 1000")
+    return at(_least(fits))
+
+
+def _least(fits: Callable[[Fraction], bool]) -> Fraction:
+    """Return the least ε that fits, from 1e-9 to 1000, by bisection of its logarithm, then of itself."""
+    low, high = SMALLEST_EPSILON, LARGEST_EPSILON
+    if fits(low):
+        return low
+    while high - low > max(high / EPSILON_DIGITS, Fraction(1, EPSILON_UNIT)):
+        far = high > 4 * low
+        middle = _rounded(Fraction(math.sqrt(low * high)) if far else (low + high) / 2)
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _rounded(epsilon: Fraction) -> Fraction:
+    return Fraction(math.ceil(epsilon * EPSILON_UNIT), EPSILON_UNIT)
+
+
+def _halves(question: BoundQuery, shares: BudgetShares, level: Fraction, n: int | None) -> list[float]:
+    halves = []
+    for name, found in spread(question, shares, level, n=n).items():
+        if found.formula is not None:
+            why = f'depends on the number of rows for "{name}" (±{found.formula}): '
+            raise BadParameter("within", why + "give n, or ask with epsilon")
+        if found.half is not None:
+            halves.append(found.half)
+    return halves
+
+
+def _of(tree: Released, shares: BudgetShares, level: Fraction, n: int | None) -> Spread:
+    if isinstance(tree, NoisyAggregate):
+        found = [_statistic(tree, shares, s, level, n) for s in range(len(shares.question.sets))]
+        return max(found, key=lambda x: (x.half or 0.0, x.ranks or 0.0))
+    if isinstance(tree, Computed):
+        return _computed(tree, shares, level, n)
+    return NO_STATEMENT
+
+
+def _computed(tree: Computed, shares: BudgetShares, level: Fraction, n: int | None) -> Spread:
+    """Return the spread of a linear function of one uncertain number."""
+    uncertain = [i for i, arg in enumerate(tree.args) if not isinstance(arg, Plain)]
+    constants = [arg.value for arg in tree.args if isinstance(arg, Plain)]
+    if len(uncertain) != 1 or not all(isinstance(value, int | float) for value in constants):
+        return NO_STATEMENT
+    inner = _of(tree.args[uncertain[0]], shares, level, n)
+    if tree.op in ("+", "-", *_MIRRORS):
+        factor = 1.0
+    elif tree.op == "*" or (tree.op == "/" and uncertain == [0] and constants[0]):
+        value = abs(float(constants[0] or 0))
+        factor = value if tree.op == "*" else 1 / value
+    else:
+        return NO_STATEMENT
+    half = None if inner.half is None else factor * inner.half
+    formula = inner.formula
+    if formula is not None and factor != 1:
+        formula = f"{factor:.4g} * {formula}"
+    return Spread(half, formula)
+
+
+def _statistic(
+    s: NoisyAggregate, shares: BudgetShares, grouping: int, level: Fraction, n: int | None
+) -> Spread:
+    if s.function in CHOICE_FUNCTIONS:
+        return Spread(ranks=float(shares.choice(grouping, wanted_of(s)).spread(level)))
+    mechanisms = [shares.mechanism(grouping, part) for part in s.parts]
+    if s.function in ("count", "sum"):
+        return Spread(float(step_of(s) * half_width(mechanisms[0], level)))
+    noises = NoiseFamily(shares.noise == "gaussian", level)
+    widths = [noise_scale(mechanism) for mechanism in mechanisms]
+    one = scale_of(s.number, s.centre)
+    unit = float(one.step)
+    if s.function == "corr":
+        return NO_STATEMENT  # it depends on both variances, and 1 is always enough
+    if s.function == "avg":
+        factors = [1.0, float(one.reach)]
+    elif s.function == "avg_of_pair":
+        factors = [1.0]  # at an end of the range: between them, two noises share it and are narrower
+    elif s.function.startswith("covar"):
+        assert s.second is not None
+        other = scale_of(s.second, s.second_centre)
+        both = one.half * other.half
+        factors = [float(other.reach), max(one.reach * other.reach, both), float(one.reach), 1.0]
+        unit *= float(other.step)
+    else:
+        factors = [2.0 * one.reach, max(float(one.reach) ** 2, one.half**2), 1.0]
+        unit **= 2
+    top = unit * float(noises.width([f * w for f, w in zip(factors, widths, strict=True)]))
+    if s.function.startswith("stddev"):  # |√a - √b| <= √|a - b|
+        return Spread(formula=f"sqrt({top:.4g} / n)") if n is None else Spread(math.sqrt(top / max(n, 1)))
+    return Spread(formula=f"{top:.4g} / n") if n is None else Spread(top / max(n, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyOrPrice:
+    """Either ε, or the accuracy that every number must have: then ε follows.
+
+    `within` is the largest half-width of an interval at `confidence`. `delta` is None for the policy's.
+    `n` is the number of rows of a group, or None if it is not known.
+    """
+
+    epsilon: Number | None
+    within: Number | None
+    confidence: Fraction
+    delta: Number | None
+    noise: str
+    n: int | None
+
+    def __post_init__(self) -> None:
+        if (self.epsilon is None) is (self.within is None):
+            raise BadParameter("epsilon", "or within must be given, and not both")
+
+    @property
+    def why(self) -> str:
+        """How ε was found, or "" if it was given."""
+        if self.within is None:
+            return ""
+        return f"the least for ± {self.within} at {float(self.confidence):g} confidence"
+
+    def shares(self, question: BoundQuery, delta: Fraction) -> BudgetShares:
+        """Return the price, divided among the mechanisms. `delta` is used if the analyst names none."""
+        allowed: Number = delta if self.delta is None else self.delta
+        if self.epsilon is not None:
+            return divide_budget(question, epsilon=self.epsilon, delta=allowed, noise=self.noise)
+        assert self.within is not None
+        return shares_for_width(
+            question,
+            within=self.within,
+            confidence=self.confidence,
+            delta=allowed,
+            noise=self.noise,
+            n=self.n,
+        )
+
+
+def checked_count(number: int | None, name: str) -> int | None:
+    """Require a whole number above 0, or None."""
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool) or number < 1):
+        raise BadParameter(name, "must be a whole number of at least 1")
+    return number

@@ -1,0 +1,472 @@
+"""Analysis of bound queries before any row is read: values that are never NULL, blocks, and size limits.
+
+*Values that are never NULL*: counting them is counting rows, which is measured and paid for once.
+
+Claim    an expression that `is_never_null` accepts is never NULL in the relation's rows.
+Because  the policy's `missing` fills a column, a condition that is true has operands that are not NULL, and
+         each operation states when it gives NULL; operations that are not listed may give NULL.
+Test     tests/query/test_known.py
+
+*Blocks* that a query can reach, from a condition on the block column directly at the scan.
+
+Claim    a scan that was narrowed reads no row of any other block.
+Because  the blocks are a condition of the scan's own SQL. This module finds the blocks that the analyst's
+         condition allows, and leaves that condition in its place. Nothing is narrowed if the column is
+         computed, renamed by an aggregate, united, or on the optional side of a join.
+Test     tests/query/test_narrow.py
+
+*Size limits*: the work of an engine to plan a query, and to compute one row.
+
+Claim    for any rows, no text that is computed for a row has more than MOST_MADE bytes besides MOST_COPIES
+         texts of the row itself; and a statement has at most MOST_TERMS terms, even if a planner replaces
+         each use of a column by the expression that it stands for.
+Because  the size of each operation follows from those of its arguments, a column has the size of its
+         expression, and larger ones are refused. Terms are counted, not written: counting takes one step
+         for each part of the query.
+Test     tests/query/test_extent.py, tests/faults/test_query_resources.py; docs/arguments/totality.md
+
+Texts of a row are cut when they are read (lapwing.engines.dialect.TEXT_BYTES), so their length is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+
+from lapwing.sql import policy as periods
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.expression import (
+    SECONDS,
+    Apply,
+    Constant,
+    Expression,
+    Kind,
+    Moment,
+    Op,
+    Reference,
+    Text,
+    codes_of,
+    conjuncts,
+)
+from lapwing.sql.policy import BlockRule, Policy
+from lapwing.sql.relation import BLOCK, Filter, Join, PerUnit, Project, PublicScan, Relation, Scan, UnionAll
+
+ColumnNames = frozenset[str]
+_COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE, Op.IN, Op.LIKE)
+_KNOWN_IF_ALL_ARE = (
+    *_COMPARISONS, Op.ADD, Op.SUBTRACT, Op.MULTIPLY, Op.SCALE, Op.ABS, Op.FLOOR_DIVIDE, Op.MODULO,
+    Op.FROM_TRUTH, Op.AND, Op.OR, Op.NOT, Op.LOWER, Op.UPPER, Op.TRIM, Op.LENGTH,
+)  # fmt: skip
+
+
+def is_never_null(expression: Expression, known: ColumnNames) -> bool:
+    """Return whether an expression is never NULL, if the given columns never are."""
+    match expression:
+        case Constant(value):
+            return value is not None
+        case Reference(name):
+            return name in known
+        case Apply(Op.IS_NULL):
+            return True
+        case Apply(Op.COALESCE | Op.LEAST | Op.GREATEST, args):
+            return any(is_never_null(arg, known) for arg in args)
+        case Apply(Op.CASE, args):
+            return all(is_never_null(arg, known) for arg in (*args[1:-1:2], args[-1]))
+        case Apply(op, args):
+            return op in _KNOWN_IF_ALL_ARE and all(is_never_null(arg, known) for arg in args)
+
+
+def never_null_columns(relation: Relation, policy: Policy) -> ColumnNames:  # noqa: PLR0911 (a case for each relation)
+    """Return the columns of a relation that are never NULL."""
+    match relation:
+        case Scan(table, columns):
+            filled = policy.tables[table].columns
+            return frozenset(
+                name for name, _ in columns
+                if name == BLOCK or (name in filled and filled[name].missing is not None)
+            )  # fmt: skip
+        case PublicScan():
+            return frozenset()
+        case Filter(source, predicate):
+            return never_null_columns(source, policy) | never_null_where(predicate)
+        case Project(source, outputs):
+            inner = never_null_columns(source, policy)
+            return frozenset(name for name, expression in outputs if is_never_null(expression, inner))
+        case Join(left, right, on, keeps_left):
+            mine = never_null_columns(left, policy)
+            if keeps_left:
+                return mine
+            keys = frozenset(name for pair in on for name in pair)  # equal keys are not NULL
+            return mine | never_null_columns(right, policy) | keys
+        case UnionAll(sources):
+            return frozenset.intersection(*[never_null_columns(source, policy) for source in sources])
+        case PerUnit(source):
+            return _never_null_per_unit(relation, never_null_columns(source, policy))
+
+
+def _never_null_per_unit(per: PerUnit, inner: ColumnNames) -> ColumnNames:
+    keys = {name for name, expression in per.keys if is_never_null(expression, inner)}
+    counts = {name for name, function, _, _ in per.aggregates if function in ("rows", "count", "distinct")}
+    others = {
+        name
+        for name, _, argument, _ in per.aggregates
+        if argument is not None and is_never_null(argument, inner)
+    }
+    return frozenset(keys | counts | others)
+
+
+def never_null_where(predicate: Expression) -> ColumnNames:
+    """Return the columns that are not NULL in every row for which the predicate is true."""
+    match predicate:
+        case Apply(Op.AND, args):
+            return frozenset().union(*[never_null_where(arg) for arg in args])
+        case Apply(Op.NOT, (Apply(Op.IS_NULL, (Reference(name),)),)):
+            return frozenset({name})
+        case Apply(op, args) if op in _COMPARISONS:
+            return frozenset(arg.name for arg in args if isinstance(arg, Reference))
+        case Reference(name):
+            return frozenset({name})
+        case _:
+            return frozenset()
+
+
+Codes = Sequence[int]  # a range, or a sorted list
+
+
+def narrow_to_blocks(relation: Relation, predicate: Expression, blocks: BlockRule | None) -> Relation:
+    """Return the relation with its scans narrowed to the blocks that the predicate allows."""
+    if blocks is None:
+        return relation
+    for conjunct in conjuncts(predicate):
+        found = _allowed(conjunct)
+        if found is not None:
+            name, kind, codes = found
+            relation = _at_scan(relation, name, lambda scan: _keep(scan, kind, codes, blocks), blocks)  # noqa: B023
+    return relation
+
+
+def _allowed(  # noqa: PLR0911 (an unknown test narrows nothing)
+    test: Expression,
+) -> tuple[str, Kind, Codes] | None:
+    """Return the column that a test is about, its kind, and the codes that pass; None if unknown."""
+    if not isinstance(test, Apply) or not test.args or not isinstance(test.args[0], Reference):
+        return None
+    column = test.args[0]
+    codes = codes_of(column.kind)
+    if codes is None:
+        return None
+    if test.op is Op.IN and isinstance(test.parameter, tuple):
+        return column.name, column.kind, sorted({int(code) for code in test.parameter if code in codes})
+    if len(test.args) < 2 or not isinstance(test.args[1], Constant):
+        return None
+    limit = test.args[1].value
+    if type(test.args[1].kind) is not type(column.kind) or not isinstance(limit, int):
+        return None
+    first, last = codes.start, codes.stop - 1
+    ends = {
+        Op.EQ: (limit, limit), Op.LT: (first, limit - 1), Op.LE: (first, limit),
+        Op.GT: (limit + 1, last), Op.GE: (limit, last),
+    }.get(test.op)  # fmt: skip
+    if ends is None:
+        return None
+    return column.name, column.kind, range(max(first, ends[0]), min(last, ends[1]) + 1)
+
+
+def _at_scan(  # noqa: PLR0911 (a case for each relation)
+    relation: Relation, name: str, change: Callable[[Scan], Relation], blocks: BlockRule
+) -> Relation:
+    """Change the scan that a column comes from unaltered."""
+    match relation:
+        case Scan():
+            own = BLOCK if blocks.by == "unit" else blocks.column
+            return change(relation) if name.lower() == own.lower() else relation
+        case Filter(source):
+            return replace(relation, source=_at_scan(source, name, change, blocks))
+        case Project(source, outputs):
+            inner = dict(outputs).get(name)
+            if isinstance(inner, Reference):
+                return replace(relation, source=_at_scan(source, inner.name, change, blocks))
+            return relation
+        case Join(left, right, keeps_left=keeps_left):
+            if any(name == column for column, _ in left.columns):
+                return replace(relation, left=_at_scan(left, name, change, blocks))
+            if not keeps_left:
+                return replace(relation, right=_at_scan(right, name, change, blocks))
+    return relation
+
+
+def _keep(scan: Scan, kind: Kind, codes: Codes, blocks: BlockRule) -> Scan:
+    reached: Codes = codes
+    if blocks.by == "row":
+        assert isinstance(kind, Moment)
+        if isinstance(codes, range) and codes:
+            first, last = (block_of_code(kind, code, blocks.every) for code in (codes[0], codes[-1]))
+            reached = range(first, last + 1)
+        else:
+            reached = sorted({block_of_code(kind, code, blocks.every) for code in codes})
+    if scan.blocks is not None:
+        before = set(scan.blocks)
+        reached = [block for block in reached if block in before]
+    return replace(scan, blocks=tuple(reached))
+
+
+def block_of_code(kind: Moment, code: int, every: str) -> int:
+    """Return the block of a row, from the code of its date."""
+    return periods.period_of(every, (kind.start + code * kind.seconds) // SECONDS["day"])
+
+
+MOST_TERMS = 25_000  # of one statement: an engine can plan them in seconds
+MOST_TERMS_IN_ALL = 100_000  # of all statements of a query
+MOST_MADE = 2_000  # bytes of public text in one that is computed
+MOST_COPIES = 16  # texts of the row in one that is computed
+MOST_MADE_IN_ALL = 50_000  # for all texts that a statement computes for a row
+MOST_COPIES_IN_ALL = 300
+MOST_CONDITIONS = 500  # joined by AND in a statement: planners compare each with each
+MOST_COLUMNS = 1_000  # of one relation
+LONGEST_PATTERN = 1_000  # characters of LIKE: engines use stack for each
+_TERM = 16  # characters of a constant that count as one term
+_ALTERNATIVES = 10  # members of OR that count as one condition
+_LISTED = 10  # values of a list that count as one term
+
+# How often a dialect, or a planner that rewrites it, repeats the arguments of an operation, and how many
+# terms it adds. All other operations use each argument once and add one term.
+COPIES: Mapping[Op, int] = {
+    Op.LOWER: 4, Op.UPPER: 4, Op.FLOOR_DIVIDE: 2, Op.QUOTIENT: 4, Op.NULL_IF: 2, Op.PARSE_WHOLE: 2,
+    Op.IN: 2, Op.MONTHS: 12, Op.PART: 6,
+}  # fmt: skip
+ADDED: Mapping[Op, int] = {
+    Op.FLOOR_DIVIDE: 8, Op.MODULO: 8, Op.QUOTIENT: 16, Op.LOWER: 8, Op.UPPER: 8, Op.PARSE_WHOLE: 4,
+    Op.MONTHS: 100, Op.PART: 100,
+}  # fmt: skip
+_CHOOSES = (Op.CASE, Op.COALESCE, Op.NULL_IF)
+
+
+@dataclass(frozen=True, slots=True)
+class ExpressionSize:
+    """The greatest size of an expression, or of several together.
+
+    `made` (bytes of public text) and `copies` (texts of the row) are of its own text; `made_in_all` and
+    `copies_in_all` are of all texts that are computed for it. `conditions` counts the members of AND, and a
+    tenth of those of OR; for a relation, those of its filters. `if_negated` are the conditions under NOT: a
+    planner writes NOT of OR as AND.
+    """
+
+    terms: int = 1
+    made: int = 0
+    copies: int = 0
+    made_in_all: int = 0
+    copies_in_all: int = 0
+    conditions: int = 0
+    if_negated: int = 0
+
+    def times(self, count: int) -> ExpressionSize:
+        """Return the size of that many copies."""
+        return _together([self] * count)
+
+
+ColumnSizes = Mapping[str, ExpressionSize]
+_EMPTY = ExpressionSize(0)
+
+
+def require_small_query(query: BoundQuery) -> None:
+    """Refuse a query that is too large to plan, or that some rows could make too large for an engine."""
+    columns, source = _relation(query.source)
+    keys = _SizeCounter(columns)
+    whole = 0
+    for numbers in query.sets:
+        grouped = [keys.output(query.keys[number].expression) for number in numbers]
+        sums = [keys.output(one.expression) for one in query.sums if one.expression is not None]
+        spectra = [[keys.output(one.expression).times(2)] for one in query.spectra]
+        for asked in [sums, *spectra]:
+            statement = [source, *_unfiltered([*grouped, *asked])]
+            _require_small(statement)
+            whole += _together(statement).terms
+    if whole > MOST_TERMS_IN_ALL:
+        raise Refused("the query has too many parts", "Ask for fewer groupings or aggregates at once")
+
+
+def require_small_rows(relation: Relation) -> None:
+    """Refuse rows that are too large for an engine, where rows are read as they are."""
+    _require_small([_relation(relation)[1]])
+
+
+def _require_small(parts: Sequence[ExpressionSize]) -> None:
+    whole = _together(parts)
+    if whole.terms > MOST_TERMS:
+        raise Refused(
+            "the query has too many parts after its sub-queries are expanded",
+            "Use each computed column fewer times",
+        )
+    if whole.made_in_all > MOST_MADE_IN_ALL or whole.copies_in_all > MOST_COPIES_IN_ALL:
+        raise Refused("the query computes too many texts", "Compute fewer or shorter ones")
+    if whole.conditions > MOST_CONDITIONS:
+        raise Refused(
+            f"there are more than {MOST_CONDITIONS} conditions in WHERE, JOIN and HAVING",
+            "Use IN for lists of values",
+        )
+
+
+def _together(parts: Sequence[ExpressionSize]) -> ExpressionSize:
+    """Return the size of all parts together, which is the size of no single text."""
+    return ExpressionSize(
+        terms=sum(part.terms for part in parts),
+        made_in_all=sum(part.made_in_all for part in parts),
+        copies_in_all=sum(part.copies_in_all for part in parts),
+        conditions=sum(part.conditions for part in parts),
+        if_negated=sum(part.if_negated for part in parts),
+    )
+
+
+class _SizeCounter:
+    """A counter of the sizes of expressions over the columns of one relation."""
+
+    def __init__(self, columns: ColumnSizes) -> None:
+        self._columns = columns
+        self._known: dict[int, tuple[Expression, ExpressionSize]] = {}
+
+    def of(self, expression: Expression) -> ExpressionSize:
+        known = self._known.get(id(expression))
+        if known is None:
+            known = self._known[id(expression)] = expression, self._of(expression)
+        return known[1]
+
+    def output(self, expression: Expression) -> ExpressionSize:
+        """Return the size of an expression that is stored, sorted or compared row by row."""
+        found = self.of(expression)
+        _require_short(found)
+        is_made = isinstance(expression.kind, Text) and not isinstance(expression, Reference)
+        return _with_own(found, found) if is_made else found
+
+    def _of(self, expression: Expression) -> ExpressionSize:
+        match expression:
+            case Reference(name):
+                return self._columns.get(name, ExpressionSize())
+            case Constant(str(value)):
+                size = len(value.encode())
+                return ExpressionSize(1 + size // _TERM, made=size)
+            case Constant():
+                return ExpressionSize()
+            case Apply():
+                return self._apply(expression)
+
+    def _apply(self, call: Apply) -> ExpressionSize:
+        args = [self.of(arg) for arg in call.args]
+        below = _together(args).times(COPIES.get(call.op, 1))
+        if call.op is Op.LIKE and len(str(call.parameter)) > LONGEST_PATTERN:
+            raise Refused(f"a pattern has more than {LONGEST_PATTERN:,} characters", "Use a shorter one")
+        terms = below.terms + ADDED.get(call.op, 1) + _listed(call.parameter)
+        found = _joined(call.op, replace(below, terms=terms), len(args))
+        if isinstance(call.kind, Text):
+            own = _text_of(call, args)
+            _require_short(own)
+            return _with_own(found, own)
+        # A text that is only read is work, too.
+        return replace(found, copies_in_all=found.copies_in_all + sum(arg.copies for arg in args))
+
+
+def _joined(op: Op, found: ExpressionSize, members: int) -> ExpressionSize:
+    """Count the conditions that an operation joins. Alternatives of OR cost a planner little."""
+    all_hold, one_holds = found.conditions, found.if_negated
+    few = -(-members // _ALTERNATIVES)
+    match op:
+        case Op.AND:
+            pair = all_hold + members, one_holds + few
+        case Op.OR:
+            pair = all_hold + few, one_holds + members
+        case Op.NOT:
+            pair = one_holds, all_hold
+        case _:  # a comparison with a truth may be written as NOT
+            pair = max(all_hold, one_holds), max(all_hold, one_holds)
+    return replace(found, conditions=pair[0], if_negated=pair[1])
+
+
+def _with_own(found: ExpressionSize, own: ExpressionSize) -> ExpressionSize:
+    made, copies = found.made_in_all + own.made, found.copies_in_all + own.copies
+    return replace(found, made=own.made, copies=own.copies, made_in_all=made, copies_in_all=copies)
+
+
+def _text_of(call: Apply, args: list[ExpressionSize]) -> ExpressionSize:
+    """Return the greatest size of a computed text."""
+    if call.op is Op.DECODE:
+        assert isinstance(call.parameter, tuple)
+        return ExpressionSize(made=max((len(str(value).encode()) for value in call.parameter), default=0))
+    if call.op in _CHOOSES:
+        values = [*args[1:-1:2], args[-1]] if call.op is Op.CASE else args
+        return ExpressionSize(
+            made=max(one.made for one in values), copies=max(one.copies for one in values)
+        )
+    made, copies = sum(one.made for one in args), sum(one.copies for one in args)
+    if call.op is Op.SUBSTRING:
+        assert isinstance(call.parameter, tuple)
+        most = 4 * int(call.parameter[1])  # bytes of that many characters
+        if most <= MOST_MADE:
+            return ExpressionSize(made=most if copies else min(made, most))
+    return ExpressionSize(made=made, copies=copies)
+
+
+def _require_short(extent: ExpressionSize) -> None:
+    if extent.made > MOST_MADE or extent.copies > MOST_COPIES:
+        raise Refused(
+            f"a text could have more than {MOST_MADE:,} bytes besides {MOST_COPIES} texts of a row",
+            "Join fewer texts, or parts of them: SUBSTRING(x, 1, 100)",
+        )
+
+
+def _listed(parameter: object) -> int:
+    if not isinstance(parameter, tuple):
+        return len(parameter) // _TERM if isinstance(parameter, str) else 0
+    return sum(_LISTED + len(str(value)) // _TERM for value in parameter) // _LISTED
+
+
+def _relation(relation: Relation) -> tuple[dict[str, ExpressionSize], ExpressionSize]:
+    """Return the sizes of all columns, and of all that is computed. A column has its expression's size."""
+    if len(relation.columns) > MOST_COLUMNS:
+        raise Refused(f"a sub-query has more than {MOST_COLUMNS:,} columns", "Name those that are used")
+    match relation:
+        case Scan(columns=columns) | PublicScan(columns=columns):
+            known = {name: ExpressionSize(copies=isinstance(kind, Text)) for name, kind in columns}
+            where = relation.where if isinstance(relation, Scan) else None
+            return known, _EMPTY if where is None else _condition(known, where)
+        case Join(left, right, on):
+            (mine, first), (other, second) = _relation(left), _relation(right)
+            return mine | other, _together([first, second, ExpressionSize(len(on), conditions=len(on))])
+        case UnionAll(sources):
+            sides = [_relation(source) for source in sources]
+            places = [
+                [found[name] for name, _ in source.columns]
+                for source, (found, _) in zip(sources, sides, strict=True)
+            ]
+            names = [name for name, _ in relation.columns]
+            united = dict(zip(names, map(_widest, *places), strict=True))
+            return united, _together([whole for _, whole in sides])
+    below, whole = _relation(relation.source)
+    sizes = _SizeCounter(below)
+    match relation:
+        case Filter(_, predicate):
+            return below, _together([whole, _condition(below, predicate)])
+        case Project(_, outputs):
+            found = {name: sizes.output(expression) for name, expression in outputs}
+            computed = [found[name] for name, one in outputs if not isinstance(one, Reference)]
+            return found, _together([whole, *_unfiltered(computed)])
+        case PerUnit(_, keys, aggregates):
+            found = {name: sizes.output(key) for name, key in keys}
+            made = [sizes.output(one).times(2) for _, _, one, _ in aggregates if one is not None]
+            computed = [*found.values(), *made]
+            found |= {name: ExpressionSize() for name, _, _, _ in aggregates}
+            return found, _together([whole, *_unfiltered(computed)])
+
+
+def _condition(columns: ColumnSizes, predicate: Expression) -> ExpressionSize:
+    found = _SizeCounter(columns).of(predicate)
+    return replace(found, conditions=max(found.conditions, 1))
+
+
+def _unfiltered(parts: Sequence[ExpressionSize]) -> list[ExpressionSize]:
+    """Return the sizes of expressions that are computed for rows, and are no filters."""
+    return [replace(part, conditions=0, if_negated=0) for part in parts]
+
+
+def _widest(*sides: ExpressionSize) -> ExpressionSize:
+    """Return the greatest size of a union's column over its sides."""
+    return ExpressionSize(*(max(values) for values in zip(*map(astuple, sides), strict=True)))

@@ -1,0 +1,372 @@
+"""Binding of a whole query: its final SELECT with keys, aggregates and released values, and its digests.
+
+Values that are computed from released values cost no budget. Answers to the same text are comparable only
+if the digests are equal: they include everything but the private rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from lapwing.sql.binding.aggregates import AggregateBinder, with_average_pairs
+from lapwing.sql.binding.analysis import ColumnNames, never_null_columns, require_small_query
+from lapwing.sql.binding.from_clause import RelationBinder
+from lapwing.sql.binding.grouping import grouping_sets, is_aggregate, output_at
+from lapwing.sql.binding.parse import parse
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.binding.refusal import (
+    MAX_WORK,
+    Refused,
+    allow_only,
+    limited_work,
+    name_of,
+    refusals_at,
+    refused,
+)
+from lapwing.sql.binding.scalar import ExpressionBinder, exact_number
+from lapwing.sql.binding.scope import Catalog, Scope, output_name
+from lapwing.sql.binding.typed_expressions import apply, as_number
+from lapwing.sql.bound_query import (
+    BoundQuery,
+    Computed,
+    Key,
+    KeyValue,
+    Order,
+    Output,
+    Plain,
+    Released,
+    without_names,
+)
+from lapwing.sql.expression import Apply, Choice, Constant, Expression, Op, Person, Truth, codes_of
+from lapwing.sql.policy import Policy
+from lapwing.sql.relation import (
+    Filter,
+    Relation,
+    contribution_bound,
+    expressions_of,
+    is_private,
+    public_scans_of,
+    scans_of,
+)
+
+_CLAUSES = (
+    "expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "with_",
+)  # fmt: skip
+MOST_CELLS = 2_000_000
+MOST_NUMBERS = 20_000_000  # noisy numbers, over all groupings, groups and sums
+MOST_SIZE, DEEPEST = 10_000, 100  # parts and nesting of a released value
+MOST_COLUMNS = 200
+_OPERATORS: dict[type[exp.Expr], str] = {
+    exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Neg: "neg",
+    exp.Abs: "abs", exp.Round: "round", exp.Sqrt: "sqrt", exp.Least: "least", exp.Greatest: "greatest",
+    exp.Coalesce: "coalesce", exp.EQ: "=", exp.NEQ: "<>", exp.LT: "<", exp.LTE: "<=", exp.GT: ">",
+    exp.GTE: ">=", exp.And: "and", exp.Or: "or", exp.Not: "not",
+}  # fmt: skip
+
+
+def bind(sql: str, catalog: Catalog) -> BoundQuery:
+    """Return the bound query that a text means. Nothing is read.
+
+    Raises Refused if the query cannot be answered.
+    """
+    tree = parse(sql)
+    if not isinstance(tree, exp.Select):
+        raise refused(
+            tree,
+            "UNION of several answers is not possible",
+            "Ask one query at a time, or unite rows in FROM",
+        )
+    if tree.args.get("distinct"):
+        names = ", ".join(one.name for one in tree.expressions if isinstance(one, exp.Column))
+        instead = f"Write GROUP BY {names[:80]}" if names else "Use GROUP BY"
+        raise refused(tree, "SELECT DISTINCT shows values of single rows", instead)
+    allow_only(tree, *_CLAUSES)
+    with limited_work():
+        query = _bound(tree, catalog)
+    if sum(one.size for one in _calls(query)) > MAX_WORK:
+        raise Refused("the query has too many parts", "Ask a shorter one")
+    require_small_query(query)
+    return query
+
+
+def _bound(tree: exp.Select, catalog: Catalog) -> BoundQuery:
+    rows = RelationBinder(catalog)
+    relation, scope = rows.rows(tree, rows.ctes(tree, {}))
+    if not is_private(relation):
+        raise refused(tree, "the query reads no private table", "Query public tables directly")
+    known = never_null_columns(relation, catalog.policy)
+    return _SelectBinder(tree, scope, contribution_bound(relation), known).bound(relation)
+
+
+def _calls(query: BoundQuery) -> list[Apply]:
+    """Return the operations of all expressions in the query."""
+    found: list[Expression | None] = [*expressions_of(query.source)]
+    found += [key.expression for key in query.keys]
+    found += [one.expression for one in query.sums]
+    found += [one.expression for one in query.spectra]
+    return [one for one in found if isinstance(one, Apply)]
+
+
+class _SelectBinder:
+    """A binder of the SELECT list, HAVING and ORDER BY over the groups."""
+
+    def __init__(self, tree: exp.Select, scope: Scope, most: int, known: ColumnNames) -> None:
+        self.tree = tree
+        self.row = ExpressionBinder(scope)
+        items, self.sets = grouping_sets(tree, scope)
+        self.keys: list[Key] = []
+        self.places: dict[Expression, int] = {}
+        for item in items:
+            self._add_key(item)
+        self.aggregates = AggregateBinder(self.row, most, known, has_keys=any(self.sets))
+        self.aliases: dict[str, Released] = {}
+
+    def bound(self, relation: Relation) -> BoundQuery:
+        """Return the bound query over the rows of a relation."""
+        outputs = []
+        if len(self.tree.expressions) > MOST_COLUMNS:
+            raise refused(self.tree, f"there are more than {MOST_COLUMNS} columns", "Ask for fewer")
+        for item in self.tree.expressions:
+            for name, value in self._outputs(item):
+                self.aliases[name] = value
+                outputs.append(Output(name, value))
+        having = self.tree.args.get("having")
+        kept = self.released(having.this) if having is not None else None
+        order = self._order()
+        found = self.aggregates.found
+        if not found.parts and not found.spectra:
+            if not self.keys:
+                raise refused(
+                    self.tree, "the query has no aggregate, and rows are never shown", "Ask COUNT(*)"
+                )
+            found.count_units()  # the list of keys is an answer, too
+        keys = self._with_codes()
+        self._require_few(keys, max(len(found.parts), 1))
+        bound = BoundQuery(
+            source=self._with_known_keys(relation),
+            keys=keys,
+            sets=tuple(self.sets),
+            sums=tuple(found.sums),
+            parts=tuple(found.parts),
+            spectra=tuple(found.spectra),
+            outputs=tuple(outputs),
+            rows=found.rows,
+            having=kept,
+            order=order,
+            limit=self._whole("limit"),
+            offset=self._whole("offset") or 0,
+        )
+        return with_average_pairs(bound, found.pairs)
+
+    # Keys
+
+    def _with_known_keys(self, relation: Relation) -> Relation:
+        """Leave out rows with NULL keys if there are several groupings, so that all have the same total."""
+        if len(self.sets) == 1:
+            return relation
+        known = [apply(Op.NOT, apply(Op.IS_NULL, key.expression)) for key in self.keys]
+        return Filter(relation, apply(Op.AND, *known))
+
+    def _add_key(self, item: exp.Expr) -> None:
+        if item.find(exp.AggFunc) is not None:
+            raise refused(item, "an aggregate cannot be grouped by", "Group by columns")
+        bound = self.row.bind(item)
+        if isinstance(bound.kind, Person):
+            raise refused(
+                item,
+                "the answer cannot be grouped by the unit",
+                "Group a sub-query by it and aggregate that",
+            )
+        if isinstance(bound, Constant):
+            raise refused(item, "GROUP BY has a constant", "Leave it out")
+        self.places.setdefault(bound, len(self.keys))
+        coded = bound
+        if isinstance(bound.kind, Truth):
+            coded = apply(Op.SCALE, as_number(bound), kind=Choice((False, True)), parameter=1)
+        name = item.name if isinstance(item, exp.Column) else f"key{len(self.keys) + 1}"
+        self.keys.append(Key(name.lower(), coded, None))
+
+    def _with_codes(self) -> tuple[Key, ...]:
+        """Return the keys with their codes.
+
+        If keys are undeclared or too many, they are selected privately.
+        """
+        ranges = [codes_of(key.kind) for key in self.keys]
+        cells = math.prod(len(one) for one in ranges if one is not None)
+        if any(one is None for one in ranges) or cells > MOST_CELLS:
+            return tuple(self.keys)
+        return tuple(Key(key.name, key.expression, one) for key, one in zip(self.keys, ranges, strict=True))
+
+    def _require_few(self, keys: tuple[Key, ...], parts: int) -> None:
+        """Refuse too many groups: all declared groups are answered, and each takes work."""
+        groups = sum(math.prod(len(keys[key].codes or ()) for key in one) for one in self.sets)
+        if groups * parts > MOST_NUMBERS:
+            raise refused(self.tree, "the answer has too many groups and columns", "Ask for fewer")
+
+    # Released values
+
+    def _outputs(self, item: exp.Expr) -> list[tuple[str, Released]]:
+        value = item.unalias()
+        name = output_name(item)
+        several = self.aggregates.several(value)
+        if several is not None:
+            name = name if isinstance(item, exp.Alias) else "quantile"
+            return [(f"{name}_{float(fraction):g}", statistic) for fraction, statistic in several]
+        return [(name, self.released(value))]
+
+    def released(self, node: exp.Expr) -> Released:
+        """Return the released value that a node of the answer stands for."""
+        with refusals_at(node):
+            value = self._of(node)
+            if isinstance(value, Computed) and (value.size > MOST_SIZE or value.depth > DEEPEST):
+                raise refused(node, "a column of the answer has too many parts", "Compute it afterwards")
+            return value
+
+    def _of(self, node: exp.Expr) -> Released:
+        if is_aggregate(node) or isinstance(node, exp.CountIf):
+            return self.aggregates.statistic(node)
+        if isinstance(node, exp.Paren):
+            return self.released(node.this)
+        if isinstance(node, exp.Literal | exp.Boolean | exp.Null):
+            return _plain(node)
+        key = self._key(node)
+        return self._computed(node) if key is None else key
+
+    def _computed(self, node: exp.Expr) -> Released:
+        """Bind arithmetic, comparisons and CASE on released values."""
+        match node:
+            case exp.Column():
+                return self._alias(node)
+            case exp.Case():
+                return self._case(node)
+            case exp.Star():
+                raise refused(node, "rows are never shown", "Ask for COUNT(*) and other aggregates")
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                allow_only(node, "this", "expression")
+                return Computed("is_null", (self.released(node.this),))
+            case exp.Between():
+                allow_only(node, "this", "low", "high")
+                value = self.released(node.this)
+                low, high = (self.released(node.args[end]) for end in ("low", "high"))
+                return Computed("and", (Computed(">=", (value, low)), Computed("<=", (value, high))))
+        op = _OPERATORS.get(type(node))
+        if op is None:
+            raise refused(
+                node, f"{name_of(node)} is not possible on released values", "Compute it afterwards"
+            )
+        return Computed(op, tuple(self.released(one) for one in _arguments(node)))
+
+    def _alias(self, node: exp.Column) -> Released:
+        if not node.table and node.name.lower() in self.aliases:
+            return self.aliases[node.name.lower()]
+        raise refused(
+            node,
+            f'"{node.name[:60]}" is neither grouped nor aggregated: rows are never shown',
+            "Group by it",
+        )
+
+    def _case(self, node: exp.Case) -> Released:
+        allow_only(node, "this", "ifs", "default")
+        args: list[Released] = []
+        operand = self.released(node.this) if node.this is not None else None
+        for branch in node.args["ifs"]:
+            allow_only(branch, "this", "true")
+            condition = self.released(branch.this)
+            if operand is not None:
+                condition = Computed("=", (operand, condition))
+            args += [condition, self.released(branch.args["true"])]
+        default = node.args.get("default")
+        args.append(self.released(default) if default is not None else Plain(None))
+        return Computed("case", tuple(args))
+
+    def _key(self, node: exp.Expr) -> KeyValue | None:
+        """Return the key that a node stands for, or None."""
+        if node.find(exp.AggFunc) is not None or node.find(exp.Column) is None:
+            return None
+        try:
+            bound = self.row.bind(node)
+        except Refused:
+            if any(one.name.lower() in self.aliases for one in node.find_all(exp.Column)):
+                return None  # ORDER BY and HAVING may use names of the answer
+            raise
+        place = self.places.get(bound)
+        return None if place is None else KeyValue(place)
+
+    # Order and limit
+
+    def _order(self) -> tuple[Order, ...]:
+        order = self.tree.args.get("order")
+        if order is not None:
+            allow_only(order, "expressions")
+        found = []
+        for item in order.expressions if order is not None else ():
+            allow_only(item, "this", "desc", "nulls_first")
+            node = item.this
+            if isinstance(node, exp.Literal) and not node.is_string:
+                node = output_at(self.tree, node)
+            is_name = isinstance(node, exp.Column) and not node.table
+            named = (
+                self.aliases.get(node.name.lower()) if is_name else None
+            )  # in ORDER BY an alias has precedence over a column
+            value = self.released(node) if named is None else named
+            found.append(Order(value, bool(item.args.get("desc")), bool(item.args.get("nulls_first"))))
+        return tuple(found)
+
+    def _whole(self, name: str) -> int | None:
+        clause = self.tree.args.get(name)
+        if clause is None:
+            return None
+        allow_only(clause, "expression")
+        text = clause.expression.name
+        digits = isinstance(clause.expression, exp.Literal) and not clause.expression.is_string
+        if not digits or not (text.isascii() and text.isdigit()) or len(text) > 9:
+            raise refused(clause, f"{name.upper()} needs a whole number", "Write it in digits")
+        return int(text)
+
+
+def _arguments(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.And | exp.Or):
+        return list(node.flatten())
+    allow_only(
+        node, "this", "expression", "expressions", "decimals", "typed", "safe", "ignore_nulls", "is_null"
+    )
+    found = [node.this, node.args.get("expression"), node.args.get("decimals"), *(node.expressions or [])]
+    return [one for one in found if one is not None]
+
+
+def _plain(node: exp.Expr) -> Plain:
+    if isinstance(node, exp.Null):
+        return Plain(None)
+    if isinstance(node, exp.Boolean):
+        return Plain(bool(node.this))
+    if node.is_string:
+        return Plain(node.name)
+    value = exact_number(node)
+    return Plain(int(value) if value.denominator == 1 and abs(value) < 1 << 53 else float(value))
+
+
+def query_digests(policy: Policy, query: BoundQuery, public: Mapping[str, PublicTable]) -> tuple[str, str]:
+    """Return two digests of everything that decides the mechanisms' input, except the private rows.
+
+    They include the bound query, the declared columns of its tables, the form of CSV files and the rows of
+    public tables. The second one leaves out names: it is the same for texts that differ only in aliases.
+    """
+    names = {scan.table for scan in scans_of(query.source)}
+    names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
+    tables = [
+        (name, table.unit, table.primary_key, sorted(table.columns.items()), *table.source.reading)
+        for name, table in sorted(policy.tables.items())
+        if name in names
+    ]
+    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the default, and not mentioned
+    shipped = [public[scan.table].shipped(scan).to_pydict() for scan in public_scans_of(query.source)]
+    rows = "".join(map(repr, shipped))
+    named, unnamed = (
+        hashlib.sha256((repr((one, tables, *ids)) + rows).encode()).hexdigest()
+        for one in (query, without_names(query))
+    )
+    return named, unnamed

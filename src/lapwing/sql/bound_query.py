@@ -1,0 +1,248 @@
+"""A bound query: the sums that the engine computes, their noise, and the answer computed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
+
+from lapwing.sql.expression import Expression, Kind, Numeric
+from lapwing.sql.relation import Relation
+
+WHOLE = Numeric(Fraction(1), None, None)
+Combination = tuple[tuple[int, int], ...]  # pairs of a factor and a position in `BoundQuery.sums`
+
+
+def _stored_repr(word: str, record: object) -> str:
+    """Return the repr of a dataclass under the word that stored digests of queries were made with."""
+    shown = [f"{one.name}={getattr(record, one.name)!r}" for one in fields(record) if one.repr]  # type: ignore[arg-type]
+    return f"{word}({', '.join(shown)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of GROUP BY.
+
+    `codes` are all keys that are answered; None means that keys are selected privately.
+    """
+
+    name: str
+    expression: Expression
+    codes: range | None
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the key's codes."""
+        return self.expression.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An aggregate that the engine computes per group, as a whole number (0 if there are no rows).
+
+    The functions are "rows" (all rows), "count" (rows where the expression is not NULL), "sum", "units"
+    (distinct privacy units) and "distinct" (distinct values that are not NULL).
+    """
+
+    function: str
+    expression: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoisySum:
+    """A number per group that gets noise: a combination of engine sums with whole factors.
+
+    Claim    removing one unit moves the vector of this number over all groups of one grouping by at most
+             l1 in L1 and √l2_squared in L2.
+    """
+
+    label: str  # public, shown in plans: "rows", "sum of stay", "people"
+    combination: Combination
+    l1: int
+    l2_squared: int
+    weight: Fraction = Fraction(1)  # of its error, relative to the column's range, per unit of l1
+
+    @property
+    def numbers(self) -> tuple[Combination, ...]:
+        """The combinations that are released for each group. One mechanism adds noise to all of them."""
+        return (self.combination,)
+
+    def __repr__(self) -> str:
+        return _stored_repr("Part", self)
+
+
+@dataclass(frozen=True, slots=True)
+class NoisySumPair(NoisySum):
+    """Two numbers per group that one mechanism releases.
+
+    The claim of `NoisySum` holds for both together.
+    """
+
+    second: Combination = ()
+
+    @property
+    def numbers(self) -> tuple[Combination, ...]:
+        """Both combinations."""
+        return (self.combination, self.second)
+
+    def __repr__(self) -> str:
+        return _stored_repr("Pair", self)
+
+
+@dataclass(frozen=True, slots=True)
+class Spectrum:
+    """How often each code occurs in each group: the input of quantiles, MIN and MAX.
+
+    `number` bounds the codes. A unit has at most `rows` rows over all groups.
+    """
+
+    label: str
+    expression: Expression
+    number: Numeric | Kind
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyAggregate:
+    """An aggregate of the analyst, as a formula over noisy sums.
+
+    Its parts are positions in `BoundQuery.parts`.
+
+    function  parts                                              value, m the centre (a code)
+    count     n                                                  n
+    sum       t                                                  step * t
+    avg       t = sum of (x - m), n                              step * (m + t / n)
+    avg_of_pair
+              one pair: a = sum of (x - m), b = sum of (m' - x)  step * (m + (m' - m) * a / (a + b))
+              with m and m' the first and the last code
+    var_pop, var_samp, stddev_pop, stddev_samp
+              t, n, s = sum of (x - m)^2                         step^2 * (s/n - (t/n)^2), ...
+    covar_pop, covar_samp
+              tx, n, ty, c = sum of (x - mx)(y - my)             step * step_y * (c/n - tx ty / n^2)
+    corr      tx, n, ty, c, sx, sy
+    quantile, min, max                                           a code of the spectrum
+    """
+
+    function: str
+    parts: tuple[int, ...]
+    number: Kind = WHOLE  # the argument's kind: step and bounds
+    centre: int = 0
+    second: Kind | None = None  # of the second argument, for covar and corr
+    second_centre: int = 0
+    spectrum: int | None = None
+    fraction: Fraction | None = None  # of a quantile
+
+    def __repr__(self) -> str:
+        return _stored_repr("Statistic", self)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """The value of a GROUP BY key in the answer, by its position in `BoundQuery.keys`."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A public constant in the answer."""
+
+    value: float | int | str | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """Arithmetic, comparison or logic on released values. It costs no budget.
+
+    op: + - * / // neg abs round sqrt least greatest coalesce case = <> < <= > >= and or not is_null
+    """
+
+    op: str
+    args: tuple[Released, ...]
+    size: int = field(init=False, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        inner = [arg for arg in self.args if isinstance(arg, Computed)]
+        size = 1 + len(self.args) - len(inner) + sum(one.size for one in inner)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "depth", 1 + max((one.depth for one in inner), default=0))
+
+
+Released = NoisyAggregate | KeyValue | Plain | Computed
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column of the answer."""
+
+    name: str
+    value: Released
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One item of ORDER BY: released rows are sorted by its value."""
+
+    value: Released
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A query that was bound and checked. `sets` are the groupings, as positions in `keys`; normally one.
+
+    Noise is drawn for every part in every grouping, and every grouping adds to the privacy loss.
+    """
+
+    source: Relation
+    keys: tuple[Key, ...]
+    sets: tuple[tuple[int, ...], ...]
+    sums: tuple[Sum, ...]
+    parts: tuple[NoisySum, ...]
+    spectra: tuple[Spectrum, ...]
+    outputs: tuple[Output, ...]
+    rows: int  # the contribution bound: the most rows of one unit in `source`
+    having: Released | None = None
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+    offset: int = 0
+
+    @property
+    def numbers(self) -> int:
+        """The number of noisy numbers in each group."""
+        return sum(len(part.numbers) for part in self.parts)
+
+    @property
+    def statistics(self) -> tuple[NoisyAggregate, ...]:
+        """All distinct aggregates, in the order of the text: columns, HAVING, ORDER BY."""
+        trees: list[Released | None] = [output.value for output in self.outputs]
+        trees += [self.having, *(order.value for order in self.order)]
+        return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
+
+    def __repr__(self) -> str:
+        return _stored_repr("Question", self)
+
+
+def without_names(query: BoundQuery) -> BoundQuery:
+    """Return the query without the names that its text gives to columns.
+
+    Queries that are equal then compute the same values in the same order. Names of tables and of inner
+    columns are gone already: binding replaced them.
+    """
+    return replace(
+        query,
+        keys=tuple(replace(key, name="") for key in query.keys),
+        parts=tuple(replace(part, label="") for part in query.parts),
+        spectra=tuple(replace(spectrum, label="") for spectrum in query.spectra),
+        outputs=tuple(replace(output, name="") for output in query.outputs),
+    )
+
+
+def _statistics_in(tree: Released | None) -> Iterator[NoisyAggregate]:
+    if isinstance(tree, NoisyAggregate):
+        yield tree
+    elif isinstance(tree, Computed):
+        for arg in tree.args:
+            yield from _statistics_in(arg)

@@ -1,0 +1,233 @@
+"""A check of how a policy reads its cells: how many are clamped, undeclared, unreadable or missing.
+
+Claim    exact counts are returned to the holder of the curator's key only. They are in no ledger, no log
+         and no error. Noisy counts are charged like all answers: one person changes all counts of a table
+         with C columns by at most K·C in all.
+Because  the check is signed and on disk before a row is read. For noisy counts, at most K rows of a person
+         are kept, and each row has one state for each column: the counts by state of one column change by
+         at most K, and columns add up, as GROUPING SETS do.
+Test     tests/query/test_check.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+
+from lapwing.core.budget import EPSILON_UNIT
+from lapwing.core.exact import Number, positive, round_down
+from lapwing.core.spread import checked_confidence
+from lapwing.engines.engine import EngineFailed
+from lapwing.errors import BadParameter, OverBudget, Unavailable
+from lapwing.ledger import CuratorKey
+from lapwing.ledger.ledger import record_check, require_curator
+from lapwing.sql import policy_ledger
+from lapwing.sql.accuracy import AccuracyOrPrice
+from lapwing.sql.answers import Answer
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.expression import Choice, Text, Truth
+from lapwing.sql.policy import Column, Policy, Table
+from lapwing.sql.relation import RANK, UNIT
+from lapwing.sql.releasing import release_with_policy
+from lapwing.sql.truncated.column_codes import STATES
+from lapwing.sql.truncated.open_sources import OpenedSources, open_sources, private_tables
+from lapwing.sql.truncated.truncated_table import TruncatedTable
+
+EVERY_ROW = 1 << 30  # a contribution bound that truncates nothing
+STATE_COLUMN = "checked_{}"  # names of columns in the question
+COLUMNS_PER_QUESTION = 5  # totals are made consistent over all combinations of states, so these must be few
+
+
+@dataclass(frozen=True, slots=True)
+class TableCheck:
+    """Exact counts of one table. Private."""
+
+    table: str
+    rows: int
+    rows_without_id: int
+    units: int
+    units_beyond: int  # that exceed the contribution bound
+    rows_beyond: int  # that are truncated
+    cells: Mapping[str, Mapping[str, int]]  # by column and state
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyCells:
+    """Released counts of the cells of some columns, by state."""
+
+    columns: tuple[str, ...]
+    answer: Answer
+
+    def listed(self, table: Table) -> Iterator[tuple[str, str, int]]:
+        """Yield column, state and row in the answer, for all counts that can differ from 0."""
+        *keys, _ = self.answer.columns
+        for row in range(len(self.answer)):
+            states = [key.values[row] for key in keys]  # None, but for one column
+            [(name, state)] = [
+                pair for pair in zip(self.columns, states, strict=True) if pair[1] is not None
+            ]
+            if state in possible_states(table.columns[name]):
+                yield name, state, row
+
+
+@dataclass(frozen=True, slots=True)
+class NoisyCheck:
+    """Released counts of one table: cells by state, and units that exceed the contribution bound."""
+
+    table: str
+    cells: tuple[NoisyCells, ...]
+    beyond: Answer | None
+    refused: str = ""  # why counts are missing, if others were paid for
+
+
+def possible_states(column: Column) -> tuple[str, ...]:
+    """Return the states that cells of a column can have."""
+    match column.kind:
+        case Choice():
+            never = {"unreadable", "clamped"}
+        case Truth():
+            never = {"undeclared", "clamped"}
+        case Text() if column.longest is None:
+            never = {"undeclared", "clamped"}
+        case _:
+            never = {"undeclared"}
+    return tuple(state for state in STATES if state not in never)
+
+
+def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
+    """Count the cells of every column by state. The curator's key signs the check; nothing is charged.
+
+    The result is private: show it to the curator only.
+    """
+    policy = dataset.policy
+    if not policy_ledger.has_ledger(policy):
+        raise BadParameter("policy", "has no ledger yet: `lapwing prepare` makes it, and the curator's key")
+    ledger = dataset.ledger
+    require_curator(ledger, curator)
+    digest = policy_ledger.declared_digest(policy, ledger)
+    record_check(ledger, policy_ledger.account_label(policy), digest, curator)
+    opened = open_sources(policy)
+    try:
+        return [_exact(policy, table, opened) for table in private_tables(policy)]
+    except EngineFailed:
+        raise Unavailable("a stored value cannot be read. `lapwing prepare` tells where") from None
+    finally:
+        opened.engine.close()
+
+
+def _exact(policy: Policy, table: Table, opened: OpenedSources) -> TableCheck:
+    checked, columns = policy_of_states(policy, table.name, table.columns)
+    key = bytes(32)  # the order of a unit's rows does not matter here
+    cells = TruncatedTable(checked, checked.tables[table.name], opened.engine, key, opened.relations)
+    sums = [
+        f"coalesce(sum(CASE WHEN {opened.engine.dialect.name(name)} = {place} THEN 1 ELSE 0 END), 0)"
+        f" AS c{n}_{place}"
+        for n, name in enumerate(columns)
+        for place in range(len(STATES))
+    ]
+    [(known, units, *counts)] = _rows(
+        opened,
+        f"SELECT count(*) AS n, count(DISTINCT {UNIT}) AS u{''.join(f', {one}' for one in sums)} "  # noqa: S608
+        f"FROM ({cells.codes()}) AS c",
+    )
+    sliced = policy.blocks is not None and policy.blocks.by == "row"
+    whole = replace(table, rows_per_unit=EVERY_ROW)
+    ranks = TruncatedTable(
+        policy if sliced else replace(policy, blocks=None), whole, opened.engine, key, opened.relations
+    )
+    most = table.rows_per_unit
+    [(over, beyond)] = _rows(
+        opened,
+        f"SELECT coalesce(sum(CASE WHEN {RANK} = {most + 1} THEN 1 ELSE 0 END), 0) AS p, "  # noqa: S608
+        f"coalesce(sum(CASE WHEN {RANK} > {most} THEN 1 ELSE 0 END), 0) AS n "
+        f"FROM ({ranks.ranked(ranks.codes())}) AS b",
+    )
+    [(rows,)] = _rows(opened, f"SELECT count(*) AS n FROM {opened.relations[table.name]} AS t")  # noqa: S608
+    size = len(STATES)
+    found = {
+        name: dict(zip(STATES, counts[n * size : (n + 1) * size], strict=True))
+        for n, name in enumerate(columns.values())
+    }
+    units = known if ranks.each_row else units
+    return TableCheck(table.name, rows, rows - known, units, over, beyond, found)
+
+
+def _rows(opened: OpenedSources, sql: str) -> list[list[int]]:
+    found = opened.engine.run(sql)
+    return [[int(value) for value in row.values()] for row in found.to_pylist()]
+
+
+def policy_of_states(policy: Policy, table: str, names: Iterable[str]) -> tuple[Policy, dict[str, str]]:
+    """Return the policy with columns of cell states instead of a table's columns, and their origins.
+
+    The column that slices rows stays: blocks are found from it.
+    """
+    own, blocks = policy.tables[table], policy.blocks
+    taken = {one.unit.column.lower() for one in policy.tables.values() if one.unit is not None}
+    taken |= {blocks.column.lower()} if blocks is not None else set()
+    numbers = (number for number in count() if STATE_COLUMN.format(number) not in taken)
+    columns = {STATE_COLUMN.format(n): own.columns[name] for n, name in zip(numbers, names, strict=False)}
+    states = {
+        name: Column(name, Choice(STATES), None, column.longest, column.in_source, column.kind)
+        for name, column in columns.items()
+    }
+    kept = {blocks.column: own.columns[blocks.column]} if blocks is not None and blocks.by == "row" else {}
+    changed = replace(own, columns={**kept, **states})
+    named = {name: column.name for name, column in columns.items()}
+    return replace(policy, tables={**policy.tables, table: changed}), named
+
+
+def check_noisily(dataset: Dataset, epsilon: Number) -> list[NoisyCheck]:
+    """Release noisy counts of the cells of every table by state, for ε in all.
+
+    Tables share ε equally. Within a table, each column has one share, and so have the units that exceed the
+    contribution bound.
+    """
+    tables = private_tables(dataset.policy)
+    each = _down(positive(epsilon, "epsilon") / len(tables))
+    found: list[NoisyCheck] = []
+    for table in tables:
+        try:
+            found.append(_noisy(dataset, table, each))
+        except OverBudget as error:
+            if not found:
+                raise
+            found.append(NoisyCheck(table.name, (), None, str(error)))  # the others are paid for
+    return found
+
+
+def _down(epsilon: Fraction) -> Fraction:
+    """Round ε down to whole units of the ledger, so that shares add up to no more than was asked."""
+    return Fraction(round_down(epsilon, EPSILON_UNIT), EPSILON_UNIT)
+
+
+def _noisy(dataset: Dataset, table: Table, epsilon: Fraction) -> NoisyCheck:
+    rows_are_units = table.unit is not None and not table.unit.column
+    parts = len(table.columns) + (not rows_are_units)
+    names, cells, beyond = tuple(table.columns), [], None
+    try:
+        for start in range(0, len(names), COLUMNS_PER_QUESTION):
+            some = names[start : start + COLUMNS_PER_QUESTION]
+            answer = _cells(dataset, table, some, _down(epsilon * len(some) / parts))
+            cells.append(NoisyCells(some, answer))
+        if not rows_are_units:
+            beyond = dataset.truncated(table.name, epsilon=_down(epsilon / parts))
+    except OverBudget as error:
+        if not cells:
+            raise
+        return NoisyCheck(table.name, tuple(cells), None, str(error))
+    return NoisyCheck(table.name, tuple(cells), beyond)
+
+
+def _cells(dataset: Dataset, table: Table, columns: Sequence[str], epsilon: Fraction) -> Answer:
+    policy, names = policy_of_states(dataset.policy, table.name, columns)
+    listed, sets = ", ".join(names), ", ".join(f"({name})" for name in names)
+    sql = f'SELECT {listed}, COUNT(*) AS cells FROM "{table.name}" GROUP BY GROUPING SETS ({sets})'  # noqa: S608
+    question = bind(sql, Catalog(policy, dataset.curator.public))
+    price = AccuracyOrPrice(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+    asked = f"check of {', '.join(columns)} in {table.name}"
+    return release_with_policy(dataset.curator, dataset.analyst, policy, question, asked, price)[0]

@@ -1,0 +1,424 @@
+"""The curator of a policy's data: one ledger and one pool of engine connections for all analysts.
+
+Claim    a question reads bounded tables of a version that the ledger was told of. Threads and sessions may
+         share a curator: each reads with a connection of its own, and closing waits for answers that are
+         paid for.
+Because  the source is compared with the registered one before it is asked; readers are lent to one thread
+         at a time; releases are counted, and closing waits until none is under way.
+Test     tests/query/test_dataset.py, tests/query/test_threads.py, tests/query/test_curator.py
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from lapwing.engines.engine import EngineFailed, ReportProgress
+from lapwing.errors import BadParameter
+from lapwing.ledger import DataSet, Ledger, data_sets
+from lapwing.ledger.request_status import has_ended
+from lapwing.sql import policy_ledger
+from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.noising import RecordInput
+from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
+from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy_ledger import Notify
+from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
+from lapwing.sql.truncated import open_sources, prepared_copy, registration
+from lapwing.sql.truncated.open_sources import private_tables
+from lapwing.sql.truncated.prepare import has_blocks_by_arrival, has_readable_copy, ledger_people, prepare
+from lapwing.sql.truncated.reader import (
+    Reader,
+    ReaderPool,
+    read_public_tables,
+    row_key,
+    shown_statements,
+    unit_ids,
+)
+from lapwing.sql.truncated.render import Statements
+
+if TYPE_CHECKING:
+    from lapwing.sql.dataset import Dataset
+
+
+class Curator:
+    """The policy, ledger and engine connections that the sessions of all analysts share.
+
+    Threads may share a curator and its sessions. Nothing is opened before it is needed.
+
+    Args:
+        policy: The policy, or the path of its file.
+        threads: How many threads an engine may use for one question. None: as the policy says.
+        record: Called with the input of every mechanism. Only tests that replay neighbours use it.
+
+    Raises:
+        BadParameter: If the policy file is not valid.
+
+    Example:
+        >>> from lapwing.sql.curator import Curator
+        >>> with Curator("visits.toml") as curator:
+        ...     answer = curator.session("ann").ask("SELECT COUNT(*) FROM visits", epsilon="0.1")
+    """
+
+    def __init__(
+        self, policy: Policy | str | Path, *, threads: int | None = None, record: RecordInput | None = None
+    ) -> None:
+        self.policy = policy if isinstance(policy, Policy) else load_policy(Path(policy))
+        self.threads = threads
+        self.record = record
+        self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
+        self.notify: Notify = self.notices.append
+        self._ledger: Ledger | None = None
+        self._readers = ReaderPool()
+        self._public: dict[str, PublicTable] | None = None
+        self._opening = threading.RLock()
+        self._releases, self._ended = 0, threading.Condition()
+
+    def session(self, analyst: str) -> Dataset:
+        """Return the session of one analyst.
+
+        Args:
+            analyst: The name under which quotas and stored answers are kept.
+
+        Returns:
+            A data set that uses this curator's ledger and connections. Closing it closes neither.
+
+        Raises:
+            BadParameter: If the name is not valid.
+
+        Example:
+            >>> ann, bob = curator.session("ann"), curator.session("bob")
+        """
+        from lapwing.sql.dataset import Dataset  # noqa: PLC0415 (a session knows its curator)
+
+        return Dataset(self, analyst=analyst)
+
+    # The ledger
+
+    @property
+    def has_ledger(self) -> bool:
+        """Whether a ledger is open, or was made before."""
+        return self._ledger is not None or policy_ledger.has_ledger(self.policy)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The policy's ledger. It is made at its first use."""
+        ledger = self._ledger
+        if ledger is None:
+            with self._opening:
+                ledger = self._ledger = self._ledger or policy_ledger.open_ledger(self.policy, self.notify)
+        ledger.require_here()  # and not in a child that was forked
+        return ledger
+
+    def take_notices(self) -> tuple[str, ...]:
+        """Return the sentences that no answer has shown yet, once."""
+        with self._opening:
+            taken, self.notices[:] = tuple(self.notices), ()
+        return taken
+
+    def all_blocks(self) -> list[str]:
+        """Return the names of all blocks that exist now.
+
+        Returns:
+            The names, in the order in which the blocks were opened. Empty before there is a ledger.
+
+        Example:
+            >>> curator.all_blocks()
+            ['2026-01', '2026-02']
+        """
+        if not self.has_ledger:
+            return []
+        label = policy_ledger.account_label(self.policy)
+        return [block.label for block in self.ledger.blocks(label) if block.label != "*"]
+
+    def blocks_reached(self, relation: Relation) -> list[str] | None:
+        """Return the blocks whose units a relation can read; None if the policy has no blocks."""
+        declared = self.policy.blocks
+        if declared is None:
+            return None
+        reached, codes = blocks_of(relation), codes_of_blocks(declared)
+        if not codes:  # blocks open as people arrive
+            return self.all_blocks()
+        return block_labels(declared, [code for code in codes if reached is None or code in reached])
+
+    def clear_hold(self, *receipts: int) -> None:
+        """Let questions be asked again that were charged and failed.
+
+        They no longer count as failures of the analyst who asked them. The curator decides this, after
+        a look at what went wrong.
+
+        Args:
+            receipts: The receipt numbers of the failed questions.
+
+        Raises:
+            BadParameter: If one of them is not the receipt of a question that was charged and failed.
+
+        Example:
+            >>> curator.clear_hold(17)
+        """
+        was_used = bool(receipts) and policy_ledger.has_ledger(self.policy)
+        if not was_used or not all(has_ended(self.ledger, position) for position in receipts):
+            raise BadParameter("receipt", "is none of a question that was charged and failed")
+        registration.make_folder(self.policy)
+        registration.clear_holds(self.policy, *receipts)
+
+    # Reading
+
+    @property
+    def public(self) -> dict[str, PublicTable]:
+        """The rows of the public tables, by table."""
+        if self._public is None:
+            with self._opening:
+                self._public = self._public or read_public_tables(self.policy)
+        return self._public
+
+    def statements(self, question: BoundQuery) -> Statements:
+        """Return the SQL that a question will run. Makes no ledger."""
+        if not self.has_ledger:
+            return shown_statements(self.policy, question)
+        with self.reading(question) as reader:
+            return reader.statements(question)
+
+    @contextmanager
+    def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
+        """Lend a reader of the bounded tables as they are now, from the copy or else from the source.
+
+        Another process may prepare a copy at any time, so the state is looked up at each call.
+        """
+        key, from_source = row_key(self.ledger), question is not None and needs_new_ranks(question.source)
+        copy = None if from_source else prepared_copy.current_copy(self.policy, key)
+        public = self.public
+
+        def open_reader() -> Reader:
+            return Reader.open(self.policy, key, public, threads=self.threads, from_source=from_source)
+
+        def make() -> Reader:
+            try:
+                return open_reader()
+            except EngineFailed:  # `prepare` may have removed the copy that was current a moment ago
+                return open_reader()
+
+        with self._readers.lent((copy, prepared_copy.files_of(self.policy)), make) as reader:
+            yield reader
+
+    def require_answerable(
+        self, version: int, check: Callable[[Reader], None], question: BoundQuery | None = None
+    ) -> bool:
+        """Refuse, before a charge, an unreadable source or a question that the engine cannot plan.
+
+        Args:
+            version: The version of the data that will be charged.
+            check: Raises `Refused` if the engine of a reader cannot plan what will be read.
+            question: The question, if rows may be ranked anew for it.
+
+        Returns:
+            Whether rows will be read from the prepared copy.
+        """
+        key = row_key(self.ledger)
+        digest = prepared_copy.copy_digest(self.policy, key)
+        if not registration.was_read(self.policy, version, digest) and not prepared_copy.current_copy(
+            self.policy, key
+        ):
+            open_sources.require_readable(self.policy, threads=self.threads)
+            registration.note_read(self.policy, version, digest)
+        with self.reading(question) as reader:
+            check(reader)
+            return reader.is_prepared
+
+    @contextmanager
+    def with_policy(self, policy: Policy) -> Iterator[Curator]:
+        """Lend a curator of a policy with other columns of the same tables, which uses this ledger."""
+        with self.keeping_open():
+            other = Curator(policy, threads=self.threads, record=self.record)
+            other._ledger = self.ledger
+            try:
+                yield other
+            finally:
+                other._ledger = None
+                other.close()
+
+    # Versions of the data
+
+    def version(self) -> int:
+        """Return the version of the data that will be asked.
+
+        Returns:
+            The ledger's number of the version. Data that the ledger does not know is registered first.
+
+        Raises:
+            BadParameter: If the source changed since the ledger last saw it.
+
+        Example:
+            >>> curator.version()
+            1
+        """
+        return self.data().version
+
+    def data(self) -> DataSet:
+        """Return the data set as it will be asked, and register it if the ledger does not know it."""
+        found = policy_ledger.find_data_set(self.ledger, self.policy)
+        if found is None:
+            self.register(again=False)
+        elif registration.is_behind(self.policy, found.version):
+            with prepared_copy.exclusive_lock(prepared_copy.prepared_folder(self.policy)):
+                pass  # wait for the thread or process that registers now
+        else:
+            return self._require_registered(found)
+        return self._require_registered(data_sets.find_data_set(self.ledger, self.policy.name))
+
+    def _require_registered(self, found: DataSet) -> DataSet:
+        if not prepared_copy.prepared_folder(self.policy).exists():
+            raise BadParameter(
+                "dataset.name",
+                "the ledger knows data of this name by another policy file. If these are the same, run "
+                "`lapwing prepare` (the curator does); else give them a name of their own",
+            )
+        if not registration.is_current(self.policy, found.version):
+            raise BadParameter(
+                "source", "changed since the ledger last saw it. Run `lapwing prepare` (the curator does)"
+            )
+        return found
+
+    @property
+    def has_files(self) -> bool:
+        """Whether all private tables are read from files, whose changes are visible from outside."""
+        return all(table.source.engine == "duckdb" for table in private_tables(self.policy))
+
+    def register(self, *, again: bool = True) -> int:
+        """Tell the ledger which people are in the data now.
+
+        Args:
+            again: False registers only data that the ledger does not know yet.
+
+        Returns:
+            The version of the data: one more than before, or the first.
+
+        Raises:
+            BadParameter: If blocks are periods of arrival: then only `prepare` can register.
+
+        Example:
+            >>> curator.register()
+            2
+        """
+        if has_blocks_by_arrival(self.policy):
+            raise BadParameter("blocks.every", "needs a prepared copy. Run `lapwing prepare` first")
+        registration.make_folder(self.policy)
+        with prepared_copy.exclusive_lock(prepared_copy.prepared_folder(self.policy)):
+            known = None if again else policy_ledger.find_data_set(self.ledger, self.policy)
+            if known is not None:  # registered by another thread while we waited
+                return known.version
+            try:
+                return self._register_version(None)
+            except EngineFailed:
+                raise open_sources.unreadable_error() from None
+
+    def _register_version(self, copy: prepared_copy.PreparedCopy | None) -> int:
+        seen = prepared_copy.settled_identities(self.policy) if copy is None else copy.seen
+        files = prepared_copy.files_of(self.policy) if copy is None else copy.files
+        people = unit_ids(self.policy, copy)
+        version = policy_ledger.register_version(self.ledger, self.policy, people).version
+        registration.save_registration(self.policy, version, files, seen)
+        return version
+
+    def prepare(
+        self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False
+    ) -> bool:
+        """Store a copy with the rank of every row, so that answers are fast, and register its people.
+
+        Files that nobody has written to keep their version, and stored answers stay valid with it.
+
+        Args:
+            progress: Called with the progress of the work. None: nobody is told.
+            today: The day on which new people arrive. None: today, in UTC.
+            again: Make a new version even if nobody has written to the files.
+
+        Returns:
+            Whether the data has a new version.
+
+        Raises:
+            BadParameter: If the source cannot be read; the error says where.
+
+        Example:
+            >>> curator.prepare()
+            True
+        """
+        today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
+        policy_ledger.open_arrival_block(self.ledger, self.policy, today)
+        self._readers.close()
+        kept, is_new, key = 0, False, row_key(self.ledger)
+
+        def is_done() -> bool:
+            nonlocal kept
+            kept = 0 if again else self._untouched_version(key)
+            return kept > 0 and has_readable_copy(self.policy, key)
+
+        def then(copy: prepared_copy.PreparedCopy) -> None:
+            nonlocal is_new
+            is_new = not kept or copy.has_arrivals
+            if is_new:
+                self._register_version(copy)
+            else:
+                registration.save_registration(self.policy, kept, copy.files, copy.seen)
+
+        try:
+            prepare(
+                self.policy, key, known=lambda: ledger_people(self.ledger, self.policy), then=then,
+                is_done=is_done, progress=progress, today=today, threads=self.threads,
+            )  # fmt: skip
+        except EngineFailed as error:  # only the curator is told where
+            raise open_sources.first_unreadable(self.policy, threads=self.threads) or error from None
+        return is_new
+
+    def _untouched_version(self, key: bytes) -> int:
+        """Return the registered version if neither its files nor how they are read have changed; else 0."""
+        known, copy = (
+            policy_ledger.find_data_set(self.ledger, self.policy),
+            prepared_copy.last_copy(self.policy),
+        )
+        if known is None or not registration.is_untouched(self.policy, known.version):
+            return 0
+        is_same = copy is None or (
+            copy.digest == prepared_copy.copy_digest(self.policy, key)
+            and prepared_copy.has_current_units(self.policy, copy)
+        )
+        return known.version if is_same else 0
+
+    # Closing
+
+    @contextmanager
+    def keeping_open(self) -> Iterator[None]:
+        """Let closing wait until this context ends: an answer that is paid for must be stored."""
+        with self._ended:
+            self._releases += 1
+        try:
+            yield
+        finally:
+            with self._ended:
+                self._releases -= 1
+                self._ended.notify_all()
+
+    def close(self) -> None:
+        """Close the engine connections and the ledger, after other threads have the answers they paid for.
+
+        Example:
+            >>> curator.close()
+        """
+        with self._ended:
+            is_forked = self._ledger is not None and not self._ledger.is_here  # without those threads
+            self._ended.wait_for(lambda: is_forked or not self._releases)
+            self._readers.close()
+            with self._opening:
+                ledger, self._ledger = self._ledger, None
+            if ledger is not None:
+                ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,415 @@
+"""The session of one analyst: plan questions for nothing, release answers for a price.
+
+Claim    planning reads no private row and charges nothing; releasing charges before it reads.
+Because  plans are made of the question's text, the policy and released values; only
+         `lapwing.sql.releasing` reads, after a charge.
+Test     tests/query/test_dataset.py, tests/query/test_plan.py, tests/query/test_threads.py
+"""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any, Self
+
+from lapwing.config.values import checked_label
+from lapwing.core.exact import Number
+from lapwing.core.spread import checked_confidence
+from lapwing.engines.engine import ReportProgress
+from lapwing.ledger import Ledger
+from lapwing.sql import policy_ledger
+from lapwing.sql.accuracy import AccuracyOrPrice, checked_count
+from lapwing.sql.answers import Answer
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.parse import normal_form, sql_text
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.curator import Curator
+from lapwing.sql.noising import RecordInput
+from lapwing.sql.plan import Plan, plan_question
+from lapwing.sql.policy import Policy
+from lapwing.sql.policy_ledger import Notify
+from lapwing.sql.preliminary_questions import (
+    SIZES_PREFIX,
+    bounds_question,
+    least_size,
+    policy_with_searched_column,
+    read_bounds,
+    sizes_question,
+    truncation_plan,
+)
+from lapwing.sql.relation import Scan
+from lapwing.sql.relation import where_first as with_where_first
+from lapwing.sql.releasing import release, release_with_policy
+
+
+def open(path: str | Path, *, analyst: str | None = None, threads: int | None = None) -> Dataset:  # noqa: A001
+    """Open the data of a policy file for one analyst.
+
+    Args:
+        path: The policy file.
+        analyst: The name of the analyst. None: the user of this computer.
+        threads: How many threads an engine may use for one question. None: as the policy says.
+
+    Returns:
+        A session with a curator of its own, which closes with it.
+
+    Raises:
+        BadParameter: If the policy file or the name is not valid.
+
+    Example:
+        >>> import lapwing
+        >>> with lapwing.open("visits.toml", analyst="ann") as dataset:
+        ...     print(dataset.ask("SELECT COUNT(*) FROM visits", epsilon="0.1"))
+    """
+    return Dataset(Curator(path, threads=threads), analyst=analyst or getpass.getuser(), closes=True)
+
+
+class Dataset:
+    """One analyst's session with the tables of a policy. Threads may share it.
+
+    Get one from `lapwing.open`, or from `Curator.session` where several analysts ask.
+
+    Args:
+        source: The curator; or a policy, for which the session makes a curator that closes with it.
+        analyst: The name under which quotas and stored answers are kept.
+        threads: How many threads an engine may use, if a policy is given.
+        record: Called with the input of every mechanism, if a policy is given. Only for tests.
+        closes: Whether closing this session closes the curator.
+
+    Raises:
+        BadParameter: If the name is not valid.
+
+    Example:
+        >>> dataset = lapwing.open("visits.toml", analyst="ann")
+        >>> plan = dataset.plan("SELECT AVG(stay) FROM visits", epsilon="0.5")
+        >>> print(plan)  # free
+        >>> print(plan.release())  # charged
+    """
+
+    def __init__(
+        self,
+        source: Curator | Policy,
+        *,
+        analyst: str,
+        threads: int | None = None,
+        record: RecordInput | None = None,
+        closes: bool = False,
+    ) -> None:
+        self.analyst = checked_label(analyst, "analyst")  # as quotas are named
+        self._closes = closes or isinstance(source, Policy)
+        self.curator = (
+            Curator(source, threads=threads, record=record) if isinstance(source, Policy) else source
+        )
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the tables."""
+        return self.curator.policy
+
+    @property
+    def ledger(self) -> Ledger:
+        """The policy's ledger. It is made at its first use."""
+        return self.curator.ledger
+
+    @property
+    def tell(self) -> Notify:
+        """A function that is called with each sentence about something that is made for life."""
+        return self.curator.notify
+
+    @tell.setter
+    def tell(self, notify: Notify) -> None:
+        self.curator.notify = notify
+
+    # Planning and asking
+
+    def plan(
+        self,
+        question: Any,
+        *,
+        epsilon: Number | None = None,
+        within: Number | None = None,
+        confidence: Number = "0.95",
+        delta: Number | None = None,
+        noise: str = "auto",
+        rows: int | None = None,
+        n: int | None = None,
+        sampling: bool = False,
+        where_first: bool = False,
+    ) -> Plan:
+        """Plan a question: what it would give and cost. Nothing is charged or read.
+
+        Give either `epsilon` (the price) or `within` (the accuracy).
+
+        Args:
+            question: SQL, or an object that can be turned into SQL.
+            epsilon: The price in ε.
+            within: The largest half-width of every interval, in the unit of its column. ε follows.
+            confidence: The probability with which each interval holds.
+            delta: The price in δ, where it is needed. None: the policy's `delta_per_query`.
+            noise: "auto", "laplace" or "gaussian".
+            rows: A lower contribution bound: the most rows of a person to use. None: the policy's.
+            n: A public or released number of rows, for the errors of averages. None: not known.
+            sampling: Include the error of a sample of rows in the intervals.
+            where_first: Choose a person's rows among those that WHERE keeps. This reads the source.
+
+        Returns:
+            The plan. Print it, or release it.
+
+        Raises:
+            Refused: If the question cannot be answered with privacy. The error says where and why.
+            BadParameter: If an option is not valid, or the accuracy cannot be reached.
+
+        Example:
+            >>> print(dataset.plan("SELECT COUNT(*) FROM visits", within=50))
+        """
+        sql, bound = self._bind(question, rows, where_first=where_first)
+        size = checked_count(n, "n") if n is not None else self._declared_size(bound)
+        wanted = AccuracyOrPrice(epsilon, within, checked_confidence(confidence), delta, noise, size)
+        return plan_question(
+            self.curator, self.analyst, bound, normal_form(sql), wanted, rows=rows, sampling=sampling
+        )
+
+    def _bind(self, question: Any, rows: int | None, *, where_first: bool) -> tuple[str, BoundQuery]:
+        sql = sql_text(question)
+        bound = bind(sql, Catalog(self.policy, self.curator.public, checked_count(rows, "rows")))
+        return sql, replace(bound, source=with_where_first(bound.source)) if where_first else bound
+
+    def _declared_size(self, question: BoundQuery) -> int | None:
+        """Return the public number of rows, if the question is about one whole table."""
+        scan = question.source
+        if isinstance(scan, Scan) and not question.keys:
+            return self.policy.tables[scan.table].rows
+        return None
+
+    def ask(self, question: Any, *, fresh: bool = False, **options: Any) -> Answer:
+        """Plan and release a question in one step.
+
+        Args:
+            question: SQL, or an object that can be turned into SQL.
+            fresh: Release a new answer even if the same question has a stored one.
+            options: As for `plan`.
+
+        Returns:
+            The answer.
+
+        Raises:
+            LapwingError: As `plan` and `Plan.release` do.
+
+        Example:
+            >>> print(dataset.ask("SELECT ward, COUNT(*) FROM visits GROUP BY ward", epsilon="0.2"))
+        """
+        return release(self.plan(question, **options), fresh=fresh)
+
+    def two_stage(
+        self,
+        question: Any,
+        *,
+        within: Number,
+        first: Number = "0.05",
+        confidence: Number = "0.95",
+        rows: int | None = None,
+        where_first: bool = False,
+        **options: Any,
+    ) -> tuple[Plan, Answer]:
+        """Release the number of rows first, then plan the question for that number.
+
+        Args:
+            question: SQL, or an object that can be turned into SQL.
+            within: The largest half-width of every interval, in the unit of its column.
+            first: The price of the first stage, in ε. It is charged now.
+            confidence: The probability with which each interval holds.
+            rows: A lower contribution bound. None: the policy's.
+            where_first: Choose a person's rows among those that WHERE keeps.
+            options: As for `plan`: delta, noise, sampling.
+
+        Returns:
+            The plan of the question, and the answer of the first stage.
+
+        Raises:
+            LapwingError: As `plan` and `Plan.release` do.
+
+        Example:
+            >>> plan, counted = dataset.two_stage("SELECT AVG(stay) FROM visits", within="0.5")
+        """
+        sql, bound = self._bind(question, rows, where_first=where_first)
+        level = checked_confidence(confidence)
+        price = AccuracyOrPrice(first, None, level, options.get("delta"), "laplace", None)
+        name = f"{SIZES_PREFIX} {normal_form(sql)}"
+        sizes = plan_question(self.curator, self.analyst, sizes_question(bound), name, price, rows=rows)
+        counted = release(sizes)
+        plan = self.plan(
+            question, within=within, confidence=level, rows=rows, n=least_size(counted),
+            where_first=where_first, **options,
+        )  # fmt: skip
+        return plan, counted
+
+    def search_bounds(
+        self, table: str, column: str, *, epsilon: Number, step: Number
+    ) -> tuple[float, float, Answer]:
+        """Release bounds for a column that the policy does not declare.
+
+        Args:
+            table: A private table of the policy.
+            column: A column of its source.
+            epsilon: The price in ε.
+            step: The distance between two neighbouring values, such as 1 for whole numbers.
+
+        Returns:
+            The low and high bound, and the answer that they are read from.
+
+        Raises:
+            BadParameter: If the column is hidden, or ε is too small to see any values.
+
+        Example:
+            >>> low, high, answer = dataset.search_bounds("visits", "stay", epsilon=1, step=1)
+        """
+        policy = policy_with_searched_column(self.policy, table, column, step)
+        price = AccuracyOrPrice(epsilon, None, checked_confidence("0.95"), None, "laplace", None)
+        name = f"bounds of {table}.{column} in steps of {step}"
+        question = bounds_question(policy, table, column)
+        answer, shares = release_with_policy(self.curator, self.analyst, policy, question, name, price)
+        return *read_bounds(answer, shares, policy.tables[table].columns[column].kind), answer
+
+    def truncated(
+        self, table: str, *, epsilon: Number, rows: int | None = None, beyond: int | None = None
+    ) -> Answer:
+        """Estimate how many people exceed the contribution bound of a table, and the truncated rows.
+
+        Args:
+            table: A private table of the policy.
+            epsilon: The price in ε.
+            rows: A lower contribution bound, as in `plan`. None: the policy's.
+            beyond: Estimate the truncated rows as well, and count at most this many of each person: one of
+                `lapwing.sql.preliminary_questions.ROWS_BEYOND`. None: only people.
+
+        Returns:
+            The answer. Later plans and answers mention it.
+
+        Raises:
+            BadParameter: If the table or `beyond` is not valid.
+
+        Example:
+            >>> print(dataset.truncated("visits", epsilon="0.1", beyond=100))
+        """
+        return release(truncation_plan(self.curator, self.analyst, table, epsilon, rows, beyond))
+
+    def left(self) -> str:
+        """Return in words what is left of the budget, and of the analyst's quota if there is one.
+
+        Returns:
+            A sentence part such as "ε 9.5 of 10 for one more answer without δ".
+
+        Example:
+            >>> dataset.left()
+            'ε 9.5 of 10 for one more answer without δ'
+        """
+        return policy_ledger.budget_left(self.ledger, self.policy, self.analyst)
+
+    # The curator's acts, for a session that has a curator of its own. See `Curator`.
+
+    def prepare(
+        self, progress: ReportProgress | None = None, *, today: date | None = None, again: bool = False
+    ) -> bool:
+        """Store a copy of the data that answers fast. See `Curator.prepare`.
+
+        Args:
+            progress: Called with the progress of the work. None: nobody is told.
+            today: The day on which new people arrive. None: today, in UTC.
+            again: Make a new version even if nobody has written to the files.
+
+        Returns:
+            Whether the data has a new version.
+
+        Raises:
+            BadParameter: If the source cannot be read.
+
+        Example:
+            >>> dataset.prepare()
+            True
+        """
+        return self.curator.prepare(progress, today=today, again=again)
+
+    def register(self, *, again: bool = True) -> int:
+        """Tell the ledger which people are in the data now. See `Curator.register`.
+
+        Args:
+            again: False registers only data that the ledger does not know yet.
+
+        Returns:
+            The version of the data.
+
+        Raises:
+            BadParameter: If blocks are periods of arrival: then only `prepare` can register.
+
+        Example:
+            >>> dataset.register()
+            2
+        """
+        return self.curator.register(again=again)
+
+    def version(self) -> int:
+        """Return the version of the data that will be asked. See `Curator.version`.
+
+        Returns:
+            The ledger's number of the version.
+
+        Raises:
+            BadParameter: If the source changed since the ledger last saw it.
+
+        Example:
+            >>> dataset.version()
+            1
+        """
+        return self.curator.version()
+
+    def all_blocks(self) -> list[str]:
+        """Return the names of all blocks that exist now. See `Curator.all_blocks`.
+
+        Returns:
+            The names. Empty before there is a ledger.
+
+        Example:
+            >>> dataset.all_blocks()
+            ['2026-01', '2026-02']
+        """
+        return self.curator.all_blocks()
+
+    @property
+    def has_files(self) -> bool:
+        """Whether all private tables are read from files, whose changes are visible from outside."""
+        return self.curator.has_files
+
+    def clear_hold(self, *receipts: int) -> None:
+        """Let questions be asked again that were charged and failed. See `Curator.clear_hold`.
+
+        Args:
+            receipts: The receipt numbers of the failed questions.
+
+        Raises:
+            BadParameter: If one of them is not the receipt of a question that was charged and failed.
+
+        Example:
+            >>> dataset.clear_hold(17)
+        """
+        self.curator.clear_hold(*receipts)
+
+    looked = clear_hold  # deprecated: the command line still uses these two names
+    dropped = truncated
+
+    def close(self) -> None:
+        """Close the curator if this session has its own. Threads first get the answers they paid for.
+
+        Example:
+            >>> dataset.close()
+        """
+        if self._closes:
+            self.curator.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,256 @@
+"""Values of a private table and typed expressions over one row.
+
+A column's *code* is the value that the engine computes with: the whole number of steps of a number, the
+position of a declared value, days since 1970, months since 1970. Everything but text and truth is a code.
+Codes are exact and the same on every engine, and their bounds are known before any row is read.
+
+Every operation is total: for any row it gives a value or NULL, never an error. The bounds of all codes
+follow from the policy, so that no operation can overflow. Only these expressions ever reach an engine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum, unique
+from fractions import Fraction
+
+MONTHS = {"month": 1, "quarter": 3, "year": 12}
+SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 7 * 86400}
+
+Value = str | int | float | bool | date | datetime | Fraction | None
+
+
+@dataclass(frozen=True, slots=True)
+class Numeric:
+    """A multiple of `step`.
+
+    `first` and `last` are the bounds, counted in steps; None means that there is no bound.
+    """
+
+    step: Fraction
+    first: int | None
+    last: int | None
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether both bounds are known, so that the number can be summed."""
+        return self.first is not None and self.last is not None
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest code of a bounded number."""
+        assert self.first is not None
+        assert self.last is not None
+        return self.first, self.last
+
+    @property
+    def reach(self) -> int:
+        """The greatest absolute value of a code of a bounded number."""
+        return max(map(abs, self.bounds))
+
+    def value(self, code: int) -> int | float:
+        """Return the number that a code stands for."""
+        exact = code * self.step
+        return int(exact) if exact.denominator == 1 else float(exact)
+
+    def __repr__(self) -> str:
+        # Stored digests are made of this text. In them the class has its first name.
+        return f"Number(step={self.step!r}, first={self.first!r}, last={self.last!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the declared values, given by its position."""
+
+    values: tuple[str | int | bool, ...]
+
+    def value(self, code: int) -> str | int | bool:
+        """Return the declared value at a position."""
+        return self.values[code]
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A point in time: the number of intervals of `seconds` since `start`, from `first` to `last`.
+
+    `start` is in seconds since 1970 (UTC). It is 0 for all but weeks, which begin on Mondays. A date is a
+    Moment of 86400 seconds.
+    """
+
+    seconds: int
+    first: int
+    last: int
+    start: int = 0
+
+    def value(self, code: int) -> date | datetime:
+        """Return the date or the time that a code stands for."""
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=self.start + code * self.seconds)
+        return at.date() if self.seconds % SECONDS["day"] == 0 else at
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A calendar period of `months` months, counted from January 1970."""
+
+    months: int
+    first: int
+    last: int
+
+    def value(self, code: int) -> date:
+        """Return the first day of the period."""
+        year, month = divmod(code * self.months, 12)
+        return date(1970 + year, month + 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """True or false. As in SQL, it can also be NULL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text.
+
+    It has no bounds. It can be compared, and used as a key whose groups are selected privately.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The privacy unit that a row belongs to.
+
+    It can be counted (distinct) and grouped by, but never shown.
+    """
+
+
+Kind = Numeric | Choice | Moment | Period | Truth | Text | Person
+
+
+def codes_of(kind: Kind) -> range | None:
+    """Return all codes of a kind, or None if they are not finitely many."""
+    match kind:
+        case Choice(values):
+            return range(len(values))
+        case Numeric(_, int(first), int(last)) | Moment(_, first, last, _) | Period(_, first, last):
+            return range(first, last + 1)
+        case Truth():
+            return range(2)
+        case _:
+            return None
+
+
+@unique
+class Op(Enum):
+    """The operations.
+
+    `p` is the public parameter. The result is NULL if an argument is, unless stated otherwise.
+
+    The texts are a part of stored digests of queries: never change them. "Known" in them means: not NULL.
+    """
+
+    # Whole numbers. The kind of the result bounds it. Every intermediate result is below 2^52.
+    ADD = "a + b"
+    SUBTRACT = "a - b"
+    MULTIPLY = "a * b"
+    SCALE = "a * p, p a whole number"
+    ABS = "|a|"
+    FLOOR_DIVIDE = "the greatest whole number <= a / p, p > 0"
+    MODULO = "a - p * floor(a / p), p > 0"
+    QUOTIENT = "floor(a * p / b), p > 0; NULL where b = 0"
+    LEAST = "the least of the known ones"
+    GREATEST = "the greatest of the known ones"
+    FROM_TRUTH = "1 or 0"
+
+    # Any kind
+    COALESCE = "the first that is known"
+    NULL_IF = "a, or NULL where a = b"
+    CASE = "args: condition, value, condition, value, ..., otherwise (always given, maybe a NULL)"
+
+    # Truth
+    EQ = "a = b"
+    NE = "a <> b"
+    LT = "a < b"
+    LE = "a <= b"
+    GT = "a > b"
+    GE = "a >= b"
+    IN = "a is one of p, a tuple of codes or texts"
+    IS_NULL = "never NULL itself"
+    AND = "all args are true"
+    OR = "some arg is true"
+    NOT = "not a"
+
+    # Text. Comparisons are by code point, on every engine.
+    DECODE = "the text of a code; p is the tuple of texts"
+    LOWER = "with small ASCII letters"
+    UPPER = "with large ASCII letters"
+    TRIM = "without spaces at both ends"
+    SUBSTRING = "p = (start from 1, length)"
+    LENGTH = "in code points"
+    CONCAT = "all args in a row"
+    LIKE = "p is a pattern with % and _; no escape"
+    PARSE_WHOLE = "a whole number of at most 15 digits, with or without a sign; else NULL"
+
+    # Time: a is a Moment
+    MONTHS = "calendar periods of p months since January 1970 (1970-01 is 0, earlier is negative)"
+    PART = "p is year, quarter, month, day, dayofweek (Monday is 1), dayofyear, hour, minute or second"
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """A column of the relation that the expression is computed over."""
+
+    name: str
+    kind: Kind
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A public value: a code, a text or a truth. None is NULL."""
+
+    value: int | str | bool | None
+    kind: Kind
+
+    def __hash__(self) -> int:
+        return hash((self.value, type(self.kind)))  # a kind may have many values
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation on expressions.
+
+    `size` counts all parts of the expression; a part that is used twice counts twice. `depth` is its
+    nesting.
+    """
+
+    op: Op
+    args: tuple[Expression, ...]
+    kind: Kind
+    parameter: int | str | tuple[int | str, ...] | None = None
+    size: int = field(init=False, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+    hashed: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        calls = [arg for arg in self.args if isinstance(arg, Apply)]
+        own = len(self.parameter) if isinstance(self.parameter, tuple) else 1
+        size = 1 + own + len(self.args) - len(calls) + sum(call.size for call in calls)
+        object.__setattr__(self, "size", size)
+        object.__setattr__(self, "depth", 1 + max((call.depth for call in calls), default=0))
+        object.__setattr__(self, "hashed", hash((self.op, self.args, self.parameter)))
+
+    def __hash__(self) -> int:
+        return self.hashed
+
+
+Expression = Reference | Constant | Apply
+
+
+def conjuncts(predicate: Expression) -> list[Expression]:
+    """Return the conditions that AND joins to the predicate, nested ones too."""
+    if isinstance(predicate, Apply) and predicate.op is Op.AND:
+        return [part for arg in predicate.args for part in conjuncts(arg)]
+    return [predicate]

@@ -1,0 +1,259 @@
+"""Questions that several members of a consortium answer together: each member's numbers add up over all.
+
+Claim    removing a unit of one member moves that member's vector within each block's l1 and √l2_squared.
+         The sum of all vectors is the question's result over all members' bounded tables together.
+Because  blocks are the parts of a bound question, one for each grouping, with the bounds of `Part`. Each is
+         a sum over rows or over a member's units. Questions that do not add up over members are refused.
+Test     tests/query/test_joint.py
+
+A member is charged before `exact` is called; see lapwing.parties.contribution.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.exact import Number
+from lapwing.core.order_statistics import Extreme, Quantile
+from lapwing.errors import BadValue
+from lapwing.ledger import Unit
+from lapwing.ledger.spending import Target
+from lapwing.sql import policy_ledger
+from lapwing.sql.binding.bind import bind
+from lapwing.sql.binding.parse import normal_form, sql_text
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.charged_read import checked_version, targets_of_question
+from lapwing.sql.dataset import Dataset
+from lapwing.sql.estimates import AnswerRows, estimate
+from lapwing.sql.expression import Apply, Expression, Reference
+from lapwing.sql.noising import NoisyGrouping, PartNoise, WantedCode, has_declared_keys, number_of_groups
+from lapwing.sql.plan import grouping_in_words, truncation_sentences
+from lapwing.sql.relation import (
+    Filter,
+    Join,
+    PerUnit,
+    Project,
+    Relation,
+    Scan,
+    UnionAll,
+    expressions_of,
+    public_scans_of,
+    replace_scans,
+    scans_of,
+)
+
+ONCE_PER_MEMBER = "Whoever is at several members counts once at each."
+_FORM = b"lapwing joint question 1\n"
+
+
+@dataclass(frozen=True, slots=True)
+class JointCells:
+    """The numbers of one part in one grouping, and how far one unit of one member can move them."""
+
+    label: str
+    length: int
+    l1: int
+    l2_squared: int
+    weight: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class _Summed:
+    """The summed noise of several members, in place of `BudgetShares`."""
+
+    question: BoundQuery
+    noises: tuple[PartNoise, ...]
+
+    def mechanism(self, grouping: int, part: int) -> PartNoise:
+        return self.noises[grouping * len(self.question.parts) + part]
+
+    def choice(self, grouping: int, wanted: WantedCode) -> Quantile | Extreme:
+        raise AssertionError("questions with choices were refused")
+
+
+class JointQuestion:
+    """A question about one member's data whose numbers add up over members. Making it is free."""
+
+    def __init__(self, dataset: Dataset, question: BoundQuery, name: str) -> None:
+        """Take a bound question. `JointQuestion.of` binds SQL. Raises `Refused` if it does not add up."""
+        _require_additive(question)
+        self.dataset = dataset
+        self.question = question
+        self.name = name
+
+    @classmethod
+    def of(cls, dataset: Dataset, question: Any) -> JointQuestion:
+        """Bind a question. Only public tables are read."""
+        sql = sql_text(question)
+        return cls(dataset, bind(sql, Catalog(dataset.policy, dataset.curator.public)), normal_form(sql))
+
+    @property
+    def truncation(self) -> tuple[str, ...]:
+        """Sentences on how many rows of a person each member uses."""
+        return tuple(truncation_sentences(self.dataset.policy, self.question, None))
+
+    @property
+    def blocks(self) -> tuple[JointCells, ...]:
+        """The blocks of the vector in order: one for each grouping and part."""
+        return tuple(
+            JointCells(
+                f"{part.label}{grouping_in_words(self.question, grouping)}",
+                number_of_groups(self.question, grouping) * len(part.numbers),
+                part.l1,
+                part.l2_squared,
+                part.weight,
+            )
+            for grouping in range(len(self.question.sets))
+            for part in self.question.parts
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences about sums over members."""
+        counts_units = any(one.function == "units" for one in self.question.sums)
+        return (ONCE_PER_MEMBER,) if counts_units else ()
+
+    @property
+    def meaning(self) -> str:
+        """A digest of all that is public and must be the same at all members.
+
+        These are the bound question, the declared values of its columns, the contribution bound, the
+        privacy unit, and the rows of public tables. Locations of tables and other columns may differ.
+        """
+        policy, question = self.dataset.policy, self.question
+        used = _names_in(question)
+        tables = sorted(
+            (
+                scan.table,
+                sorted((c.name, *c.coding) for c in own.columns.values() if c.name in used),
+            )
+            for scan in scans_of(question.source)
+            if (own := policy.tables[scan.table])
+        )
+        alike = replace(question, source=_with_columns(question.source, used))
+        ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
+        digest = hashlib.sha256(_FORM + repr((alike, tables, policy.protects, *ids)).encode())
+        for scan in public_scans_of(question.source):
+            digest.update(repr(self.dataset.curator.public[scan.table].shipped(scan).to_pydict()).encode())
+        return digest.hexdigest()
+
+    # Charging and reading
+
+    @property
+    def unit(self) -> Unit:
+        """The privacy unit."""
+        return policy_ledger.unit_of(self.dataset.policy)
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return the accounts to charge: the data's, in the blocks that are reached, and the quota."""
+        return targets_of_question(self.dataset.curator, self.dataset.analyst, self.question)
+
+    def version(self) -> int:
+        """Return the version of the data, or refuse a source or question that cannot be read.
+
+        The version must be the same before the charge and after the rows were read: new rows may be about
+        people who were not charged.
+        """
+        own, question = self.dataset, self.question
+        return checked_version(
+            own.curator, own.analyst, lambda reader: reader.require_plan(question), question
+        )
+
+    def exact(self) -> NDArray[Any]:
+        """Return this member's numbers without noise, as int64, or as Python integers if they are large.
+
+        Private: charge first, and compare `version` afterwards.
+        """
+        with self.dataset.curator.reading(self.question) as reader:
+            found = reader.exact(self.question)
+        return np.concatenate([np.ascontiguousarray(one.values.T).ravel() for one in found])
+
+    # Answering
+
+    def estimate(
+        self, values: NDArray[np.int64], noises: Sequence[PartNoise], *, confidence: Number
+    ) -> AnswerRows:
+        """Return the answer from an opened vector. `noises` are the noises in it, by block."""
+        blocks = self.blocks
+        if len(noises) != len(blocks) or len(values) != sum(block.length for block in blocks):
+            raise BadValue("there must be numbers for every cell, and a noise for every block")
+        cuts = np.cumsum([block.length for block in blocks])[:-1]
+        parts, each = np.split(values, cuts), len(self.question.parts)
+        noisy = [
+            NoisyGrouping(
+                tuple(parts[s * each : (s + 1) * each]), {}, None, number_of_groups(self.question, s)
+            )
+            for s in range(len(self.question.sets))
+        ]
+        return estimate(_Summed(self.question, tuple(noises)), noisy, confidence=confidence)
+
+
+def _require_additive(question: BoundQuery) -> None:
+    """Raise `Refused` if some part of the question is not a sum over members."""
+    for grouping, keys in enumerate(question.sets):
+        if not has_declared_keys(question, grouping):
+            names = ", ".join(question.keys[key].name for key in keys if question.keys[key].codes is None)
+            raise Refused(
+                f"the values of {names[:80]} are not declared, or too many: members cannot add up groups "
+                "that they do not know",
+                "Declare them in every member's policy, or group by a column with bounds",
+            )
+    if question.spectra:
+        raise Refused(
+            "MEDIAN, QUANTILE, MIN and MAX are no sums over members",
+            "Ask for a [quantile]: it is searched by counts, in several stages",
+        )
+    if any(one.function == "distinct" for one in question.sums):
+        raise Refused(
+            "COUNT(DISTINCT column) does not add up: two members may hold the same value",
+            "Count rows, or people, or group by the column",
+        )
+    if not question.parts:
+        raise Refused("there is nothing to add up in it", "Ask for COUNT, SUM, AVG or VARIANCE")
+
+
+def _names_in(question: BoundQuery) -> frozenset[str]:
+    """Return the columns that the question uses, and maybe others of the same name."""
+    found: set[str] = set()
+    waiting: list[Expression | None] = [*expressions_of(question.source)]
+    waiting += [key.expression for key in question.keys]
+    waiting += [one.expression for one in question.sums]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, Reference):
+            found.add(one.name)
+        elif isinstance(one, Apply):
+            waiting += one.args
+    return frozenset(found | _joined_on(question.source))
+
+
+def _joined_on(relation: Relation) -> set[str]:
+    match relation:
+        case Join(left, right, on):
+            own = {name for pair in on for name in pair}
+            return own | _joined_on(left) | _joined_on(right)
+        case Filter(source) | Project(source) | PerUnit(source):
+            return _joined_on(source)
+        case UnionAll(sources):
+            return {name for source in sources for name in _joined_on(source)}
+        case _:
+            return set()
+
+
+def _with_columns(relation: Relation, names: frozenset[str]) -> Relation:
+    """Return the relation with only these columns in its scans, ordered by name."""
+
+    def kept(scan: Scan) -> Scan:
+        columns = sorted((one for one in scan.columns if one[0] in names), key=lambda one: one[0])
+        return replace(scan, columns=tuple(columns))
+
+    return replace_scans(relation, kept)

@@ -1,0 +1,350 @@
+"""The ledger of a policy: the account of its data, its blocks, quotas, versions and failed questions.
+
+Claim    every session of a policy spends from the same account. The terms of the account are those of the
+         policy when it was first used. A policy with other terms is refused, and so is a policy whose data
+         another ledger of this user knows.
+Because  the ledger never changes an account, and the account is compared with the policy here. Sources are
+         looked up in the user's registry before a ledger is made or used.
+Test     tests/query/test_custody.py, tests/query/test_registry.py
+
+A failure of a charged question may depend on one person's rows, and no price covers that. So failures are
+few:
+
+Claim    until the curator clears a hold, an analyst learns of at most `policy.failures` own questions that
+         failed, and of those that end in the same moment, whatever the policy file and the data are called.
+         If answers are shared, the analyst may also learn of failures of other analysts, each of whom has
+         the same limit. Asking again a question that is held is not another failure.
+Because  failures are read from the ledger, by the analyst and the accounts that were charged. An analyst
+         who has reached the limit is shown nothing more: neither stored answers nor outcomes of questions
+         that were under way. This is checked before the charge, and again before an outcome is shown.
+Test     tests/query/test_failures.py
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from fractions import Fraction
+from pathlib import Path
+
+from lapwing.config.values import is_postgres
+from lapwing.core.losses import Relation
+from lapwing.errors import AllHeld, BadParameter
+from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, data_sets, register
+from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
+from lapwing.ledger.gate import targets
+from lapwing.ledger.ledger import LedgerPlace, record_policy
+from lapwing.ledger.request_status import FailedCharges, find_failed_charges
+from lapwing.ledger.spending import Target
+from lapwing.ledger.unit_ids import Ids
+from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
+from lapwing.sql.source_location import registry_names
+from lapwing.sql.truncated import registration
+from lapwing.sql.truncated.prepared_copy import prepared_folder
+
+UNITS = {"person": Unit.PERSON, "row": Unit.ROW, "person-period": Unit.PERSON_AND_PERIOD}
+EVERYBODY_ELSE = "*"
+Notify = Callable[[str], None]
+
+
+def unit_of(policy: Policy) -> Unit:
+    """Return the privacy unit of the policy."""
+    return UNITS[policy.protects]
+
+
+def account_label(policy: Policy) -> str:
+    """Return the account's name. Data sets about the same population share an account."""
+    return policy.population or policy.name
+
+
+def _slices(policy: Policy) -> Slices:
+    if policy.blocks is None:
+        return Slices.NONE
+    if policy.blocks.by == "row":
+        return Slices.PERIODS
+    return Slices.IDENTITIES if policy.blocks.cohorts else Slices.UNITS
+
+
+def has_ledger(policy: Policy) -> bool:
+    """Return whether the policy was used before. `lapwing ledger init` makes a ledger in a server."""
+    if is_postgres(policy.ledger):
+        return not policy.ledger_keys or Path(policy.ledger_keys).exists()
+    return Path(policy.ledger).exists()
+
+
+def open_ledger(policy: Policy, notify: Notify) -> Ledger:
+    """Open the policy's ledger with its account, blocks and quotas. All are made at the first use.
+
+    `notify` is called with a sentence about each thing that is made for life. Data that another ledger
+    knows is refused.
+    """
+    where = policy.ledger
+    keys = Path(policy.ledger_keys) if policy.ledger_keys else None
+    anchor = policy.ledger_anchor or None
+    if is_postgres(where) and not has_ledger(policy):
+        raise BadParameter(
+            "ledger", "is not made yet, or its keys lie elsewhere. See `lapwing ledger init`"
+        )
+    ledger = None
+    with open_registry() as known:
+        if not has_ledger(policy):  # and nobody else makes one now
+            _require_own(known, policy)
+            _require_population(policy)
+            ledger = Ledger.create(where, keys=keys, anchor=anchor)
+            _note(known, policy, ledger)
+            notify(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
+    ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
+    try:
+        with open_registry() as known:
+            _require_own(known, policy, ledger.id)
+            _require_accounts(ledger, policy, notify)
+            _note(known, policy, ledger)
+        record_policy(ledger, account_label(policy), declared_digest(policy, ledger))
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def declared_digest(policy: Policy, ledger: Ledger) -> str:
+    """Return a keyed digest of all that a policy declares about rows.
+
+    After an exact check, another digest shows that the policy was changed since.
+    """
+    tables = [
+        (
+            table.name, table.unit, table.rows_per_unit, table.primary_key, table.rows, table.hidden,
+            table.source.csv, sorted(table.columns.items()),
+        )
+        for table in sorted(policy.tables.values(), key=lambda table: table.name)
+    ]  # fmt: skip
+    words = repr((policy.name, policy.protects, policy.blocks, policy.folds_ids, tables)).encode()
+    person = b"lapwing policy"
+    return hashlib.blake2b(words, key=ledger.keys.people, person=person, digest_size=32).hexdigest()
+
+
+def _sources(policy: Policy) -> list[str]:
+    private = (table.source for table in policy.tables.values() if not table.is_public)
+    return sorted({name for source in private for name in registry_names(source)})
+
+
+def _note(known: SourceRegistry, policy: Policy, ledger: Ledger) -> None:
+    account = account_label(policy) if policy.protects == "row" else ""  # people are known by their ids
+    known.note(_sources(policy), ledger=ledger.id, place=location_of(ledger), account=account)
+
+
+def _require_own(known: SourceRegistry, policy: Policy, ledger: str = "") -> None:
+    """Require that a source keeps its ledger for life, and its account if each row is protected."""
+    others = known.accounts_of(_sources(policy)) - {account_label(policy)}
+    if policy.protects == "row" and others:
+        raise BadParameter(
+            "dataset.population",
+            f'these rows spend from the account "{min(others)}" already, for life. Write '
+            f'population = "{min(others)}" into the policy',
+        )
+    for other, place in known.ledgers_of(_sources(policy)).items():
+        if other == ledger:
+            continue
+        if not is_ledger_gone(place):
+            raise BadParameter(
+                "ledger",
+                f"these data spend from {place} already, for life. To join it, write into the policy "
+                f'[ledger] and below it url = "{place}"',
+            )
+        raise BadParameter(
+            "ledger",
+            f"these data spend from {place}, for life, and that is missing. Put it back from a backup, "
+            "with its keys but not its anchor; `lapwing ledger recover` helps if it is an older state. If "
+            "other data lie there now, see the table in docs/guides/ledger.md",
+        )
+
+
+def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
+    label = account_label(policy)
+    known = {account.label for account in ledger.accounts()}
+    rule = block_rule_text(policy)
+
+    def opened(name: str, epsilon: Fraction, delta: Fraction, slices: Slices, rule: str) -> None:
+        made = ledger.open_account(
+            name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
+            slices=slices, rule=rule,
+        )  # fmt: skip
+        notify(made.news)
+
+    if label not in known:
+        _require_population(policy)
+        opened(label, policy.epsilon, policy.delta, _slices(policy), rule)
+    account = ledger.account(label)
+    _require_same(account, policy, rule)
+    if policy.blocks is not None:
+        there = {block.label for block in ledger.blocks(label)}
+        missing = [name for name in block_labels(policy.blocks) if name not in there]
+        if missing:
+            ledger.open_blocks(label, missing)
+    for analyst, (epsilon, delta) in policy.quotas.items():
+        quota = quota_label(policy, analyst)
+        if quota not in known:
+            opened(quota, epsilon, delta, Slices.NONE, "")
+        _require_terms(ledger.account(quota), epsilon, delta, f"analysts.{analyst}")
+
+
+def _require_population(policy: Policy) -> None:
+    """Require a population where rows are protected: rows have no ids that the ledger could recognise."""
+    if policy.protects == "row" and not policy.population:
+        raise BadParameter(
+            "dataset.population",
+            'is needed where dataset.protects is "row": name what the rows are about, such as '
+            'population = "admissions". All data about it then share one budget',
+        )
+
+
+def _require_same(account: Account, policy: Policy, rule: str) -> None:
+    """Require that the policy agrees with the account, which is for life."""
+    _require_terms(account, policy.epsilon, policy.delta, "budget")
+    if account.slices is _slices(policy) is Slices.UNITS and account.rule != rule:
+        raise BadParameter(
+            "blocks", "of arrival are those of one data set: others cannot share its account by population"
+        )
+    if (account.unit, account.slices, account.rule) != (unit_of(policy), _slices(policy), rule):
+        raise BadParameter("blocks", "or what is protected differs from what the account was opened with")
+
+
+def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: str) -> None:
+    terms = account.terms
+    if (terms.epsilon, terms.delta) != (epsilon, delta):
+        raise BadParameter(
+            where,
+            f"the account has ε {float(terms.epsilon):g} and δ {float(terms.delta):g} for life. "
+            "Write these into the policy, or raise the budget with `lapwing ledger raise`",
+        )
+
+
+def quota_label(policy: Policy, analyst: str) -> str:
+    """Return the name of the account that holds an analyst's quota."""
+    return f"{account_label(policy)}: quota of {analyst}"
+
+
+def quota_of(policy: Policy, analyst: str) -> str | None:
+    """Return the quota account that an analyst's questions are charged to as well; None: no quotas."""
+    if not policy.quotas:
+        return None
+    if analyst in policy.quotas:
+        return quota_label(policy, analyst)
+    if EVERYBODY_ELSE in policy.quotas:
+        return quota_label(policy, EVERYBODY_ELSE)
+    raise BadParameter("analyst", "has no quota in the policy: ask the curator for one")
+
+
+def find_data_set(ledger: Ledger, policy: Policy) -> DataSet | None:
+    """Return the registered data set, or None."""
+    try:
+        return data_sets.find_data_set(ledger, policy.name)
+    except BadParameter:
+        return None
+
+
+def possible_data_sets(ledger: Ledger, version: int, receipt: Receipt) -> set[int]:
+    """Return the numbers of the data sets that may have made a charge.
+
+    These were known before it, had at least this version, and spend from a charged account.
+    """
+    charged = {ledger.numbered(debit[0]).root for debit in receipt.record["debits"]}
+    return {
+        data.number
+        for data in data_sets.data_sets_before(ledger, receipt.position)
+        if data.version >= version and charged & set(data.accounts)
+    }
+
+
+def register_version(ledger: Ledger, policy: Policy, units: Ids) -> DataSet:
+    """Register the data, or its next version. Call it after every preparation and every append."""
+    with open_registry() as known:  # files may have come
+        _require_own(known, policy, ledger.id)
+        _note(known, policy, ledger)
+    if find_data_set(ledger, policy) is not None:
+        return append(ledger, policy.name, units=units)
+    return register(
+        ledger,
+        policy.name,
+        origin=_origin(policy),
+        account=account_label(policy),
+        units=units,
+        rule=block_rule_text(policy),
+    )
+
+
+def open_arrival_block(ledger: Ledger, policy: Policy, today: date | None = None) -> None:
+    """Open the block of the units that arrive today, if blocks are periods of arrival."""
+    blocks = policy.blocks
+    if blocks is None or blocks.by != "unit" or blocks.cohorts:
+        return
+    day = (today or datetime.now(UTC).date()) - date(1970, 1, 1)
+    label = block_label(blocks, period_of(blocks.every, day.days))
+    if all(block.label != label for block in ledger.blocks(account_label(policy))):
+        ledger.open_blocks(account_label(policy), [label])
+
+
+def _origin(policy: Policy) -> str:
+    """Return the locations of the private tables, without secrets."""
+    places = sorted(table.source.place for table in policy.tables.values() if not table.is_public)
+    text = " ".join(places)
+    return text if len(text) <= 200 else f"{text[:150]}… {len(places)} tables"
+
+
+def targets_of(ledger: Ledger, policy: Policy, analyst: str, blocks: Sequence[str]) -> tuple[Target, ...]:
+    """Return the accounts that a question is charged to: the data's, and the analyst's quota."""
+    found = targets(ledger, policy.name, blocks)
+    quota = quota_of(policy, analyst)
+    return found if quota is None else (*found, Target(quota))
+
+
+def budget_left(ledger: Ledger, policy: Policy, analyst: str) -> str:
+    """Return in words what is left of the data's budget, and of the analyst's quota if there is one."""
+    data = _left(ledger, account_label(policy))
+    quota = None
+    with suppress(BadParameter):  # an analyst who lost the quota still sees what is left of the data's
+        quota = quota_of(policy, analyst)
+    if quota is not None:
+        data = f"{_left(ledger, quota)} of the analyst's quota, {data} of the data's budget,"
+    return f"{data} for one more answer without δ"
+
+
+def _left(ledger: Ledger, label: str) -> str:
+    blocks = [block for block in ledger.blocks(label) if block.is_open]
+    terms = [ledger.numbered(block.account).terms for block in blocks]  # as raised, if it was
+    left = [(block.left(own), own.epsilon) for block, own in zip(blocks, terms, strict=True)]
+    least, most = min(left, default=(Fraction(0), ledger.account(label).terms.epsilon))
+    return f"ε {float(least):.6g} of {float(most):g}"
+
+
+FAILURES_FILE = "failed.json"  # a cache: if it is lost, the ledger is read again
+SAVE_FAILURES_EVERY = 1000  # entries
+
+
+def require_few_failures(
+    ledger: Ledger, policy: Policy, analyst: str, *, besides: int | None = None
+) -> None:
+    """Raise `AllHeld` if too many questions of the analyst failed, not counting the receipt `besides`."""
+    data = find_data_set(ledger, policy)
+    if data is None:
+        return
+    path = prepared_folder(policy) / FAILURES_FILE
+    saved = FailedCharges()
+    with suppress(OSError, ValueError, TypeError):
+        saved = FailedCharges.from_json(json.loads(path.read_text(encoding="utf-8")))
+    found, known = find_failed_charges(ledger, saved)
+    if known.last >= saved.last + SAVE_FAILURES_EVERY:
+        with suppress(OSError):
+            registration.replace_file(path, json.dumps(known.to_json()))
+    principal, cleared = ledger.principal(analyst), registration.cleared_holds(policy)
+    own = [
+        one.position
+        for one in found
+        if one.by == principal and set(one.accounts) & set(data.accounts)
+        and one.position not in cleared and one.position != besides
+    ]  # fmt: skip
+    if len(own) >= policy.failures:
+        raise AllHeld(own)

@@ -1,0 +1,1 @@
+"""Truncated tables: coded rows up to the contribution bound, from a prepared copy or the source itself."""

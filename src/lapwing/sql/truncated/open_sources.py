@@ -1,0 +1,212 @@
+"""Opening the engine that holds a policy's tables, and checking that every stored value can be read.
+
+A value that cannot be read would make every query fail after its charge.
+
+Claim    a query of a source without a copy is charged only if all rows of its tables could be read before.
+Because  the same SELECT that queries read from is run to its end once for each version, before any charge.
+         It contains nothing that an analyst chose: an unreadable source is refused to everybody alike.
+Test     tests/query/test_readable.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lapwing.engines.csv_files import is_utf8
+from lapwing.engines.dialect import SqlDialect
+from lapwing.engines.dialects import DuckDbDialect
+from lapwing.engines.duckdb import DuckDbEngine
+from lapwing.engines.engine import Engine, EngineFailed, EngineLimits
+from lapwing.errors import Unavailable
+from lapwing.sql.policy import Policy, Source, Table
+from lapwing.sql.relation import RANK, UNIT
+from lapwing.sql.source_location import files_in
+from lapwing.sql.truncated.truncated_table import TruncatedTable
+
+FILES = ("parquet", "csv")
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedSources:
+    """An engine, and the FROM items (without an alias) of the tables that it was opened for."""
+
+    engine: Engine
+    relations: Mapping[str, str]
+    batches: Mapping[str, str] = field(default_factory=dict)  # FROM items of single files, by their paths
+
+
+def private_tables(policy: Policy) -> list[Table]:
+    """Return the tables whose rows belong to privacy units."""
+    return [table for table in policy.tables.values() if not table.is_public]
+
+
+def open_sources(
+    policy: Policy, tables: Sequence[Table] | None = None, *,
+    writable: Path | None = None, before: Path | None = None, batches: Mapping[str, Source] | None = None,
+    threads: int | None = None, writes: bool = False,
+) -> OpenedSources:  # fmt: skip
+    """Open the sources of the given tables, or of all private ones if `tables` is None.
+
+    With DuckDB, `writable` is a database to be written (attached as `prepared`), `before` is one to be
+    read, and `batches` are single files (with their sources) to be read as well. `writes` opens a server
+    for writing. `threads` None means the policy's limit.
+    """
+    tables = private_tables(policy) if tables is None else tables
+    if any(table.source.engine != "duckdb" for table in tables):
+        return open_server(tables, limits_of(policy, threads), writes=writes)
+    sources, more = [table.source for table in tables], batches or {}
+    locations = dict.fromkeys(source.location for source in sources if source.form == "duckdb")
+    names = {location: f"source{n}" for n, location in enumerate(locations)}
+    databases: dict[str, str | Path] = {} if before is None else {"before": before}
+    databases.update({name: location for location, name in names.items()})
+    engine = DuckDbEngine.open(
+        [*[source.location for source in sources if source.form in FILES], *more],
+        databases, writable=writable, limits=limits_of(policy, threads),
+        encodings=encodings_of({**{source.location: source for source in sources}, **more}),
+    )  # fmt: skip
+    try:
+        return OpenedSources(
+            engine,
+            {
+                table.name: engine.relation_of(
+                    source.form, names.get(source.location, source.location), source.table, source.csv
+                )
+                for table, source in zip(tables, sources, strict=True)
+            },
+            {path: engine.relation_of(one.form, path, csv=one.csv) for path, one in more.items()},
+        )
+    except BaseException:
+        engine.close()
+        raise
+
+
+def encodings_of(sources: Mapping[str, Source]) -> dict[str, str]:
+    """Return the encodings of CSV files that are not in UTF-8, by location."""
+    return {location: one.csv.encoding for location, one in sources.items() if one.csv.encoding != "utf-8"}
+
+
+def limits_of(policy: Policy, threads: int | None = None) -> EngineLimits:
+    """Return the engine's limits from the policy. `threads` replaces the policy's number of threads."""
+    return policy.limits if threads is None else replace(policy.limits, threads=threads)
+
+
+def open_server(tables: Sequence[Table], limits: EngineLimits, *, writes: bool) -> OpenedSources:
+    """Open tables of one PostgreSQL or Spark server."""
+    source = tables[0].source
+    if source.engine == "postgres":
+        from lapwing.engines.postgres import PostgresEngine  # noqa: PLC0415 (an extra)
+
+        engine = PostgresEngine(source.location, writable=writes, limits=limits)
+        return OpenedSources(
+            engine, {table.name: engine.relation_of(table.source.table) for table in tables}
+        )
+    from lapwing.engines.spark import SparkEngine  # noqa: PLC0415 (an extra)
+
+    spark = SparkEngine(source.location, writable=writes, limits=limits)
+    try:
+        named = {table.name: spark.relation_of(table.source.form, table.source.table) for table in tables}
+    except BaseException:
+        spark.close()
+        raise
+    return OpenedSources(spark, named)
+
+
+def stream_ids(engine: Engine, statement: str) -> Iterator[Any]:
+    """Yield the ids in the one column of a statement: texts one by one, whole numbers in arrays."""
+    for batch in engine.stream(statement):
+        column = batch.column(0)
+        if pa.types.is_integer(column.type):
+            yield column.to_numpy(zero_copy_only=False)
+        else:
+            yield from column.to_pylist()
+
+
+def dialect_of(policy: Policy) -> SqlDialect:
+    """Return the SQL dialect of the engine that holds the private tables. Nothing is opened."""
+    engine = private_tables(policy)[0].source.engine
+    if engine == "postgres":
+        from lapwing.engines.dialects import PostgresDialect  # noqa: PLC0415 (an extra)
+
+        return PostgresDialect()
+    if engine == "spark":
+        from lapwing.engines.dialects import SparkDialect  # noqa: PLC0415 (an extra)
+
+        return SparkDialect()
+    return DuckDbDialect()
+
+
+WHAT = "a stored value cannot be read: a text that is not UTF-8, or a time beyond the engine's range"
+
+
+def require_readable(policy: Policy, *, threads: int | None = None) -> None:
+    """Raise Unavailable, without saying where, unless all private tables can be read in time."""
+    opened = open_sources(policy, threads=threads)
+    try:
+        if all(_is_readable(policy, table, opened) for table in private_tables(policy)):
+            return
+    finally:
+        opened.engine.close()
+    raise unreadable_error()
+
+
+def unreadable_error() -> Unavailable:
+    """Return the error for everybody but the curator. It does not say which value cannot be read."""
+    return Unavailable(
+        f"{WHAT}, or not within the policy's time limit. Nothing was charged. "
+        "Ask the curator to run `lapwing prepare`: it says where"
+    )
+
+
+def tables_not_utf8(policy: Policy) -> list[str]:
+    """Return the private tables with CSV files that are not in UTF-8 although they should be.
+
+    For the curator only.
+    """
+    return [
+        table.name
+        for table in private_tables(policy)
+        if table.source.form == "csv"
+        and table.source.csv.encoding == "utf-8"
+        and not all(map(is_utf8, files_in(table.source)))
+    ]
+
+
+def first_unreadable(policy: Policy, *, threads: int | None = None) -> Unavailable | None:
+    """Return an error that names the first unreadable column, or None. For the curator only."""
+    opened = open_sources(policy, threads=threads)
+    try:
+        failed = (place for place, part in _parts(policy) if not _is_readable(policy, part, opened))
+        place = next(failed, None)
+    finally:
+        opened.engine.close()
+    if place is None:
+        return None
+    return Unavailable(
+        f"{place}: {WHAT}. Repair the source, or leave the column out of the policy. The last copy is kept"
+    )
+
+
+def _parts(policy: Policy) -> Iterator[tuple[str, Table]]:
+    """Yield each private table without columns, then with each column alone, then whole."""
+    for table in private_tables(policy):
+        where, bare = f"tables.{table.name}", replace(table, columns={}, primary_key=())
+        yield f"{where}.unit", bare
+        for name, column in table.columns.items():
+            yield f"{where}.columns.{name}", replace(bare, columns={name: column})
+        yield where, table
+
+
+def _is_readable(policy: Policy, table: Table, opened: OpenedSources) -> bool:
+    """Return whether all rows of a table can be read: the greatest rank depends on all of them."""
+    rows = TruncatedTable(replace(policy, blocks=None), table, opened.engine, bytes(32), opened.relations)
+    sql = f"SELECT max({UNIT}) AS u, max({RANK}) AS r FROM ({rows.ranked(rows.codes())}) AS b"  # noqa: S608
+    try:
+        opened.engine.run(sql, timeout=policy.timeout)
+    except EngineFailed:
+        return False
+    return True

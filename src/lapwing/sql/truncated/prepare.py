@@ -1,0 +1,469 @@
+"""Preparing: the private tables are coded and ranked once, and stored as a copy beside the policy.
+
+Claim    preparing after each of several batches of files gives the same rows and ranks as preparing once.
+Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. Units with
+         new rows are ranked again from the new rows and the kept ones, whose codes the copy holds: the
+         first K + 1 of all rows are among the first K + 1 of the old and the new.
+Test     tests/query/test_prepare.py
+
+The source is only read. The copy is complete and on disk before the manifest points to it.
+
+Where blocks are the months in which units arrive, one table of the copy holds the month of each unit.
+
+Claim    a unit keeps its block for ever: no unit that the ledger has known in this data gets another block.
+Because  units of the last copy keep their blocks, and a copy is made only if every unit that the ledger
+         knows is among them. A last copy that is lost, of another engine or outdated stops the preparation.
+Test     tests/query/test_prepare_arrivals.py
+
+Only the prepared copy holds that table, so its folder (and its schema in a server) must be backed up with
+the ledger. Beyond 2^20 people the ledger holds a random sample of them; then the version number of the
+ledger, which every copy notes, tells whether a copy is outdated.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+from lapwing.core.noise import random_bytes
+from lapwing.engines.engine import Engine, EngineFailed, ReportProgress
+from lapwing.errors import BadParameter, Unavailable
+from lapwing.ledger import Ledger, data_sets
+from lapwing.ledger.unit_ids import Ids
+from lapwing.sql.policy import Policy, Source, Table, period_of
+from lapwing.sql.relation import BLOCK, RANK, UNIT
+from lapwing.sql.truncated.column_codes import UnitIds
+from lapwing.sql.truncated.open_sources import (
+    FILES,
+    OpenedSources,
+    open_sources,
+    private_tables,
+    stream_ids,
+)
+from lapwing.sql.truncated.prepared_copy import (
+    Files,
+    PreparedCopy,
+    copy_digest,
+    current_copy,
+    exclusive_lock,
+    files_of,
+    has_current_units,
+    identities_of,
+    last_copy,
+    prepared_folder,
+    settled_identities,
+    sync_to_disk,
+)
+from lapwing.sql.truncated.truncated_table import FOLDED, TruncatedTable, folded_literal
+
+ARRIVALS = "lapwing_arrivals"  # the table of units and the periods in which they arrived
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LedgerPeople:
+    """The people of a data set in the ledger: its version, and a test whether ids include all of them."""
+
+    version: int
+    has_everybody: Callable[[Ids], bool]
+
+
+def ledger_people(ledger: Ledger, policy: Policy) -> LedgerPeople | None:
+    """Return the people that the ledger knows in the policy's data, or None if the data are unknown."""
+    try:
+        data = data_sets.find_data_set(ledger, policy.name)
+    except BadParameter:
+        return None
+    return LedgerPeople(data.version, lambda ids: data_sets.holds_all_units(ledger, policy.name, units=ids))
+
+
+def has_blocks_by_arrival(policy: Policy) -> bool:
+    """Return whether a unit's block is the period of its arrival, which only the copy holds."""
+    blocks = policy.blocks
+    return blocks is not None and blocks.by == "unit" and not blocks.cohorts
+
+
+def lost_arrivals(policy: Policy) -> Unavailable:
+    """Return the error for arrivals that are lost: units would get another block, with a whole budget."""
+    return Unavailable(
+        f"the last copy ({policy.path.stem}.prepared, and its schema in a server) is lost, of another "
+        "engine, or older than the ledger, and nothing else holds the blocks of people. Nothing was "
+        "changed. Restore it from a backup; or give the data a new name in [dataset]: then queries are "
+        "charged to all people of the old account as well"
+    )
+
+
+def require_all_arrivals(
+    policy: Policy,
+    people: LedgerPeople | None,
+    engine: Engine,
+    relation: str | None,
+    before: PreparedCopy | None,
+) -> None:
+    """Raise Unavailable unless all people that the ledger knows have a block in the last copy.
+
+    `relation` is the FROM item of its arrivals; None if there is none.
+    """
+    if policy.folds_ids and before is not None and not (before.folds or before.has_whole_units):
+        why = "cannot become folded: people of one folded id may have arrived in different months"
+        raise BadParameter("dataset.ids", why)
+    if people is None:
+        return
+    if relation is None or before is None:
+        raise lost_arrivals(policy)
+    if before.follows is not None and before.follows < people.version - 1:
+        raise lost_arrivals(policy)
+    try:
+        has_everybody = people.has_everybody(_ids(engine, relation, before))
+    except EngineFailed:
+        raise lost_arrivals(policy) from None
+    if not has_everybody:
+        raise lost_arrivals(policy)
+
+
+def _ids(engine: Engine, relation: str, copy: PreparedCopy) -> Iterator[Any]:
+    """Yield all ids of a copy, in all spellings that the ledger may have recorded.
+
+    Ids that are texts now may have been decimals. The ledger recorded decimals in rounded form.
+    """
+    units = [UNIT]
+    if not copy.has_whole_units:
+        units.append(UnitIds(engine.dialect, whole=False, decimals=True).folded(UNIT))
+    statement = " UNION ALL ".join(f"SELECT {unit} AS u FROM {relation}" for unit in units)  # noqa: S608
+    return stream_ids(engine, statement)
+
+
+_NEW = "lapwing_new"  # the temporary table of new rows
+
+
+def prepare(
+    policy: Policy, key: bytes, *,
+    known: Callable[[], LedgerPeople | None] = lambda: None,
+    then: Callable[[PreparedCopy], object] = lambda _: None,
+    is_done: Callable[[], bool] = lambda: False, progress: ReportProgress | None = None,
+    today: date | None = None, threads: int | None = None,
+) -> PreparedCopy:  # fmt: skip
+    """Make a copy of the source as it is now, starting from the last copy where that is possible.
+
+    Args:
+        policy: The policy whose private tables are copied.
+        key: The secret that decides ranks: 32 bytes.
+        known: Returns the people that the ledger knows now; None if it does not know the data.
+        then: Registers the copy, before any other process can prepare.
+        is_done: Returns whether the last copy is already what would be made.
+        progress: Gets the share of the work that is done, from 0 to 1; None for no reports.
+        today: The day of arrival of new units; None for the current day (UTC).
+        threads: The engine's threads; None for the policy's limit.
+
+    Returns:
+        The new copy, or the last one if it `is_done`.
+
+    Raises:
+        Unavailable: The source changed while it was read, or arrivals are lost. The last copy is kept.
+    """
+    report = progress or (lambda _: None)
+    folder = prepared_folder(policy)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    with exclusive_lock(folder):
+        if is_done() and (copy := last_copy(policy)) is not None:
+            report(1.0)
+            return copy
+        seen = settled_identities(policy)
+        before, files, digest = last_copy(policy), files_of(policy), copy_digest(policy, key)
+        version = 1 if before is None else before.version + 1
+        engine = private_tables(policy)[0].source.engine
+        day = today or datetime.now(UTC).date()
+        work = _Preparation(policy, key, digest, files, version, known(), day, threads, report)
+        made, end = (_prepare_duckdb if engine == "duckdb" else _prepare_server)(work, before)
+        if files_of(policy) != files:
+            raise Unavailable("the source changed while it was read. Prepare again. The last copy is kept")
+        made = replace(made, seen=seen if seen == identities_of(policy) else None)
+        made.save()
+        made.remove_others()
+        end()
+        then(made)
+    report(1.0)
+    return made
+
+
+def has_readable_copy(policy: Policy, key: bytes) -> bool:
+    """Return whether there is a current copy in DuckDB all of whose rows can be read.
+
+    For copies in PostgreSQL or Spark the answer is False: it would take a query to find out.
+    """
+    found = current_copy(policy, key)
+    if found is None or found.engine != "duckdb":
+        return False
+    tables = [*found.types, *([ARRIVALS] * found.has_arrivals)]
+    try:
+        engine = found.open()
+        try:
+            for relation in found.relations(engine, tables).values():
+                engine.run(f"SELECT bit_xor(hash(t)) FROM {relation} AS t")  # noqa: S608
+        finally:
+            engine.close()
+    except EngineFailed:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Preparation:
+    """The settings of one preparation."""
+
+    policy: Policy
+    key: bytes
+    digest: str
+    files: dict[str, Files]
+    version: int
+    people: LedgerPeople | None
+    today: date
+    threads: int | None
+    report: ReportProgress
+
+    def table(self, table: Table, opened: OpenedSources, arrivals: str = "") -> TruncatedTable:
+        """Return the truncated table over opened sources."""
+        return TruncatedTable(self.policy, table, opened.engine, self.key, opened.relations, arrivals)
+
+    def copy(
+        self, place: str, engine: str, types: dict[str, dict[str, str]], *, whole: bool
+    ) -> PreparedCopy:
+        """Return the description of the copy that is made."""
+        follows = 0 if self.people is None else self.people.version
+        return PreparedCopy(
+            prepared_folder(self.policy), self.version, self.digest, place, engine, whole,
+            has_blocks_by_arrival(self.policy), self.files, types, follows, self.policy.folds_ids,
+        )  # fmt: skip
+
+
+def _prepare_duckdb(
+    work: _Preparation, before: PreparedCopy | None
+) -> tuple[PreparedCopy, Callable[[], None]]:
+    folder = prepared_folder(work.policy)
+    name = f"copy-{work.version}.duckdb"
+    for left_by_crash in (folder / name, folder / f"{name}.wal"):
+        left_by_crash.unlink(missing_ok=True)
+    old = before.file if before is not None and before.engine == "duckdb" and before.file.exists() else None
+    news = _new_files(work, before) if before is not None and old is not None else None
+    batches = {path: source for source, paths in (news or {}).values() for path in paths}
+    by_arrival = has_blocks_by_arrival(work.policy)
+    if not by_arrival and not (batches and _opens(before)):
+        old = news = None  # all is read from the source again: the old copy may be damaged
+    try:
+        opened = open_sources(
+            work.policy, writable=folder / name, before=old, batches=batches, threads=work.threads
+        )
+    except EngineFailed:
+        if work.people is not None and by_arrival and old is not None and not _opens(before):
+            raise lost_arrivals(work.policy) from None
+        raise
+    try:
+        has_arrivals = before is not None and old is not None and before.has_arrivals
+        relation = f"before.{ARRIVALS}" if has_arrivals else None
+        made = _copied(work, opened, before, name, relation, news=news)
+    finally:
+        opened.engine.close()
+    os.chmod(folder / name, 0o600)
+    sync_to_disk(folder / name)
+    return made, lambda: None
+
+
+def _opens(copy: PreparedCopy | None) -> bool:
+    """Return whether a copy can be opened: if not, the copy failed and not the source."""
+    try:
+        if copy is not None:
+            copy.open().close()
+    except EngineFailed:
+        return False
+    return True
+
+
+def _steps(report: ReportProgress, n: int, of: int) -> ReportProgress:
+    return lambda share: report((n + share) / of * 0.99)  # the rest is writing to disk
+
+
+def _new_files(work: _Preparation, before: PreparedCopy) -> dict[str, tuple[Source, list[str]]] | None:
+    """Return the source and the new files of each table; None if anything else has changed."""
+    if before.digest != work.digest or not has_current_units(work.policy, before):
+        return None
+    found = {}
+    for table in private_tables(work.policy):
+        known, now = set(before.files[table.name]), work.files[table.name]
+        form = table.source.form
+        if not known <= set(now) or (form not in FILES and known != set(now)):
+            return None
+        found[table.name] = (table.source, [file[0] for file in now if file not in known])
+    return found
+
+
+def _can_extend(
+    table: Table,
+    opened: OpenedSources,
+    before: PreparedCopy,
+    made: PreparedCopy,
+    news: dict[str, tuple[Source, list[str]]],
+) -> bool:
+    """Return whether the old rows would get the same codes and units if all rows were read again."""
+    assert table.unit is not None
+    if not table.unit.column or before.has_whole_units != made.has_whole_units:
+        return False
+    if table.unit.through and news[table.unit.through][1]:
+        return False  # keys of old rows may lead to new units
+    batches = [dict(opened.engine.columns(opened.batches[path])) for path in news[table.name][1]]
+    return all(types == made.types[table.name] for types in [dict(before.types[table.name]), *batches])
+
+
+def _extended(table: TruncatedTable, opened: OpenedSources, paths: list[str]) -> str:
+    """Return the old rows and the new ones as a SELECT. Units with new rows are ranked again."""
+    engine, old = opened.engine, f"before.{opened.engine.dialect.name(table.table.name)}"
+    if not paths:
+        return f"SELECT * FROM {old}"  # noqa: S608
+    names = [name for name in table.stored if name not in (RANK, BLOCK)]
+    new = " UNION ALL ".join(table.codes(opened.batches[path]) for path in paths)
+    engine.execute(f"CREATE OR REPLACE TEMP TABLE {_NEW} AS {new}")
+    touched = f"(SELECT {UNIT} FROM {_NEW})"  # noqa: S608
+    listed = ", ".join(names)
+    codes = (
+        f"SELECT {listed} FROM {old} WHERE {UNIT} IN {touched}"  # noqa: S608
+        f" UNION ALL SELECT {listed} FROM {_NEW}"
+    )
+    kept = f"SELECT {', '.join(table.stored)} FROM {old} WHERE {UNIT} NOT IN {touched}"  # noqa: S608
+    return f"SELECT * FROM ({kept} UNION ALL {table.ranked(codes)}) AS b"  # noqa: S608
+
+
+def _arrivals(
+    work: _Preparation, opened: OpenedSources, last: tuple[str, PreparedCopy] | None, *, whole: bool
+) -> str:
+    """Return units and their blocks as a SELECT: known units keep their block, new ones get today's.
+
+    `last` are the arrivals (a FROM item) of the last copy and that copy; None if there are none. Units from
+    versions that folded every id are found by the folded id.
+    """
+    assert work.policy.blocks is not None
+    dialect, now = opened.engine.dialect, folded_literal(work.policy)
+    tables = [work.table(table, opened) for table in private_tables(work.policy)]
+    day = (work.today - date(1970, 1, 1)).days
+    period = dialect.stored(str(period_of(work.policy.blocks.every, day)), 0, 1 << 30)
+    units = " UNION ".join(
+        f"SELECT DISTINCT {UNIT} FROM ({table.codes()}) AS c"  # noqa: S608
+        for table in tables
+    )
+    if last is None:
+        return f"SELECT {UNIT}, {period} AS {BLOCK}, {now} AS {FOLDED} FROM ({units}) AS n"  # noqa: S608
+    relation, before = last
+    unit, folded = UNIT, "TRUE"
+    if before.has_whole_units and not whole:
+        unit = dialect.plain_text(UNIT, "bigint")
+    elif whole and not before.has_whole_units:
+        unit = dialect.parse_whole(UNIT)
+    elif not whole:
+        unit = dialect.plain_text(UNIT, dialect.text_type)  # without the collation of an old copy
+    if not before.folds:
+        folded = FOLDED
+    elif whole and before.has_whole_units:
+        folded = now
+    rows = f"SELECT DISTINCT {unit} AS {UNIT}, {BLOCK}, {folded} AS {FOLDED} FROM {relation}"  # noqa: S608
+    old = f"SELECT * FROM ({rows}) AS k WHERE {UNIT} IS NOT NULL AND {FOLDED}"  # noqa: S608
+    ids = tables[0].ids
+    if before.noted_folds:  # the policy folded ids, and then decimals were refused as ids
+        ids = replace(ids, decimals=False)
+    found = f"SELECT {UNIT}, {ids.folded(UNIT)} AS lapwing_key FROM ({units}) AS u"  # noqa: S608
+    return (
+        f"SELECT coalesce(n.{UNIT}, e.{UNIT}) AS {UNIT}, {now} AS {FOLDED}, "  # noqa: S608
+        f"coalesce(e.{BLOCK}, f.{BLOCK}, {period}) AS {BLOCK} FROM ({found}) AS n "
+        f"FULL JOIN ({old} = {now}) AS e ON e.{UNIT} = n.{UNIT} "
+        f"LEFT JOIN ({old} <> {now}) AS f ON f.{UNIT} = n.lapwing_key "
+        f"UNION ALL SELECT {UNIT}, {FOLDED}, {BLOCK} FROM ({old} <> {now}) AS o"
+    )
+
+
+def _prepare_server(
+    work: _Preparation, before: PreparedCopy | None
+) -> tuple[PreparedCopy, Callable[[], None]]:
+    """Prepare in a PostgreSQL schema beside the source's, or with Spark as Parquet beside the policy.
+
+    Returns the copy, and a function that removes the last copy and closes the engine.
+    """
+    opened = open_sources(work.policy, writes=True)
+    engine = opened.engine
+    try:
+        place = f"copy-{work.version}"
+        if engine.name == "postgres":
+            place = _schema(work.policy, before)
+            engine.execute(f"CREATE SCHEMA IF NOT EXISTS {engine.dialect.name(place)}")
+        relation = None
+        if before is not None and before.has_arrivals and before.engine == engine.name:
+            relation = _last_arrivals(engine, before)
+        made = _copied(work, opened, before, place, relation)
+    except BaseException:
+        engine.close()
+        raise
+
+    def end() -> None:
+        if before is not None and before.engine == "postgres" == engine.name:
+            for relation in before.relations(engine, [*before.types, ARRIVALS]).values():
+                engine.execute(f"DROP TABLE IF EXISTS {relation}")
+        engine.close()
+
+    return made, end
+
+
+def _copied(
+    work: _Preparation, opened: OpenedSources, before: PreparedCopy | None, place: str,
+    last_arrivals: str | None, *, news: dict[str, tuple[Source, list[str]]] | None = None,
+) -> PreparedCopy:  # fmt: skip
+    """Write all tables of the copy. `news` are the new files, if old rows can be kept."""
+    engine, tables = opened.engine, private_tables(work.policy)
+    types = {table.name: dict(engine.columns(opened.relations[table.name])) for table in tables}
+    whole = work.table(tables[0], opened).ids.whole
+    made = work.copy(place, engine.name, types, whole=whole)
+    arrivals = ""
+    if made.has_arrivals:
+        require_all_arrivals(work.policy, work.people, engine, last_arrivals, before)
+        last = None if last_arrivals is None or before is None else (last_arrivals, before)
+        rows = _arrivals(work, opened, last, whole=whole)
+        arrivals = _stored(made, engine, ARRIVALS, rows, lambda _: None)
+    for n, one in enumerate(tables):
+        table = work.table(one, opened, arrivals)
+        if before is not None and news is not None and _can_extend(one, opened, before, made, news):
+            rows = _extended(table, opened, news[one.name][1])
+        else:
+            rows = table.ranked(table.codes())
+        _stored(made, engine, one.name, rows, _steps(work.report, n, len(tables)))
+    return made
+
+
+def _last_arrivals(engine: Engine, before: PreparedCopy) -> str | None:
+    try:
+        return before.relations(engine, [ARRIVALS])[ARRIVALS]
+    except EngineFailed:  # the folder is gone
+        return None
+
+
+def _schema(policy: Policy, before: PreparedCopy | None) -> str:
+    """Return the name of a schema that no other policy writes to, not even one of the same name."""
+    if before is not None and before.engine == "postgres":
+        return before.place
+    return f"lapwing_{policy.name[:12]}_{random_bytes(8).hex()}"
+
+
+def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: ReportProgress) -> str:
+    """Store rows as a table of the copy, replacing the remains of a crash. Returns the FROM item."""
+    if engine.name == "spark":
+        path = made.folder / made.place / name
+        where = f"INSERT OVERWRITE DIRECTORY {engine.dialect.text(str(path))} USING parquet"
+        engine.execute(f"{where} {rows}", progress=progress)
+        for file in [path.parent, path, *path.iterdir()]:
+            file.chmod(0o700 if file.is_dir() else 0o600)
+            sync_to_disk(file)
+        return made.relations(engine, [name])[name]
+    relation = made.relations(engine, [name])[name]
+    if engine.name == "postgres":
+        engine.execute(f"DROP TABLE IF EXISTS {relation}")
+    engine.execute(f"CREATE TABLE {relation} AS {rows}", progress=progress)
+    if engine.name == "postgres":
+        engine.execute(f"ANALYZE {relation}")
+    return relation

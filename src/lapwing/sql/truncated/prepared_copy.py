@@ -1,0 +1,269 @@
+"""The prepared copy of a policy's private tables: what it was made from, and whether it may still be used.
+
+Claim    a copy is used only for the policy, key and source that it was made from.
+Because  its manifest holds a keyed digest of everything that codes and ranks depend on, and the name, size
+         and time of change of every source file, and is replaced atomically after the copy is on disk.
+Test     tests/query/test_prepare.py
+
+A manifest holds no count and no value of private rows. If the source is a server, changes of its rows
+cannot be seen from outside: queries then read the copy, at the version of the copy.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lapwing.engines.duckdb import DuckDbEngine
+from lapwing.engines.engine import DEFAULT_LIMITS, Engine, EngineLimits
+from lapwing.errors import Unavailable
+from lapwing.sql.policy import Policy
+from lapwing.sql.source_location import files_in
+from lapwing.sql.truncated.column_codes import UnitIds
+from lapwing.sql.truncated.open_sources import dialect_of, private_tables
+
+FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
+MANIFEST = "manifest.json"
+LONGEST_IN_SERVER = 50  # bytes of a table's name, of PostgreSQL's 63: a version follows
+SETTLED = 20_000_000  # ns: the clocks of file systems have steps of up to 10 ms
+Files = tuple[tuple[str, int, int], ...]  # path, size, time of change in ns
+Identities = tuple[
+    tuple[str, int, int, int, int], ...
+]  # path, inode, size, times of change: of rows, of all
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCopy:
+    """A copy. `place` is a DuckDB file or a (Spark) folder in `folder`, or a schema of the server.
+
+    `files` and `types` (of the source's columns) are by table. `follows` is the version of the ledger when
+    the copy was made (0: none), which is one less than the version that the copy was registered as.
+    """
+
+    folder: Path
+    version: int
+    digest: str
+    place: str
+    engine: str
+    has_whole_units: bool
+    has_arrivals: bool
+    files: Mapping[str, Files]
+    types: Mapping[str, Mapping[str, str]]
+    follows: int | None = None  # None: the copy is older than this field
+    noted_folds: bool | None = None  # None: the copy is older than this field
+    seen: Mapping[str, Identities] | None = None  # the files while they were read; None: unknown
+
+    @property
+    def folds(self) -> bool:
+        """Whether ids that differ only in outer spaces and ASCII case are equal in the copy."""
+        return self.noted_folds is not False
+
+    @property
+    def repeats_rows(self) -> bool:
+        """Whether the copy holds rows several times.
+
+        The first version joined units of one table to their arrivals as often as the unit has rows.
+        """
+        return self.noted_folds is None and self.has_arrivals and len(self.types) == 1
+
+    @property
+    def file(self) -> Path:
+        """The DuckDB file, or the folder of Spark."""
+        return self.folder / self.place
+
+    def open(self, limits: EngineLimits = DEFAULT_LIMITS) -> DuckDbEngine:
+        """Return an engine that can read the copy and nothing else.
+
+        Copies in servers are opened as sources are.
+        """
+        return DuckDbEngine.open(databases={"prepared": self.file}, limits=limits)
+
+    def scans(self, engine: Engine) -> dict[str, str]:
+        """Return FROM items of the truncated tables, for `render`."""
+        return self.relations(engine, self.types)
+
+    def relations(self, engine: Engine, tables: Iterable[str]) -> dict[str, str]:
+        """Return FROM items of the given tables of the copy."""
+        name = engine.dialect.name
+        if self.engine == "duckdb":
+            return {table: f"prepared.main.{name(table)}" for table in tables}
+        if self.engine == "spark":
+            spark: Any = engine
+            path = self.folder / self.place
+            return {table: spark.relation_of("spark-parquet", str(path / table)) for table in tables}
+        return {table: f"{name(self.place)}.{name(self._in_server(table))}" for table in tables}
+
+    def _in_server(self, table: str) -> str:
+        """Return a table's name in the server.
+
+        PostgreSQL cuts long names, so that two could become equal.
+        """
+        if len(table) > LONGEST_IN_SERVER:
+            table = hashlib.blake2b(table.encode(), digest_size=16).hexdigest()
+        return f"{table}_{self.version}"
+
+    def save(self) -> None:
+        """Make this the current copy, atomically and durably."""
+        fields = asdict(self)
+        del fields["folder"]
+        new = self.folder / f"{MANIFEST}.new"
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(handle, "w", encoding="utf-8") as file:
+            json.dump(fields, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, self.folder / MANIFEST)
+        sync_to_disk(self.folder)
+
+    def remove_others(self) -> None:
+        """Remove the copies of other versions. Readers that have one open can read it to the end."""
+        for path in self.folder.iterdir():
+            if re.fullmatch(r"copy-\d+(\.duckdb(\.wal)?)?", path.name) and not path.name.startswith(
+                self.place
+            ):
+                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def prepared_folder(policy: Policy) -> Path:
+    """Return the folder of a policy's copies."""
+    return policy.path.with_name(f"{policy.path.stem}.prepared")
+
+
+def copy_digest(policy: Policy, key: bytes) -> str:
+    """Return a digest of everything that the copy depends on.
+
+    It is keyed: a location can contain a password.
+    """
+    tables = [
+        (
+            table.name, table.source, table.unit, table.primary_key, table.rows_per_unit,
+            [(column.name, *column.coding) for column in table.columns.values()],
+        )
+        for table in sorted(private_tables(policy), key=lambda table: table.name)
+    ]  # fmt: skip
+    words = repr((FORMAT, policy.protects, policy.blocks, tables))
+    return hashlib.blake2b(words.encode(), key=key, person=b"lapwing copy", digest_size=32).hexdigest()
+
+
+def last_copy(policy: Policy) -> PreparedCopy | None:
+    """Return the newest copy, current or not; None if there is none.
+
+    Raises Unavailable if its manifest is damaged.
+    """
+    folder = prepared_folder(policy)
+    try:
+        found: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        raise Unavailable(f"{folder / MANIFEST} is damaged. Restore it from a backup") from None
+    files = {
+        name: tuple((path, size, time) for path, size, time in rows)
+        for name, rows in found.pop("files").items()
+    }
+    return PreparedCopy(folder=folder, files=files, seen=read_identities(found.pop("seen", None)), **found)
+
+
+def read_identities(found: Any) -> dict[str, Identities] | None:
+    """Return the result of `identities_of` from JSON."""
+    if found is None:
+        return None
+    return {name: tuple((p, i, s, t, c) for p, i, s, t, c in rows) for name, rows in found.items()}
+
+
+def has_current_units(policy: Policy, copy: PreparedCopy) -> bool:
+    """Return whether a copy separates units and rows as the policy does now.
+
+    Whole numbers cannot be folded.
+    """
+    if copy.repeats_rows:
+        return False
+    if copy.folds == policy.folds_ids:
+        return True
+    return copy.has_whole_units and UnitIds.of(policy, dialect_of(policy), copy.types).whole
+
+
+def current_copy(policy: Policy, key: bytes) -> PreparedCopy | None:
+    """Return the copy if it was made from this policy, key and source as they are now, else None."""
+    found = last_copy(policy)
+    if found is None or found.digest != copy_digest(policy, key) or files_of(policy) != found.files:
+        return None
+    if not has_current_units(policy, found):
+        return None
+    if found.engine != "postgres" and not found.file.exists():
+        return None
+    return found
+
+
+def files_of(policy: Policy) -> dict[str, Files]:
+    """Return the files of each private table as they are now: path, size and time of change."""
+    return {
+        name: tuple((path, about.st_size, about.st_mtime_ns) for path, about in files)
+        for name, files in _stats(policy).items()
+    }
+
+
+def _stats(policy: Policy) -> dict[str, list[tuple[str, os.stat_result]]]:
+    return {
+        table.name: [(path, os.stat(path)) for path in files_in(table.source)]
+        for table in private_tables(policy)
+    }
+
+
+def identities_of(policy: Policy) -> dict[str, Identities] | None:
+    """Return what shows that somebody wrote to the private tables' files; None if a table has no files.
+
+    The kernel sets the inode and the second time of change: copying a file's times does not copy them.
+    """
+    found = {
+        name: tuple((path, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for path, s in files)
+        for name, files in _stats(policy).items()
+    }
+    return found if all(found.values()) else None
+
+
+def settled_identities(policy: Policy) -> dict[str, Identities] | None:
+    """Return `identities_of` after a short wait, if needed, so that any later change has another time."""
+    found = identities_of(policy)
+    if found is None:
+        return None
+    youngest = max(changed for files in found.values() for *_, changed in files)
+    wait = youngest + SETTLED - time.time_ns()
+    if wait > SETTLED:  # the file's time is from another clock
+        return None
+    if wait > 0:
+        time.sleep(wait / 10**9)
+    return identities_of(policy)
+
+
+@contextmanager
+def exclusive_lock(folder: Path) -> Iterator[None]:
+    """Lock a folder: one process registers or prepares at a time.
+
+    The kernel releases the lock of a dead process.
+    """
+    handle = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def sync_to_disk(path: Path) -> None:
+    """Write a file or folder to disk."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

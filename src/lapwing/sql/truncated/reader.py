@@ -1,0 +1,470 @@
+"""Reading truncated tables: from the prepared copy, or from the source itself.
+
+Claim    every statement reads truncated tables only: rows beyond the contribution bound are never seen.
+Because  statements name nothing but the tables of the copy, which were ranked when it was made, or views
+         that rank the source's rows at each query (with the same SELECT).
+Test     tests/query/test_neighbours.py runs both, on all engines
+
+The results are arranged for the mechanisms: every declared group, every combination of sums. These numbers
+are private. Only the mechanisms may get them.
+
+Claim    threads that share a data set never share a connection, and a query reads to its end from the copy
+         or source that it began with, even if there is a newer one by then.
+Because  the pool lends a reader to one thread at a time, and closes readers of an old state on return.
+Test     tests/query/test_threads.py
+
+Generated rows let analysts build dashboards without spending. They are drawn uniformly from the values that
+the policy declares, and contain nothing of the data.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lapwing.core.noise import uniform_int
+from lapwing.engines.duckdb import DuckDbEngine
+from lapwing.engines.engine import Engine, EngineFailed
+from lapwing.errors import BadParameter
+from lapwing.ledger import Ledger
+from lapwing.sql.binding.public_tables import PublicTable, typed_csv
+from lapwing.sql.binding.refusal import Refused
+from lapwing.sql.bound_query import BoundQuery
+from lapwing.sql.expression import Kind, Text, Truth, codes_of
+from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
+from lapwing.sql.policy import Policy, Table, codes_of_blocks
+from lapwing.sql.relation import BLOCK, RANK, UNIT, Relation, Scan, public_scans_of, scans_of
+from lapwing.sql.truncated.column_codes import UnitIds
+from lapwing.sql.truncated.open_sources import (
+    OpenedSources,
+    dialect_of,
+    limits_of,
+    open_sources,
+    private_tables,
+    stream_ids,
+)
+from lapwing.sql.truncated.prepared_copy import PreparedCopy, current_copy, files_of, last_copy
+from lapwing.sql.truncated.render import (
+    Statements,
+    public_table_name,
+    render,
+    render_rows,
+    render_where,
+    scan_name,
+    truncated_name,
+    with_truncated,
+)
+from lapwing.sql.truncated.truncated_table import TruncatedTable
+
+_FITS = 1 << 61  # larger sums are Python's integers
+Ints = NDArray[np.int64]
+
+
+def lay_out(
+    query: BoundQuery, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]
+) -> ExactGrouping:
+    """Arrange the results of one grouping for the mechanisms."""
+    count = len(query.sets[grouping])
+    sums = None if sums is None else _known(sums, count)
+    spectra = [_known(table, count) for table in spectra]
+    if has_declared_keys(query, grouping):
+        return _declared(query, grouping, sums, spectra)
+    assert sums is not None
+    keys = _keys(sums, count)
+    values = _combined(query, sums, len(keys), np.arange(len(keys)))
+    places = {key: place for place, key in enumerate(keys)}
+    counted = []
+    for table in spectra:
+        cells = [places.get(key, -1) for key in _keys(table, count)]
+        counted.append(_counted(table, np.array(cells, dtype=np.int64)))
+    return ExactGrouping(values, tuple(counted), keys, _whole(sums.column("units")))
+
+
+def _known(table: pa.Table, count: int) -> pa.Table:
+    """Return the groups whose keys are not NULL: rows with a NULL key are in no group."""
+    for n in range(count):
+        column = table.column(f"k{n}")
+        if column.null_count:
+            table = table.filter(column.is_valid())
+    return table
+
+
+def _declared(
+    query: BoundQuery, grouping: int, sums: pa.Table | None, spectra: Sequence[pa.Table]
+) -> ExactGrouping:
+    cells = number_of_groups(query, grouping)
+    counted = tuple(_counted(table, _places(query, grouping, table)) for table in spectra)
+    if sums is None:
+        return ExactGrouping(np.zeros((cells, 0), dtype=np.int64), counted)
+    return ExactGrouping(_combined(query, sums, cells, _places(query, grouping, sums)), counted)
+
+
+def _places(query: BoundQuery, grouping: int, table: pa.Table) -> Ints:
+    """Return the position of each row's group among all declared groups, or -1."""
+    places = np.zeros(table.num_rows, dtype=np.int64)
+    for n, key in enumerate(query.sets[grouping]):
+        codes = query.keys[key].codes
+        assert codes is not None
+        offset = _whole(table.column(f"k{n}")) - codes.start
+        outside = (offset < 0) | (offset >= len(codes)) | (places < 0)
+        places = np.where(outside, -1, places * len(codes) + offset)
+    return places
+
+
+def _combined(query: BoundQuery, table: pa.Table, groups: int, places: Ints) -> NDArray[Any]:
+    """Return an array [groups, numbers of all sums]. Groups without rows are 0."""
+    inside = places >= 0
+    columns = [_numbers(table.column(f"s{n}")) for n in range(len(query.sums))]
+    values: list[NDArray[Any]] = []
+    for combination in (one for part in query.parts for one in part.numbers):
+        wide = any(columns[place].dtype == object for _, place in combination)
+        most = sum(abs(factor) * _size(columns[place]) for factor, place in combination)
+        kind: Any = object if wide or most >= _FITS else np.int64
+        column = np.zeros(groups, dtype=kind)
+        total: NDArray[Any] = np.zeros(table.num_rows, dtype=kind)
+        for factor, place in combination:
+            total = total + factor * columns[place].astype(kind)
+        column[places[inside]] = total[inside]
+        values.append(column)
+    if not values:
+        return np.zeros((groups, 0), dtype=np.int64)
+    return np.stack(values, axis=1)
+
+
+def _size(column: NDArray[Any]) -> int:
+    return max((abs(int(column.min())), abs(int(column.max()))), default=0) if len(column) else 0
+
+
+def _numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return whole numbers of any width."""
+    if pa.types.is_integer(column.type) and column.type != pa.uint64():
+        return _whole(column)
+    found = [0 if value is None else int(Decimal(value)) for value in column.to_pylist()]
+    return np.array(found, dtype=object)
+
+
+def _whole(column: pa.ChunkedArray) -> Ints:
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    if not pa.types.is_integer(column.type):
+        return np.array([int(value) for value in column.to_pylist()], dtype=np.int64)
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _keys(table: pa.Table, count: int) -> list[KeyTuple]:
+    columns = [table.column(f"k{n}").to_pylist() for n in range(count)]
+    return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def _counted(table: pa.Table, cells: Ints) -> CodeCounts:
+    inside = cells >= 0
+    return CodeCounts(
+        cells[inside], _whole(table.column("code"))[inside], _whole(table.column("n"))[inside]
+    )
+
+
+UNPLANNED = (
+    "the engine cannot plan this query",
+    "Nothing was read or charged. Ask in another way; if no query can be planned, tell the curator",
+)
+
+
+def row_key(ledger: Ledger) -> bytes:
+    """Return the secret that decides which rows of a unit are kept. Who knows it could choose them."""
+    return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
+
+
+@dataclass(slots=True)
+class Reader:
+    """An engine with the truncated tables of a policy."""
+
+    policy: Policy
+    engine: Engine
+    scans: Mapping[str, str]  # FROM items of the truncated tables
+    definitions: Mapping[str, str]  # views over the source; they contain the key: never show them
+    public: Mapping[str, PublicTable]
+    sources: Mapping[str, TruncatedTable] = field(default_factory=dict)  # empty if there is a copy
+
+    @classmethod
+    def open(
+        cls, policy: Policy, key: bytes, public: Mapping[str, PublicTable], *,
+        threads: int | None = None, from_source: bool = False,
+    ) -> Reader:  # fmt: skip
+        """Open the prepared copy if it is current, else (or with `from_source`) the source.
+
+        Raises BadParameter if the source is a server that may differ from its copy.
+        """
+        copy = None if from_source else current_copy(policy, key)
+        if copy is not None:
+            engine = _opened(policy, copy, threads=threads)
+            return cls(policy, engine, copy.scans(engine), {}, public)
+        if not all(files_of(policy).values()) and last_copy(policy) is not None:
+            # New units could be read that the ledger does not know.
+            raise BadParameter(
+                "source",
+                "lies in a server, which may differ from its copy by now. If the policy was changed, run "
+                "`lapwing prepare`. where_first, beyond, bounds and check need the source itself",
+            )
+        opened = open_sources(policy, threads=threads)
+        try:
+            sources = {
+                table.name: TruncatedTable(policy, table, opened.engine, key, opened.relations)
+                for table in private_tables(policy)
+            }
+            views = {name: table.ranked(table.codes()) for name, table in sources.items()}
+        except BaseException:
+            opened.engine.close()
+            raise
+        names = {table: opened.engine.dialect.name(truncated_name(table)) for table in views}
+        return cls(policy, opened.engine, names, views, public, sources)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether there is a copy, so that answers are as fast as the plain query."""
+        return not self.definitions
+
+    def statements(self, query: BoundQuery) -> Statements:
+        """Return the SQL of a query, without secrets."""
+        return render(query, self.scans, self.engine.dialect, by_row=_by_row(self.policy))
+
+    def require_plan(self, query: BoundQuery) -> None:
+        """Raise Refused if the engine cannot bind the statements of a query.
+
+        Claim    the refusal and its words depend on no row: it needs no charge.
+        Because  `Engine.bind` looks up names and types and reads no row, and the words are always the same.
+        Test     tests/query/test_planned.py
+        """
+        statements, own = self.statements(query), self._own(query.source)
+        every = [one for n, one in enumerate(statements.sums) if _has_sums(query, n)]
+        every += [one for several in statements.spectra for one in several]
+        self._bind(query.source, every, own)
+
+    def require_plan_of_rows(self, relation: Relation) -> None:
+        """Raise Refused if the engine cannot bind the statement of `rows`."""
+        self._bind(relation, [self._rendered(relation)], {})
+
+    def _bind(self, relation: Relation, statements: Iterable[str], own: Mapping[str, str]) -> None:
+        self._ship(relation)
+        try:
+            for statement in statements:
+                self.engine.bind(self._whole(statement, own))
+        except EngineFailed:
+            raise Refused(*UNPLANNED) from None
+
+    def exact(self, query: BoundQuery) -> list[ExactGrouping]:
+        """Return the exact numbers of each grouping, for the mechanisms. They are private: charge first."""
+        self._ship(query.source)
+        statements, own = self.statements(query), self._own(query.source)
+        found = []
+        for grouping, sums in enumerate(statements.sums):
+            spectra = [self._run(several[grouping], own) for several in statements.spectra]
+            summed = self._run(sums, own) if _has_sums(query, grouping) else None
+            found.append(lay_out(query, grouping, summed, spectra))
+        return found
+
+    def rows(self, relation: Relation) -> pa.Table:
+        """Return truncated rows (see `render_rows`), with blocks if there are any.
+
+        They are private: charge first.
+
+        A unit's rows are joined within one block only. That changes nothing if a unit is in one block.
+        """
+        self._ship(relation)
+        return self._run(self._rendered(relation), {})
+
+    def _rendered(self, relation: Relation) -> str:
+        sliced = self.policy.blocks is not None
+        return render_rows(relation, self.scans, self.engine.dialect, by_row=sliced)
+
+    def _ship(self, relation: Relation) -> None:
+        for scan in public_scans_of(relation):
+            self.engine.ship(public_table_name(scan), self.public[scan.table].shipped(scan))
+
+    def _own(self, relation: Relation) -> dict[str, str]:
+        """Return the truncated tables of one query alone: those whose WHERE comes before truncation."""
+        return dict(self._of_its_own(scan) for scan in scans_of(relation) if scan.where is not None)
+
+    def _of_its_own(self, scan: Scan) -> tuple[str, str]:
+        truncated = self.sources[scan.table]  # never a copy: it has too few rows
+        if scan.rows > truncated.table.rows_per_unit:  # rows beyond the bound are counted
+            truncated = replace(truncated, table=replace(truncated.table, rows_per_unit=scan.rows))
+        where = render_where(scan, "z", self.engine.dialect)
+        return scan_name(scan), truncated.ranked(truncated.codes(), where)
+
+    def _whole(self, statement: str, own: Mapping[str, str]) -> str:
+        """Return a statement with the views that it reads."""
+        used = {table: sql for table, sql in self.definitions.items() if self.scans[table] in statement}
+        return with_truncated(statement, {**used, **own}, self.engine.dialect)
+
+    def _run(self, statement: str, own: Mapping[str, str]) -> pa.Table:
+        return self.engine.run(self._whole(statement, own), timeout=self.policy.timeout)
+
+    def close(self) -> None:
+        """Close the engine."""
+        self.engine.close()
+
+
+def _opened(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
+    if copy.engine == "duckdb":
+        return copy.open(limits_of(policy, threads))
+    return open_sources(policy, threads=threads).engine
+
+
+def _has_sums(query: BoundQuery, grouping: int) -> bool:
+    """Return whether there are sums: a query of quantiles alone, over declared keys, has none."""
+    return bool(query.sums) or not has_declared_keys(query, grouping)
+
+
+def _by_row(policy: Policy) -> bool:
+    return policy.blocks is not None and policy.blocks.by == "row"
+
+
+def shown_statements(policy: Policy, query: BoundQuery) -> Statements:
+    """Return the SQL of a query for display. Nothing is opened."""
+    dialect = dialect_of(policy)
+    names = {table.name: dialect.name(truncated_name(table.name)) for table in private_tables(policy)}
+    return render(query, names, dialect, by_row=_by_row(policy))
+
+
+def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
+    """Read all public tables of a policy."""
+    found = {}
+    for table in policy.tables.values():
+        if table.is_public:
+            kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
+            found[table.name] = PublicTable.of(table.name, _public_rows(policy, table), kinds)
+    return found
+
+
+def _public_rows(policy: Policy, table: Table) -> pa.Table:
+    """Read a public table. Columns get the names that the policy gives them."""
+    opened = open_sources(policy, [table])
+    try:
+        rows = opened.engine.run(f"SELECT * FROM {opened.relations[table.name]}")  # noqa: S608
+    finally:
+        opened.engine.close()
+    if table.source.form == "csv":
+        rows = typed_csv(rows, table.source.csv)
+    names = {column.source.lower(): column.name for column in table.columns.values() if column.source}
+    return rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
+
+
+def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
+    """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
+
+    Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
+    earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
+    """
+    tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
+    opened = open_sources(policy) if copy is None else OpenedSources(_opened(policy, copy), {})
+    engine, relations = opened.engine, opened.relations
+    try:
+        if copy is not None:
+            types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
+        else:
+            types = {name: engine.columns(relation) for name, relation in relations.items()}
+            sources = [TruncatedTable(policy, table, engine, bytes(32), relations) for table in tables]
+            rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
+        unit = UnitIds.of(policy, engine.dialect, types).folded(UNIT)
+        # In the copy, every unit has one row of rank 1 in each block: few rows, stored together.
+        first = f" WHERE {RANK} = 1" if copy is not None else ""
+        for relation in rows.values():
+            yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
+    finally:
+        engine.close()
+
+
+MAX_READERS = 4  # each may use the engine's whole memory limit; further threads wait
+
+
+class ReaderPool:
+    """A pool of readers of one data set, all of its latest state."""
+
+    def __init__(self) -> None:
+        self._idle: list[Reader] = []
+        self._state: object = None
+        self._changing = threading.Lock()
+        self._places = threading.Semaphore(MAX_READERS)
+
+    @contextmanager
+    def lent(self, state: object, make: Callable[[], Reader]) -> Iterator[Reader]:
+        """Lend a reader of this state to the caller."""
+        with self._places:
+            with self._changing:
+                if state != self._state:
+                    self._close_idle()
+                    self._state = state
+                reader = self._idle.pop() if self._idle else make()
+            try:
+                yield reader
+            except BaseException:  # its connection may be broken
+                reader.close()
+                raise
+            with self._changing:
+                if state == self._state:
+                    self._idle.append(reader)
+                else:
+                    reader.close()
+
+    def close(self) -> None:
+        """Close idle readers. Readers in use are closed when they are returned."""
+        with self._changing:
+            self._close_idle()
+            self._state = None
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
+PEOPLE = 1000  # generated people
+_WORDS = ("alpha", "beta", "gamma", "delta", "epsilon")
+
+
+def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
+    """Return a reader of truncated tables with generated people."""
+    engine = DuckDbEngine.open(limits=policy.limits)
+    scans = {}
+    for table in private_tables(policy):
+        name = f"lapwing_fake_{table.name}"
+        engine.ship(name, fake_rows(policy, table))
+        scans[table.name] = engine.dialect.name(name)
+    return Reader(policy, engine, scans, {}, public)
+
+
+def fake_rows(policy: Policy, table: Table) -> pa.Table:
+    """Return a few generated rows for each generated person."""
+    each = min(table.rows_per_unit, 5)
+    size = PEOPLE * each
+    columns: dict[str, Any] = {
+        UNIT: np.repeat(np.arange(PEOPLE), each),
+        RANK: np.tile(np.arange(1, each + 1), PEOPLE),
+    }
+    if policy.blocks is not None:
+        codes = codes_of_blocks(policy.blocks) or range(1)
+        columns[BLOCK] = np.repeat(_draw(codes.start, codes.stop, PEOPLE), each)
+    for column in table.columns.values():
+        columns[column.name] = _values(column.kind, size)
+    return pa.table(columns)
+
+
+def _values(kind: Kind, size: int) -> Any:
+    if isinstance(kind, Text):
+        return [_WORDS[place] for place in _draw(0, len(_WORDS), size)]
+    codes = codes_of(kind)
+    assert codes is not None, "every declared column but a text has bounds"
+    drawn = _draw(codes.start, codes.stop, size)
+    return drawn.astype(bool) if isinstance(kind, Truth) else drawn
+
+
+def _draw(start: int, stop: int, size: int) -> NDArray[np.int64]:
+    return np.asarray(uniform_int(start, stop, size))

@@ -1,0 +1,294 @@
+"""A truncated table: codes, the unit, and the rank of each row among the rows of its unit.
+
+Claim    a unit's rows and their ranks depend on nothing but the unit's own rows and the key.
+Because  every code comes from one row (or from it and a row that it refers to). A rank is found among rows
+         of one unit, in an order that does not depend on positions, threads or files: a keyed hash of the
+         content, then the content. Rows that are equal in both are equal for every query.
+Test     tests/query/test_coded.py
+
+The order is the same on all engines: it uses whole numbers modulo p = 2^31 - 1. The sum x of keyed codes
+would order the rows of all units in the same way, and prefer the same rows everywhere. x^5 is a different
+number for each x, since 5 does not divide p - 1, and orders them differently for each unit.
+docs/arguments/ranks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lapwing.engines.dialect import SqlDialect
+from lapwing.engines.engine import Engine
+from lapwing.errors import BadParameter
+from lapwing.sql.binding.typed_expressions import LARGEST
+from lapwing.sql.expression import MONTHS, Person, Text
+from lapwing.sql.policy import Column, Policy, Table, UnitBy, days_in
+from lapwing.sql.relation import BLOCK, RANK, UNIT
+from lapwing.sql.truncated.column_codes import (
+    PRIME,
+    SHORT,
+    WIDEST,
+    ColumnCoder,
+    HashKeys,
+    HashTerm,
+    UnitIds,
+    fifth_power,
+    hash_terms,
+    square,
+    stored_code,
+    text_term,
+    whole_term,
+)
+
+FOLDED = "lapwing_folded"  # a column of arrivals: whether the unit is the folded id
+HASH = "lapwing_hash"  # the hash of a declared primary key, which is not in the copy itself
+
+
+def coded(
+    policy: Policy, table: Table, engine: Engine, key: bytes, *,
+    relations: Mapping[str, str], arrivals: str = "",
+) -> str:  # fmt: skip
+    """Return a SELECT of the truncated rows over the source. It contains the key: never show it.
+
+    `relations` are FROM items, without an alias, of the private tables' sources, by the tables' names.
+    """
+    truncated = TruncatedTable(policy, table, engine, key, relations, arrivals)
+    return truncated.ranked(truncated.codes())
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatedTable:
+    """The coding and ranking of a table's rows.
+
+    `arrivals` is a FROM item of units and their blocks, or "".
+    """
+
+    policy: Policy
+    table: Table
+    engine: Engine
+    key: bytes
+    relations: Mapping[str, str]
+    arrivals: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.table.unit is not None, "public tables have no ranks"
+        if len(self.key) != 32:
+            raise BadParameter("key", "must be 32 bytes")
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns that have a code."""
+        return [column for column in self.table.columns.values() if not isinstance(column.kind, Person)]
+
+    @property
+    def each_row(self) -> bool:
+        """Whether each row is its own unit."""
+        return not self._by.column
+
+    @property
+    def _by(self) -> UnitBy:
+        assert self.table.unit is not None
+        return self.table.unit
+
+    @property
+    def stored(self) -> list[str]:
+        """The columns of `ranked`."""
+        ours = [UNIT, RANK, *([BLOCK] if self.policy.blocks else [])]
+        return [*ours, *map(self._name, self.columns), *([HASH] if self.table.primary_key else [])]
+
+    def codes(self, relation: str = "") -> str:
+        """Units and codes (and the hash of a primary key) of the source's rows, or of some of them."""
+        relation = relation or self.relations[self.table.name]
+        source = self._source(self.table, relation)
+        unit, joined = ("0", "") if self.each_row else self._unit(source)
+        known = "" if self.each_row or joined else f" WHERE {source.is_known(self._by.in_source)}"
+        raw = [f"{unit} AS {UNIT}"]
+        raw += [f"{source.raw(column)} AS {self._name(column)}" for column in self.columns]
+        done = [UNIT]
+        dialect = self.engine.dialect
+        done += [
+            f"{stored_code(dialect, column, self._name(column), strictly=self._slices_by(column))}"
+            f" AS {self._name(column)}"
+            for column in self.columns
+        ]
+        terms: list[HashTerm] = []
+        for n, name in enumerate(self.table.primary_key):
+            value, term = source.key(name, f"/key {name}", f"lapwing_key{n}")
+            raw.append(f"{value} AS lapwing_key{n}")
+            terms.append(term)
+        if terms:
+            done.append(f"{self._keys.summed([*self._unit_terms(), *terms])} AS {HASH}")
+        tables = f"{relation} AS t{joined}{''.join(source.lookups)}{known}"
+        inner = f"SELECT {', '.join(raw)} FROM {tables}{self._fence}"  # noqa: S608
+        return f"SELECT {', '.join(done)} FROM ({inner}) AS r"  # noqa: S608
+
+    def ranked(self, codes: str, passing: str = "") -> str:
+        """Return a SELECT of units, ranks, blocks and codes (as `stored`) from one of units and codes.
+
+        `passing` is a condition on z, which has units, blocks and codes: only rows that pass it are ranked.
+        """
+        x, x2, y, y2 = "lapwing_x", "lapwing_x2", "lapwing_y", "lapwing_y2"
+        h, number = "lapwing_h", "lapwing_number"
+        summed = HASH if self.table.primary_key else self._keys.summed(self._terms())
+        block, joined, where = self._block()
+        first = f"SELECT c.*, {summed} AS {x}{block} FROM ({codes}) AS c{joined}{where}{self._fence}"  # noqa: S608
+        squares = f"{square(x)} AS {x2}{f', {square(y)} AS {y2}' if self.cohorts else ''}"
+        second = f"SELECT x.*, {squares} FROM ({first}) AS x"  # noqa: S608
+        dialect, rest = self.engine.dialect, self.stored[2:]
+        carried = [UNIT, *rest]
+        if self.cohorts:
+            cohort = f"({fifth_power(y, y2)}) % {self.cohorts}"
+            carried[1] = f"{dialect.stored(cohort, 0, self.cohorts - 1)} AS {BLOCK}"
+        # Sorted rows are narrow: they have the hash of 4 bytes, and no intermediate columns.
+        carried.append(f"{dialect.stored(fifth_power(x, x2), 0, PRIME)} AS {h}")
+        third = f"SELECT {', '.join(carried)} FROM ({second}) AS y"  # noqa: S608
+        content = ", ".join(f"{self._compared(column)} NULLS FIRST" for column in self.columns)
+        if self.each_row:
+            # Rows of one hash are numbered. The order of equal rows changes no result.
+            window = f"row_number() OVER (PARTITION BY {h}{content and f' ORDER BY {content}'})"
+            ours = [
+                f"{dialect.whole(h, WIDEST)} * {1 << 31} + {number} AS {UNIT}",
+                f"{self._rank('1')} AS {RANK}",
+            ]
+            kept = ""
+        else:
+            within = f"{UNIT}, {BLOCK}" if self.sliced else UNIT
+            window = f"row_number() OVER (PARTITION BY {within} ORDER BY {h}{content and f', {content}'})"
+            ours = [UNIT, f"{self._rank(number)} AS {RANK}"]
+            kept = f" WHERE {number} <= {self.table.rows_per_unit + 1}"
+        numbered = f"SELECT z.*, {window} AS {number} FROM ({third}) AS z{passing and f' WHERE {passing}'}"  # noqa: S608
+        return f"SELECT {', '.join([*ours, *rest])} FROM ({numbered}) AS n{kept}"  # noqa: S608
+
+    @property
+    def sliced(self) -> bool:
+        """Whether blocks are periods of rows."""
+        return self.policy.blocks is not None and self.policy.blocks.by == "row"
+
+    @property
+    def cohorts(self) -> int:
+        """The number of cohorts of units, or 0."""
+        return self.policy.blocks.cohorts if self.policy.blocks is not None else 0
+
+    @property
+    def _keys(self) -> HashKeys:
+        return HashKeys(self.key, f"ranks of {self.table.name}")
+
+    @property
+    def _fence(self) -> str:
+        """A clause that keeps PostgreSQL from computing inner columns again at each use."""
+        return " OFFSET 0" if self.engine.name == "postgres" else ""
+
+    def _name(self, column: Column) -> str:
+        return self.engine.dialect.name(column.name)
+
+    def _compared(self, column: Column) -> str:
+        name = self._name(column)
+        return self.engine.dialect.compared_text(name) if isinstance(column.kind, Text) else name
+
+    def _rank(self, number: str) -> str:
+        return self.engine.dialect.stored(number, 1, self.table.rows_per_unit + 1)
+
+    def _source(self, table: Table, relation: str = "") -> ColumnCoder:
+        relation = relation or self.relations[table.name]
+        columns, folds = self.engine.columns(relation), self.policy.folds_ids
+        return ColumnCoder(self.engine.dialect, columns, table.name, csv=table.source.csv, folds=folds)
+
+    @property
+    def ids(self) -> UnitIds:
+        """The form of unit ids, which is the same in all tables."""
+        types = {name: self.engine.columns(relation) for name, relation in self.relations.items()}
+        return UnitIds.of(self.policy, self.engine.dialect, types)
+
+    def _unit(self, source: ColumnCoder) -> tuple[str, str]:
+        """Return the unit's SQL, and the join that finds it.
+
+        A row occurs once for each unit that its key leads to.
+        """
+        by = self._by
+        whole = self.ids.whole
+        if not by.through:
+            source.require_exact(by.in_source)
+            return source.unit(by.in_source, whole=whole), ""
+        holder = self.policy.tables[by.through]
+        other = self._source(holder)
+        assert holder.unit is not None
+        person = holder.unit.in_source
+        other.require_exact(person)
+        keys_are_whole = source.is_whole(by.column) and other.is_whole(by.key)
+        key, unit = other.unit(by.key, whole=keys_are_whole), other.unit(person, whole=whole)
+        known = f"{other.is_known(by.key)} AND {other.is_known(person)}"
+        pairs = (
+            f"SELECT DISTINCT {key} AS k, {unit} AS u"  # noqa: S608
+            f" FROM {self.relations[holder.name]} AS t WHERE {known}"
+        )
+        return "w.u", f" INNER JOIN ({pairs}) AS w ON w.k = {source.unit(by.column, whole=keys_are_whole)}"
+
+    def _unit_terms(self) -> list[HashTerm]:
+        term = whole_term if self.each_row or self.ids.whole else text_term
+        return [term(self.engine.dialect, "/unit", UNIT)]
+
+    def _cohort_term(self) -> HashTerm:
+        """Return the hash term of a cohort, which is the same for 7 and '7'.
+
+        The type of ids in a table may change, and units must stay in their cohorts for ever. So cohorts
+        depend on the folded id, as in all earlier versions.
+        """
+        dialect, ids = self.engine.dialect, self.ids
+        if self.each_row or ids.whole:
+            text, number = dialect.plain_text(UNIT, "bigint"), UNIT
+            short = f"{UNIT} BETWEEN {-SHORT} AND {SHORT}"
+        else:
+            text = ids.folded(UNIT)
+            number = dialect.parse_whole(text)
+            short = f"{number} IS NOT NULL"
+        as_number, as_text = whole_term(dialect, "/unit", number), text_term(dialect, "/unit", text)
+        sql = f"(CASE WHEN {short} THEN {as_number.sql} ELSE {as_text.sql} END)"
+        return HashTerm("/unit", sql, as_number.most)
+
+    def _slices_by(self, column: Column) -> bool:
+        """Return whether rows are divided into blocks by this column.
+
+        A date beyond its bounds is in no block. If it were moved to the first or the last block, it would
+        change its block when the bounds are widened.
+        """
+        return self.sliced and self.policy.blocks is not None and column.name == self.policy.blocks.column
+
+    def _terms(self) -> list[HashTerm]:
+        dialect = self.engine.dialect
+        content = [
+            term for column in self.columns for term in hash_terms(dialect, column, self._name(column))
+        ]
+        return content if self.each_row else [*self._unit_terms(), *content]
+
+    def _block(self) -> tuple[str, str, str]:
+        """Return the column, the join and the condition that blocks add to the SELECT."""
+        blocks, dialect = self.policy.blocks, self.engine.dialect
+        if blocks is None:
+            return "", "", ""
+        if blocks.by == "row":
+            day = dialect.whole(dialect.name(blocks.column), LARGEST)
+            period = dialect.stored(_period(dialect, blocks.every, day), blocks.first, blocks.last)
+            return f", {period} AS {BLOCK}", "", f" WHERE {dialect.name(blocks.column)} IS NOT NULL"
+        if blocks.cohorts:
+            terms = self._terms() if self.each_row else [self._cohort_term()]
+            return f", {HashKeys(self.key, 'cohorts').summed(terms)} AS lapwing_y", "", ""
+        if not self.arrivals:
+            raise BadParameter(
+                "blocks.every",
+                "needs a prepared copy: only it holds the arrivals. Run `lapwing prepare` first. "
+                "where_first, beyond, bounds and check are not possible then",
+            )
+        own = f"SELECT {UNIT}, {BLOCK} FROM {self.arrivals} WHERE {FOLDED} = {folded_literal(self.policy)}"  # noqa: S608
+        return f", a.{BLOCK}", f" INNER JOIN ({own}) AS a USING ({UNIT})", ""
+
+
+def folded_literal(policy: Policy) -> str:
+    """Return the value of `FOLDED` for units as the policy spells them now."""
+    return "TRUE" if policy.folds_ids else "FALSE"
+
+
+def _period(dialect: SqlDialect, every: str, day: str) -> str:
+    """Return the SQL of `period_of`."""
+    if every in MONTHS:
+        return dialect.floor_divide(dialect.month_of(day), MONTHS[every])
+    return dialect.floor_divide(day, days_in(every))

@@ -1,0 +1,1 @@
+"""Storage kit: private files, lock files, group commit, PostgreSQL connections."""

@@ -1,0 +1,356 @@
+"""A design: how every question of a survey is randomized. The same survey always gets the same design.
+
+A report is one respondent's messages. All reports of a survey have one size, whatever they say. Byte 0 is
+255 where all questions are asked, else the number of the question that was asked. Then come the messages,
+in the order of the questions, and zeros up to the size of the longest report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.exact import round_up
+from lapwing.core.noise import uniform_int
+from lapwing.errors import BadParameter, BadValue
+from lapwing.survey.odds import posterior_text, stated_odds, worst_ratio
+from lapwing.survey.protocol_choice import WorstVariance, choose_protocol, worst_variance_of
+from lapwing.survey.questionnaire import (
+    DateScale,
+    NumberScale,
+    Question,
+    Questionnaire,
+    Several,
+    WordCoding,
+    decimal_text,
+)
+from lapwing.survey.randomizers import Randomizer
+from lapwing.survey.survey_file import two_coins_count
+
+ALL_QUESTIONS = 255
+SIMULATION_BLOCK = 1 << 15  # reports simulated together: long messages would fill the memory
+MessagesByQuestion = dict[int, tuple[NDArray[np.int64], NDArray[Any]]]
+
+
+@dataclass(frozen=True)
+class ReportLayout:
+    """The places of messages in a report."""
+
+    randomizers: tuple[Randomizer, ...]
+    asks_all: bool
+
+    @property
+    def size(self) -> int:
+        """The bytes of every report."""
+        sizes = [randomizer.size for randomizer in self.randomizers]
+        return 1 + (sum(sizes) if self.asks_all else max(sizes))
+
+    def _columns(self) -> Iterator[tuple[int, Randomizer, slice]]:
+        start = 1
+        for place, randomizer in enumerate(self.randomizers):
+            yield place, randomizer, slice(start, start + randomizer.size)
+            if self.asks_all:
+                start += randomizer.size
+
+    def pack(self, messages: Mapping[int, bytes]) -> bytes:
+        """Make a report of the messages to all questions, or one. Raise `BadValue` if it is impossible."""
+        places = sorted(messages)
+        if places != (list(range(len(self.randomizers))) if self.asks_all else places[:1]) or not places:
+            wanted = "every question" if self.asks_all else "one question"
+            raise BadValue(f"a report has a message to {wanted}")
+        if not 0 <= places[-1] < len(self.randomizers):
+            raise BadValue("a message belongs to no question")
+        if not all(isinstance(messages[place], bytes) for place in places):
+            raise BadValue("a message must be bytes")
+        if any(len(messages[place]) != self.randomizers[place].size for place in places):
+            raise BadValue("a message has not the size that its question asks for")
+        head = ALL_QUESTIONS if self.asks_all else places[0]
+        report = bytes([head, *b"".join([messages[place] for place in places])]).ljust(self.size, b"\0")
+        self.check(report)
+        return report
+
+    def unpack(self, reports: NDArray[np.uint8]) -> MessagesByQuestion:
+        """Return for every question the rows that answer it, and their messages.
+
+        Raises `BadValue` if a report is impossible.
+        """
+        well_formed = isinstance(reports, np.ndarray) and reports.dtype == np.uint8 and reports.ndim == 2
+        if not well_formed or reports.shape[1] != self.size:
+            raise BadValue(f"a report must have {self.size} bytes")
+        heads = reports[:, 0]
+        if self.asks_all and bool(np.any(heads != ALL_QUESTIONS)):
+            raise BadValue("a report is impossible: it must answer all questions")
+        if not self.asks_all and bool(np.any(heads >= len(self.randomizers))):
+            raise BadValue("a report is impossible: it answers a question that is not asked")
+        found: MessagesByQuestion = {}
+        for place, randomizer, columns in self._columns():
+            rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(heads == place)
+            sent = reports if self.asks_all else reports[rows]
+            if not self.asks_all and bool(np.any(sent[:, columns.stop :])):
+                raise BadValue("a report is impossible: there is something after its message")
+            found[place] = rows, randomizer.decode(np.ascontiguousarray(sent[:, columns]))
+        return found
+
+    def check(self, report: bytes) -> None:
+        """Raise `BadValue` unless some device could have sent this report."""
+        if not isinstance(report, bytes):
+            raise BadValue("a report must be bytes")
+        self.unpack(np.frombuffer(report, dtype=np.uint8)[np.newaxis])
+
+    def simulate(self, answers: Sequence[NDArray[np.int64]]) -> NDArray[np.uint8]:
+        """Simulate the reports of respondents with these answers (numbers, one array per question)."""
+        count = len(answers[0])
+        if any(len(given) != count for given in answers):
+            raise BadParameter("answers", "must be as many to each question")
+        reports = np.zeros((count, self.size), dtype=np.uint8)
+        for start in range(0, count, SIMULATION_BLOCK):
+            self._simulate(
+                reports[start : start + SIMULATION_BLOCK],
+                [given[start : start + SIMULATION_BLOCK] for given in answers],
+            )
+        return reports
+
+    def _simulate(self, reports: NDArray[np.uint8], answers: Sequence[NDArray[np.int64]]) -> None:
+        if self.asks_all:
+            reports[:, 0] = ALL_QUESTIONS
+        else:
+            reports[:, 0] = uniform_int(0, len(self.randomizers), len(reports))
+        for place, randomizer, columns in self._columns():
+            rows = np.arange(len(reports)) if self.asks_all else np.flatnonzero(reports[:, 0] == place)
+            if len(rows):
+                reports[rows, columns] = randomizer.encode(randomizer.sample(answers[place][rows]))
+
+
+FORMAT = 1
+LARGEST_SURVEY = 16 << 20  # bytes that a device reads
+WARNING_EPSILON = 2  # ε above which the owner is warned
+EPSILON_PARTS = 10**9  # ε is stated to people and devices in these, rounded up
+CROSS_TABLES = "Two answers of one respondent are never seen together: there are no cross tables."
+
+
+@dataclass(frozen=True)
+class RandomizedQuestion:
+    """One question with its randomizer. `epsilon` is the loss of a respondent who answers it."""
+
+    question: Question
+    randomizer: Randomizer
+    epsilon: Fraction
+    protocol: str
+    why: str
+
+    @property
+    def odds(self) -> str:
+        """The possible messages and their odds, as the public part of the survey states them."""
+        return stated_odds(self.randomizer)
+
+    @cached_property
+    def spread(self) -> WorstVariance:
+        """The worst variance of its estimate, if everybody is asked."""
+        return worst_variance_of(self.randomizer, self.question.coding)
+
+
+@dataclass(frozen=True)
+class Design:
+    """A survey and its randomizers. `why` says why all questions are asked, or only one."""
+
+    survey: Questionnaire
+    asks_all: bool
+    parts: tuple[RandomizedQuestion, ...]
+    why: str
+
+    @property
+    def epsilon(self) -> Fraction:
+        """The greatest loss of one respondent, whichever questions are asked."""
+        costs = [part.epsilon for part in self.parts]
+        return sum(costs, Fraction(0)) if self.asks_all else max(costs)
+
+    @property
+    def warning(self) -> str | None:
+        """A warning for the owner where the coins hide little, above ε 2; else None."""
+        if self.epsilon <= WARNING_EPSILON:
+            return None
+        ratio = worst_ratio([part.randomizer for part in self.parts], asks_all=self.asks_all)
+        two = "sets of answers" if self.asks_all and len(self.parts) > 1 else "answers"
+        return (
+            f"ε {epsilon_text(self.epsilon)} hides little. If two {two} seem equally likely before, a "
+            f"report may make one of them up to {posterior_text(ratio)} likely; at ε 2 that is 88.1 %. Ask "
+            "for less, and do not tell people that nobody can find out what they answered."
+        )
+
+    @property
+    def asked(self) -> Fraction:
+        """The share of respondents who are asked each question."""
+        return Fraction(1) if self.asks_all else Fraction(1, len(self.parts))
+
+    @property
+    def layout(self) -> ReportLayout:
+        """The places of messages in a report."""
+        return ReportLayout(tuple([part.randomizer for part in self.parts]), self.asks_all)
+
+    @property
+    def report_size(self) -> int:
+        """The bytes of a report, the same for all of this survey."""
+        return self.layout.size
+
+    def unpack(self, reports: NDArray[np.uint8]) -> MessagesByQuestion:
+        """Return for every question the rows that answer it, and their messages.
+
+        Raises `BadValue` if a report is impossible.
+        """
+        return self.layout.unpack(reports)
+
+    def check(self, report: bytes) -> None:
+        """Raise `BadValue` unless some device could have sent this report."""
+        self.layout.check(report)
+
+    def simulate(self, answers: Mapping[str, NDArray[np.int64]]) -> NDArray[np.uint8]:
+        """Simulate the reports of respondents with these answers (numbers, one array per question)."""
+        names = [part.question.name for part in self.parts]
+        if set(answers) != set(names):
+            raise BadParameter("answers", "must be those to every question of the survey, by name")
+        return self.layout.simulate([answers[name] for name in names])
+
+    def public(self) -> dict[str, Any]:
+        """Return everything that a device needs, as JSON. Nothing in it is secret."""
+        survey = self.survey
+        return {
+            "format": FORMAT,
+            "name": survey.name,
+            "title": survey.title,
+            "text": survey.text,
+            "ask": "all" if self.asks_all else "one",
+            "epsilon": epsilon_text(self.epsilon),
+            "lifetime": epsilon_text(survey.lifetime),
+            "stops": survey.stops,
+            "report_size": self.report_size,
+            "questions": [_public(part) for part in self.parts],
+        }
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of `public()`. Reports belong to exactly this public part."""
+        text = json.dumps(self.public(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def epsilon_text(epsilon: Fraction) -> str:
+    """Return ε as a decimal, rounded up to whole billionths."""
+    return decimal_text(Fraction(round_up(epsilon, EPSILON_PARTS), EPSILON_PARTS))
+
+
+def _public(part: RandomizedQuestion) -> dict[str, Any]:
+    question = part.question
+    found: dict[str, Any] = {
+        "name": question.name,
+        "text": question.text,
+        "kind": question.kind,
+        "about": question.about,
+        "labels": list(question.labels),
+        "no_answer": question.no_answer,
+        "inputs": question.inputs,
+        "epsilon": epsilon_text(part.epsilon),
+        "protocol": part.protocol,
+        "odds": part.odds,
+        "size": part.randomizer.size,
+        "recipe": part.randomizer.recipe(),
+    }
+    match question.coding:
+        case Several() as several:
+            found["as"] = "set" if several.as_set else "bits"
+        case NumberScale() as grid:
+            ends = {"low": grid.low, "high": grid.high, "step": grid.step}
+            found.update({name: decimal_text(value) for name, value in ends.items()})
+        case DateScale() as days:
+            found.update(low=str(days.low), high=str(days.high), step=str(days.step))
+        case WordCoding() as word:
+            found["letters"] = word.letters
+        case _:
+            pass
+    return found
+
+
+def design(survey: Questionnaire) -> Design:
+    """Choose for each question the protocol with the best known variance.
+
+    ε is split over all questions, in equal parts, or one question is asked at random with all of ε. The
+    design takes the one with the smaller error, unless the survey says which.
+
+    Args:
+        survey: The questionnaire, from `load`.
+
+    Returns:
+        The design. The same questionnaire always gives the same design.
+
+    Raises:
+        BadParameter: ε is too small for the protocols.
+
+    Example:
+        >>> made = design(load("tea.toml"))
+        >>> made.asks_all, len(made.digest)
+        (True, 64)
+    """
+    why = "There is one question." if len(survey.questions) == 1 else "The survey says so: ask = all."
+    asks_all = survey.ask == "all" or len(survey.questions) == 1
+    split = _split(survey) if asks_all or survey.ask == "auto" else None
+    if asks_all:
+        if split is None:
+            raise BadParameter("epsilon", "is too small for the coins of all questions together")
+        return Design(survey, asks_all=True, parts=split, why=why)
+    one = _parts(survey.questions, [survey.epsilon] * len(survey.questions))
+    times = 1.0 if split is None else error_ratio(split, one)
+    if survey.ask == "one":
+        why = "The survey says so: ask = one."
+    elif split is None:
+        why = f"The coins of all questions together cost more than ε {epsilon_text(survey.epsilon)}."
+    elif times > 1:
+        why = f"That has the smaller error: with ε split over all it would be {times:.2f} times as large."
+    else:
+        why = "That has the smaller error: with one question each it would be "
+        return Design(survey, asks_all=True, parts=split, why=f"{why}{1 / times:.2f} times as large.")
+    return Design(survey, asks_all=False, parts=one, why=f"{why} {CROSS_TABLES}")
+
+
+def error_ratio(split: Sequence[RandomizedQuestion], one: Sequence[RandomizedQuestion]) -> float:
+    """Return how many times larger the errors are if all questions are asked than if one is.
+
+    It is the geometric mean: errors of different kinds have different units, but their ratios have none.
+    """
+    share = Fraction(1, len(one))
+    logs = [
+        math.log(a.spread.population) - math.log(b.spread.when_asked(share).population)
+        for a, b in zip(split, one, strict=True)
+    ]
+    return math.exp(math.fsum(logs) / len(logs) / 2)
+
+
+def _split(survey: Questionnaire) -> tuple[RandomizedQuestion, ...] | None:
+    """Split ε over all questions: two coins have a fixed cost, the others get equal parts of the rest.
+
+    Returns None if ε is too small for the two coins.
+    """
+    coins = [choose_protocol(question, survey.epsilon) if two_coins_count(question) else None
+             for question in survey.questions]  # fmt: skip
+    fixed = [Fraction(0) if chosen is None else chosen.randomizer.loss.epsilon for chosen in coins]
+    left, free = survey.epsilon - sum(fixed), fixed.count(Fraction(0))
+    if left < 0 or (free and left <= 0):
+        return None
+    share = left / free if free else Fraction(0)
+    return _parts(survey.questions, [cost or share for cost in fixed])
+
+
+def _parts(questions: Sequence[Question], epsilons: Sequence[Fraction]) -> tuple[RandomizedQuestion, ...]:
+    made = []
+    for question, epsilon in zip(questions, epsilons, strict=True):
+        chosen = choose_protocol(question, epsilon)
+        cost = chosen.randomizer.loss.epsilon
+        made.append(RandomizedQuestion(question, chosen.randomizer, cost, chosen.protocol, chosen.why))
+    return tuple(made)

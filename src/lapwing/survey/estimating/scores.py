@@ -1,0 +1,322 @@
+"""Scores of reports, and their running sums: all that means, ratios and their intervals need.
+
+A score is a number per report whose expectation, given the answer x, is f(x). `top` has the scores of
+several functions f. `bottom` has those of an indicator (has answered, is in the group) outside of which
+every f is 0. `square` has those of f².
+
+Claim    `moments(j)` estimates the variance of both means over reports drawn from a population; with
+         `total`, over the coins and over which of `total` fixed respondents were drawn: both unbiased.
+Because  for fixed answers Var Σ top = Σ E[top²|x] - Σ f(x)², of which Σ top² and Σ square are unbiased
+         estimates; for bottom² the indicator is its own square, and f times the indicator is f. The rest
+         of the whole variance is that of drawing n; drawn without replacement from `total`, 1 - n/total
+         of it is left.
+Test     tests/survey/estimating/test_sums.py::test_both_variances_are_unbiased
+         tests/survey/estimating/test_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
+
+A rating's mean, a mean rank and a share of sets are linear functions of an answer.
+
+Claim    with F the values of f, the score (Σ F(v) over supported v - outside ΣF) / (inside - outside) of a
+         report has expectation f(x) if x is the answer.
+Because  option v is supported with chance `inside` if x = v, else with `outside`.
+Test     tests/survey/estimating/test_functions.py::test_scores_have_the_function_as_expectation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.errors import BadParameter
+from lapwing.survey.estimating.adversarial_shift import AdversarialShift, ScorePair
+from lapwing.survey.estimating.intervals import ConfidenceLevel, RatioMoments
+from lapwing.survey.estimating.results import EstimatedValue, Interval, ValueUnit
+from lapwing.survey.questionnaire import OneOf, Question, Ranked, Several
+from lapwing.survey.randomizers import (
+    BitwiseResponse,
+    FrequencyOracle,
+    HadamardResponse,
+    KaryResponse,
+    ProjectiveResponse,
+    SubsetSelection,
+    UnaryEncoding,
+)
+from lapwing.survey.randomizers.randomizer import Messages
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationTerms:
+    """The terms of all estimates: the confidence, the adversarial shift, and the number of respondents."""
+
+    level: ConfidenceLevel
+    shift: AdversarialShift
+    total: int  # of whom some were asked a question
+
+
+@dataclass(frozen=True, slots=True)
+class ReportScores:
+    """The scores of some reports: a row for each report, a column for each function.
+
+    `square` is None where f² cannot be estimated.
+    """
+
+    top: Floats
+    bottom: Floats
+    square: Floats | None
+
+    def times(self, weight: Floats) -> ReportScores:
+        """Return the scores within a group. `weight` has the scores of being in it."""
+        by = weight[:, None]
+        square = None if self.square is None else self.square * by
+        return ReportScores(self.top * by, self.bottom * weight, square)
+
+    def of_all(self) -> ReportScores:
+        """Return the same tops over all reports, not as a ratio."""
+        return ReportScores(self.top, np.ones(len(self.top)), self.square)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreLimits:
+    """The bounds of a mean, and the distance between the least and greatest score of top and bottom."""
+
+    low: float
+    high: float
+    top_span: float
+    bottom_span: float
+
+
+class ScoreSums:
+    """Running sums of scores over n reports."""
+
+    def __init__(self, columns: int) -> None:
+        self.n = 0
+        self._has_squares = True
+        self._top, self._top2, self._both, self._square = (np.zeros(columns) for _ in range(4))
+        self._bottom = self._bottom2 = 0.0
+
+    def add(self, scores: ReportScores) -> None:
+        """Add the scores of more reports."""
+        top, bottom = scores.top, scores.bottom
+        self.n += len(bottom)
+        self._top += top.sum(axis=0)
+        self._top2 += np.einsum("ij,ij->j", top, top)
+        self._both += bottom @ top
+        self._bottom += float(bottom.sum())
+        self._bottom2 += float(bottom @ bottom)
+        if scores.square is None:
+            self._has_squares = False
+        else:
+            self._square += scores.square.sum(axis=0)
+
+    def moments(self, column: int, *, total: int | None = None) -> RatioMoments:
+        """Return the moments of a function's mean, for the population or for `total` respondents.
+
+        n of the `total` respondents were drawn. Where the noise alone cannot be estimated, the whole
+        variance is returned.
+        """
+        n, a, b = self.n, float(self._top[column]), self._bottom
+        top2, both, bottom2 = float(self._top2[column]), float(self._both[column]), self._bottom2
+        pairs = n * max(n - 1, 1)
+        whole = RatioMoments(
+            a / n,
+            b / n,
+            max((top2 - a * a / n) / pairs, 0.0),
+            max((bottom2 - b * b / n) / pairs, 0.0),
+            (both - a * b / n) / pairs,
+        )
+        if total is None or not self._has_squares:
+            return whole
+        square = float(self._square[column])
+        noise = RatioMoments(a / n, b / n, (top2 - square) / n**2, (bottom2 - b) / n**2, (both - a) / n**2)
+        # With few reports the estimate may be impossible: then the whole variance is on the safe side.
+        return noise.mixed(whole, 1 - n / total) if noise.within(whole) else whole
+
+    def interval(
+        self, column: int, level: ConfidenceLevel, limits: ScoreLimits, *, total: int | None = None
+    ) -> Interval:
+        """Return Fieller's interval within the limits.
+
+        Few reports may be equal by chance, and scores may have few values. So, as in Wilson's interval for
+        shares, z² reports are added to the variance, half of them at each end of possible scores, and both
+        ends move outwards by half a report.
+        """
+        if self.n < 2:
+            return Interval(limits.low, limits.high, np.nan)
+        moments = self.moments(column, total=total)
+        more = level.z**2 / (4 * self.n**2)
+        wider = moments.wider(more * limits.top_span**2, more * limits.bottom_span**2)
+        spare = limits.top_span / (2 * self.n)
+        return Interval(*wider.interval(level.t(self.n), limits.low, limits.high, spare), moments.error())
+
+    def estimate(
+        self, column: int, label: str, terms: EstimationTerms, limits: ScoreLimits, shift: ScorePair
+    ) -> EstimatedValue:
+        """Return a function's mean with its intervals, and the adversarial shift beside it."""
+        value = self.moments(column).value
+        return EstimatedValue(
+            label,
+            value,
+            min(max(value, limits.low), limits.high),
+            self.interval(column, terms.level, limits, total=terms.total),
+            self.interval(column, terms.level, limits),
+            shift,
+        )
+
+
+CELLS = 1 << 22  # of a table of reports by options, at once
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFunctions:
+    """Functions of the answer: `values` has a row for each option and a column for each function.
+
+    All functions are 0 for "no answer". `of` says over whom they are averaged: "all", or those who
+    "answered".
+    """
+
+    title: str
+    unit: ValueUnit
+    labels: tuple[str, ...]
+    values: Floats
+    squares: Floats
+    none: int | None  # the option of "no answer"
+    of: str
+    low: float
+    high: float
+    note: str = ""
+
+    def scores(self, oracle: FrequencyOracle, messages: Messages) -> ReportScores:
+        """Return the scores of messages, a row for each."""
+        found = function_scores(oracle, messages, np.hstack([self.values, self.squares]))
+        width = len(self.labels)
+        bottom = np.ones(len(messages))
+        if self.of == "answered" and self.none is not None:
+            bottom -= option_scores(oracle, messages, self.none)
+        return ReportScores(found[:, :width], bottom, found[:, width:])
+
+
+def option_scores(oracle: FrequencyOracle, messages: Messages, option: int) -> Floats:
+    """Return the scores of holding an option."""
+    inside, outside = float(oracle.inside), float(oracle.outside)
+    supports = oracle.membership(messages, option).astype(np.float64)
+    found: Floats = (supports - outside) / (inside - outside)
+    return found
+
+
+def function_scores(oracle: FrequencyOracle, messages: Messages, values: Floats) -> Floats:
+    """Return the scores of functions of the options, computed in blocks of reports."""
+    inside, outside = float(oracle.inside), float(oracle.outside)
+    found = np.empty((len(messages), values.shape[1]))
+    used = np.flatnonzero(values.any(axis=1))
+    block = max(CELLS // max(len(used), 1), 64)
+    for start in range(0, len(messages), block):
+        part = messages[start : start + block]
+        supports = np.empty((len(used), len(part)), dtype=np.float64)
+        for line, option in enumerate(used.tolist()):
+            supports[line] = oracle.membership(part, option)
+        found[start : start + block] = supports.T @ values[used]
+    found -= outside * values.sum(axis=0)
+    found /= inside - outside
+    return found
+
+
+def score_extremes(oracle: FrequencyOracle, values: Floats) -> tuple[Floats, Floats]:
+    """Return the least and greatest score of any possible message, exactly, for each function."""
+    inside, outside = float(oracle.inside), float(oracle.outside)
+    match oracle:
+        case KaryResponse():
+            low, high = values.min(axis=0), values.max(axis=0)
+        case SubsetSelection():
+            rising = np.sort(values, axis=0)
+            low, high = rising[: oracle.chosen].sum(axis=0), rising[-oracle.chosen :].sum(axis=0)
+        case BitwiseResponse() | UnaryEncoding():
+            low, high = np.minimum(values, 0).sum(axis=0), np.maximum(values, 0).sum(axis=0)
+        case (
+            HadamardResponse() | ProjectiveResponse()
+        ):  # few enough options for functions: so all messages can be tried
+            size = 1 << oracle.bits if isinstance(oracle, HadamardResponse) else oracle.messages
+            every = function_scores(oracle, np.arange(size), values)
+            return every.min(axis=0), every.max(axis=0)
+        case _:
+            raise BadParameter("randomizer", "does not count options")
+    base = outside * values.sum(axis=0)
+    return (low - base) / (inside - outside), (high - base) / (inside - outside)
+
+
+def _functions(
+    title: str,
+    labels: Sequence[str],
+    values: NDArray[np.float64],
+    none: int | None,
+    *,
+    of: str,
+    ends: tuple[float, float],
+    unit: ValueUnit = "share",
+    note: str = "",
+) -> AnswerFunctions:
+    return AnswerFunctions(title, unit, tuple(labels), values, values**2, none, of, *ends, note)
+
+
+def share_functions(question: Question, *, of: str = "all") -> AnswerFunctions:
+    """Return the share of every option as functions: for groups, cross tables, and those who answered."""
+    labels = question.labels
+    none = len(labels) - 1 if question.no_answer else None
+    shown = labels[:-1] if of == "answered" and none is not None else labels
+    values = np.eye(len(labels))[:, : len(shown)]
+    title = "share of those who answered" if of == "answered" else "share"
+    return _functions(title, shown, values, none, of=of, ends=(0.0, 1.0))
+
+
+def question_functions(question: Question) -> Iterator[AnswerFunctions]:
+    """Yield the functions to estimate for a question, besides the share of every option."""
+    match question.coding:
+        case OneOf() as coding if question.kind == "rating":
+            yield _rating(coding)
+        case Ranked() as coding:
+            yield from _ranking(coding)
+        case Several(as_set=True) as coding:
+            yield _sets(coding)
+        case _:
+            return
+
+
+def _rating(coding: OneOf) -> AnswerFunctions:
+    numbers = [float(label) for label in coding.options]
+    none = len(numbers) if coding.no_answer else None
+    values = np.array([*numbers, 0.0] if coding.no_answer else numbers)[:, None]
+    ends = (min(numbers), max(numbers))
+    return _functions("mean", ["mean"], values, none, of="answered", ends=ends, unit="number")
+
+
+def _ranking(coding: Ranked) -> Iterator[AnswerFunctions]:
+    size = len(coding.options)
+    orders = [coding.order(code) for code in range(coding.inputs)]
+    ranks = np.array([[order.index(item) + 1 if order else 0 for item in range(size)] for order in orders])
+    none = coding.inputs - 1 if coding.no_answer else None
+    yield _functions(
+        "mean rank",
+        coding.options,
+        ranks.astype(np.float64),
+        none,
+        of="answered",
+        ends=(1.0, float(size)),
+        unit="rank",
+        note="1 is first.",
+    )
+    pairs = list(combinations(range(size), 2))
+    before = np.array([[0 < row[a] < row[b] for a, b in pairs] for row in ranks]).astype(np.float64)
+    names = [f"{coding.options[a]} before {coding.options[b]}" for a, b in pairs]
+    yield _functions("preferred", names, before, none, of="answered", ends=(0.0, 1.0))
+
+
+def _sets(coding: Several) -> AnswerFunctions:
+    codes = np.arange(coding.inputs)
+    size = len(coding.options)
+    bits = ((codes[:, None] >> np.arange(size + coding.no_answer)) & 1).astype(np.float64)
+    none = coding.inputs - 1 if coding.no_answer else None
+    return _functions("share", coding.labels, bits, none, of="all", ends=(0.0, 1.0))

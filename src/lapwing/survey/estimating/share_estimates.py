@@ -1,0 +1,208 @@
+"""Shares from counts of supporting reports, and frequent words.
+
+Frequent words are found by their beginnings first, then by the letters that follow, each level from other
+respondents.
+
+Claim    with the confidence that was asked for, no word is shown that nobody wrote; and, with the same
+         confidence, all shown intervals hold together.
+Because  the candidates depend on the reports of earlier levels only, and every report belongs to one
+         level. At the last level each of m candidates is tested with a risk of (1 - confidence) / m, by
+         the exact binomial law of a word that nobody wrote; and the intervals are those of all m
+         candidates together (Bonferroni), whichever are shown, from exact tails: docs/arguments/survey.md.
+Test     tests/survey/estimating/test_words.py::test_words_that_nobody_wrote_are_hardly_ever_shown
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.survey.estimating.adversarial_shift import ScorePair
+from lapwing.survey.estimating.intervals import (
+    ConfidenceLevel,
+    SupportChance,
+    least_count,
+    support_chance_of,
+)
+from lapwing.survey.estimating.results import EstimatedValue, EstimateTable, Interval
+from lapwing.survey.estimating.scores import EstimationTerms
+from lapwing.survey.questionnaire import ALPHABET, LETTER_BITS, NO_ANSWER, spell
+from lapwing.survey.randomizers import HadamardResponse, PrefixResponse
+from lapwing.survey.randomizers.hadamard import walsh_transform
+from lapwing.survey.randomizers.prefixes import InnerRandomizer
+from lapwing.survey.randomizers.randomizer import Messages
+
+
+def nearest_shares(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the nearest possible shares: none negative, and together 1 (Euclidean distance).
+
+    All shares are lowered by one number, and negative ones become 0.
+    """
+    falling = np.sort(shares)[::-1]
+    sums = (np.cumsum(falling) - 1) / np.arange(1, len(shares) + 1)
+    last = int(np.flatnonzero(falling > sums)[-1])
+    nearest: NDArray[np.float64] = np.maximum(shares - sums[last], 0.0)
+    return nearest
+
+
+@dataclass(frozen=True, slots=True)
+class SupportCounts:
+    """The number of reports, of n, that support each option, and the chance that they do.
+
+    `total` is the number of respondents. Where it is more than n, their devices drew who answers this
+    question, and the interval for all of them includes that drawing.
+    """
+
+    counts: NDArray[np.int64]
+    n: int
+    coin: SupportChance
+    total: int
+
+    def estimates(
+        self, labels: Sequence[str], level: ConfidenceLevel, shift: ScorePair, *, whole: bool
+    ) -> tuple[EstimatedValue, ...]:
+        """Return unbiased shares with their intervals. `whole`: together they are 1."""
+        shares = self.coin.share(self.counts, self.n)
+        fitted = nearest_shares(shares) if whole else np.clip(shares, 0.0, 1.0)
+        there = self.coin.for_population(self.counts, self.n, level)
+        here = self.coin.for_respondents(self.counts, self.n, level, total=self.total)
+        error = np.sqrt(self.coin.variance(shares, self.n))
+        noise = np.sqrt(self.coin.noise_variance(shares, self.n, total=self.total))
+        return tuple(
+            EstimatedValue(
+                label,
+                float(shares[i]),
+                float(fitted[i]),
+                Interval(float(here[0][i]), float(here[1][i]), float(noise[i])),
+                Interval(float(there[0][i]), float(there[1][i]), float(error[i])),
+                shift,
+            )
+            for i, label in enumerate(labels)
+        )
+
+
+MOST_KEPT_PREFIXES = 64  # beginnings that are followed
+KEPT_STANDARD_ERRORS = 2.0  # standard errors
+LOW_BITS = 10
+MOST_SUPPORT_CHECKS = 1 << 28  # supports looked at in one level
+
+WordNumbers = NDArray[np.int64]
+
+
+def frequent_word_tables(
+    randomizer: PrefixResponse, messages: NDArray[np.uint8], terms: EstimationTerms
+) -> tuple[EstimateTable, ...]:
+    """Return the words found, the most frequent first, and the share of "no answer".
+
+    Shares are of all respondents, whose devices drew which of them report at the last level.
+    """
+    last = len(randomizer.levels) - 1
+    reports = randomizer.messages_of(messages, last)
+    if not len(reports):
+        return ()
+    inner, n = randomizer.inner[last], len(reports)
+    coin = support_chance_of(inner)
+    shift = terms.shift.of(len(randomizer.levels)).share(coin)
+    candidates = candidate_words(randomizer, messages)
+    tested = candidates[candidates > 0]
+    counts = support_counts(inner, reports, tested)
+    enough = least_count(n, coin.outside, float(1 - terms.level.confidence) / max(len(tested), 1))
+    order = np.argsort(-counts, kind="stable")
+    shown = order[counts[order] >= enough]
+    words = [spell(int(word), randomizer.letters) for word in tested[shown]]
+    together = terms.level.split(max(len(tested), 1))
+    found = SupportCounts(counts[shown], n, coin, terms.total).estimates(
+        words, together, shift, whole=False
+    )
+    note = (
+        f"{len(tested):,} candidates were tested on the {n:,} reports of the last level, which had no part "
+        f"in choosing them. With {float(terms.level.confidence):.4g} confidence all intervals hold "
+        "together, and with the same confidence somebody wrote each word shown."
+    )
+    none = support_counts(inner, reports, np.array([0]))
+    silent = SupportCounts(none, n, coin, terms.total).estimates(
+        [NO_ANSWER], terms.level, shift, whole=False
+    )
+    return EstimateTable("words", "share", found, note), EstimateTable("share", "share", silent)
+
+
+def candidate_words(randomizer: PrefixResponse, messages: NDArray[np.uint8]) -> WordNumbers:
+    """Return all words that continue frequent prefixes, found from all levels but the last."""
+    levels = randomizer.levels
+    kept: WordNumbers = np.zeros(1, dtype=np.int64)
+    before = 0
+    for place, letters in enumerate(levels):
+        found = extend_prefixes(kept, before, letters - before)
+        if place == len(levels) - 1:
+            return found
+        reports, inner = randomizer.messages_of(messages, place), randomizer.inner[place]
+        follow = len(word_endings(levels[place + 1] - letters))
+        later = int((messages[:, 0] == place + 1).sum())
+        most = max(min(MOST_KEPT_PREFIXES, MOST_SUPPORT_CHECKS // max(follow * later, 1)), 4)
+        kept, before = frequent_prefixes(inner, reports, found, most), letters
+    raise AssertionError("there is at least one level")
+
+
+def frequent_prefixes(
+    inner: InnerRandomizer, reports: Messages, among: WordNumbers, most: int
+) -> WordNumbers:
+    """Return the prefixes with more support than chance gives, the most supported first."""
+    if not len(reports):
+        return among[:0]
+    counts = support_counts(inner, reports, among)
+    outside = float(inner.outside)
+    mean, error = len(reports) * outside, math.sqrt(len(reports) * outside * (1 - outside))
+    order = np.argsort(-counts, kind="stable")[:most]
+    return among[order[counts[order] > mean + KEPT_STANDARD_ERRORS * error]]
+
+
+def word_endings(letters: int) -> WordNumbers:
+    """Return all continuations of a word by `letters` letters. After its end there is no letter."""
+    going, ended = [0], list[int]()
+    for _ in range(letters):
+        ended = [number << LETTER_BITS for number in (*ended, *going)]
+        going = [number << LETTER_BITS | letter for number in going for letter in range(1, len(ALPHABET))]
+    return np.array(ended + going, dtype=np.int64)
+
+
+def extend_prefixes(prefixes: WordNumbers, length: int, letters: int) -> WordNumbers:
+    """Return all continuations of these prefixes. A word that has ended stays ended."""
+    on = word_endings(letters)
+    ended = (prefixes & 31 == 0) if length else np.zeros(len(prefixes), dtype=bool)
+    going = (prefixes[~ended, None] << (LETTER_BITS * letters)) | on
+    return np.concatenate([prefixes[ended] << (LETTER_BITS * letters), going.ravel()])
+
+
+def support_counts(inner: InnerRandomizer, reports: Messages, among: WordNumbers) -> WordNumbers:
+    """Count the reports that support each candidate."""
+    if not len(among):
+        return np.zeros(0, dtype=np.int64)
+    match inner:
+        case HadamardResponse():
+            return _by_parity(reports, among)
+        case _:
+            return inner.counts_of(reports, among)
+
+
+def _by_parity(reports: NDArray[np.int64], among: WordNumbers) -> WordNumbers:
+    """Count as `counts_of` does, for all candidates with the same first letters at once.
+
+    Parity of y & (v + 1) splits into that of the first letters and that of the last ten bits; so with signs
+    by the first, the last are one Walsh transform. (v + 1 carries into the first letters only from two last
+    letters 31, which no word has.)
+    """
+    high, place = np.unique(among >> LOW_BITS, return_inverse=True)
+    low = (among & (1 << LOW_BITS) - 1) + 1
+    counted = np.empty(len(among), dtype=np.int64)
+    last = reports & (1 << LOW_BITS) - 1
+    for number, first in enumerate(high.tolist()):
+        signs = 1 - 2 * (np.bitwise_count(reports >> LOW_BITS & first) & 1).astype(np.float64)
+        signed = np.bincount(last, weights=signs, minlength=1 << LOW_BITS)
+        sums = walsh_transform(signed.astype(np.float64))
+        mine = place == number
+        counted[mine] = (len(reports) + sums[low[mine]].round().astype(np.int64)) // 2
+    return counted

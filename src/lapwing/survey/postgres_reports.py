@@ -1,0 +1,235 @@
+"""Reports in PostgreSQL, for load: a schema of its own, one connection, a commit for each batch.
+
+Meanwhile the tables show the order of arrival: rows lie in that order (ctid) and carry the number of their
+transaction (xmin). Neither CLUSTER nor VACUUM FREEZE removes these numbers. So `forget_order` copies each
+table into a new one in the order of its keys, in one transaction, and drops the old one. It runs with the
+last report that the stopping rule allows, when the server stops, and at `close_survey`. The database's own
+log, its archive and its replicas still have the order; nobody who must not learn it should have them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from lapwing.errors import BadParameter, MissingExtra, Unavailable
+from lapwing.survey.report_store import (
+    CollectionState,
+    IntakeResult,
+    ReportStore,
+    invitation_hash,
+    require_same_survey,
+)
+
+try:
+    import psycopg
+    from psycopg import sql
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError:
+    raise MissingExtra("postgres", "Keeping reports in PostgreSQL") from None
+
+OLDEST_SERVER = 14
+_NAME = re.compile(r"[a-z0-9_]{1,40}")
+_BAD_URL = "is not a PostgreSQL URL. Special characters of a password are written %40 for @, %2F for /"
+_DEFAULTS = {
+    "connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3,
+    "tcp_user_timeout": 50_000, "application_name": "lapwing survey",
+}  # fmt: skip
+_PREPARE = (
+    "SELECT current_setting('server_version_num')::int / 10000, current_setting('fsync'), "
+    "current_setting('full_page_writes'), pg_is_in_recovery(), set_config('search_path', %s, false), "
+    "set_config('synchronous_commit', 'on', false), "
+    "set_config('default_transaction_isolation', 'read committed', false), "
+    "set_config('default_transaction_read_only', 'off', false)"
+)
+_TABLES = {
+    "invitations": "invitation bytea PRIMARY KEY, blinded bytea",
+    "people": "person text PRIMARY KEY",
+    "reports": "token bytea PRIMARY KEY, report bytea NOT NULL",
+}
+_SURVEY = (
+    "CREATE TABLE IF NOT EXISTS survey (one int PRIMARY KEY CHECK (one = 1), digest text NOT NULL, "
+    "report_size int NOT NULL, reports bigint NOT NULL, without_credential bigint NOT NULL, "
+    "closed boolean NOT NULL)"
+)
+_STATE = "SELECT digest, report_size, reports, without_credential, closed FROM survey"
+# Locked first, so that processes take turns: the stopping rule counts exactly.
+_LOCKED = f"{_STATE} FOR UPDATE"
+_ACCEPT = (
+    "INSERT INTO reports SELECT * FROM unnest(%s::bytea[], %s::bytea[]) "
+    "ON CONFLICT DO NOTHING RETURNING token"
+)
+_USED = "SELECT invitation, blinded FROM invitations WHERE invitation = ANY(%s)"
+_KEEP = (
+    "UPDATE invitations AS i SET blinded = n.blinded "
+    "FROM unnest(%s::bytea[], %s::bytea[]) AS n (invitation, blinded) "
+    "WHERE i.invitation = n.invitation AND i.blinded IS NULL"
+)
+_COUNT = "UPDATE survey SET reports = reports + %s, without_credential = without_credential + %s"
+
+
+class PostgresReportStore(ReportStore):
+    """A report store in the schema `lapwing_NAME`: the name after # of the URL, or one of the survey."""
+
+    def __init__(self, url: str, *, digest: str, report_size: int) -> None:
+        address, _, name = url.partition("#")
+        name = name or f"survey_{digest[:16]}"
+        if not _NAME.fullmatch(name):
+            raise BadParameter("store", "the name after # must be 1 to 40 of a-z, 0-9 and _")
+        try:
+            found = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
+        except psycopg.Error:  # its message may quote a piece of the password
+            raise BadParameter("store", _BAD_URL) from None
+        host, port, database = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
+        # A password with @ / : in it, not encoded, lands in other fields, and from there in messages.
+        if "@" in host or not re.fullmatch("[0-9,]*", port) or set("@/") & set(database):
+            raise BadParameter("store", _BAD_URL)
+        self.where = f"postgresql://{'' if '/' in host else host}/{database}#{name}"
+        self._schema = f"lapwing_{name}"
+        self._parameters: dict[str, Any] = {**_DEFAULTS, **found}
+        self._lock = threading.Lock()
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._is_closed = False
+        try:
+            self._create(digest, report_size)
+            require_same_survey(self.state(), digest, report_size, self.where)
+        except BaseException:
+            self.close()
+            raise
+
+    def _create(self, digest: str, report_size: int) -> None:
+        with self._transaction() as run:
+            run("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))  # one process creates
+            run(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+            run(_SURVEY)
+            for table, columns in _TABLES.items():
+                run(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")
+            run(
+                "INSERT INTO survey VALUES (1, %s, %s, 0, 0, false) ON CONFLICT DO NOTHING",
+                (digest, report_size),
+            )
+
+    def _connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        if self._is_closed:
+            raise Unavailable(f"the reports in {self.where} are closed")
+        connection = psycopg.connect(autocommit=True, **self._parameters)
+        try:
+            found = connection.execute(_PREPARE, (f"{self._schema}, pg_temp",)).fetchone()
+            assert found is not None
+            version, fsync, full_page_writes, is_standby, *_ = found
+            for wrong, why in (
+                (version < OLDEST_SERVER, f"the server is older than PostgreSQL {OLDEST_SERVER}"),
+                (fsync != "on", "fsync is off on the server, so that a crash could forget reports"),
+                (full_page_writes != "on", "full_page_writes is off: a crash could tear pages"),
+                (is_standby, "the server is a standby"),
+            ):
+                if wrong:
+                    raise Unavailable(f"the reports in {self.where} cannot be used: {why}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        """Run one transaction, on a new connection if the last one was lost."""
+        with self._lock:
+            try:
+                if self._connection is None or self._connection.closed:
+                    self._connection = self._connect()
+                with self._connection.transaction():
+                    yield self._connection.execute
+            except psycopg.Error as error:
+                if self._connection is not None:
+                    self._connection.close()  # whatever it was doing: the next batch begins anew
+                    self._connection = None
+                why = error.diag.message_primary or "it cannot be reached, or the connection was lost"
+                raise Unavailable(f"the reports in {self.where} cannot be used: {why}") from None
+
+    def state(self) -> CollectionState:
+        """Return which survey it is, and how many reports it has."""
+        with self._transaction() as run:
+            return CollectionState(*run(_STATE).fetchone())
+
+    def _locked_state(self, run: Any) -> CollectionState:
+        return CollectionState(*run(_LOCKED).fetchone())
+
+    def admit(self, invitations: Sequence[str], people: Sequence[str] = ()) -> None:
+        """Register these invitations. `people` are the marks of the people that they were made for."""
+        hashes = [invitation_hash(invitation) for invitation in invitations]
+        with self._transaction() as run:
+            run("INSERT INTO invitations (invitation) SELECT unnest(%s::bytea[])", (hashes,))
+            run("INSERT INTO people SELECT unnest(%s::text[]) ON CONFLICT DO NOTHING", (list(people),))
+
+    def known_people(self, people: Sequence[str]) -> set[str]:
+        """Return those of these people who were invited before."""
+        with self._transaction() as run:
+            rows = run("SELECT person FROM people WHERE person = ANY(%s)", (list(people),))
+            return {person for (person,) in rows}
+
+    def invitations(self) -> tuple[int, int]:
+        """Return the number of registered invitations, and of those used for a signature."""
+        with self._transaction() as run:
+            admitted, used = run("SELECT count(*), count(blinded) FROM invitations").fetchone()
+            return admitted, used
+
+    def _used(self, run: Any, invitations: Sequence[bytes]) -> dict[bytes, bytes | IntakeResult]:
+        rows = run(_USED, (list(invitations),))
+        return {
+            bytes(invitation): IntakeResult.NEW if blinded is None else bytes(blinded)
+            for invitation, blinded in rows
+        }
+
+    def _bind(self, run: Any, blinded: dict[bytes, bytes]) -> None:
+        run(_KEEP, (list(blinded), list(blinded.values())))
+
+    def _stored_reports(self, run: Any, tokens: Sequence[bytes]) -> dict[bytes, bytes]:
+        rows = run("SELECT token, report FROM reports WHERE token = ANY(%s)", (list(set(tokens)),))
+        return {bytes(token): bytes(report) for token, report in rows}
+
+    def _add(self, run: Any, reports: dict[bytes, bytes], *, has_credential: bool, is_last: bool) -> None:
+        done = run(_ACCEPT, (list(reports), list(reports.values()))).rowcount
+        assert done == len(reports), "processes take turns"
+        run(_COUNT, (done, 0 if has_credential else done))
+        if is_last:
+            _write_anew(run)
+
+    def forget_order(self) -> None:
+        """Write every table anew, in the order of its keys."""
+        with self._transaction() as run:
+            run(_LOCKED)
+            _write_anew(run)
+
+    def close_survey(self) -> None:
+        """Accept nothing more, for ever, and write every table anew."""
+        with self._transaction() as run:
+            run(_LOCKED)
+            run("UPDATE survey SET closed = true")
+            _write_anew(run)
+
+    def rows(self) -> bytes:
+        """Return all reports, one after the other, in the order of their hashes."""
+        with self._transaction() as run:
+            return b"".join([bytes(row) for (row,) in run("SELECT report FROM reports ORDER BY token")])
+
+    def close(self) -> None:
+        """Close the connection. The store cannot be used afterwards."""
+        with self._lock:
+            self._is_closed = True
+            if self._connection is not None:
+                self._connection.close()
+
+
+def _write_anew(run: Any) -> None:
+    """Copy every table into a new one, in the order of its keys."""
+    for table, columns in _TABLES.items():
+        key = columns.split(" ", 1)[0]
+        run(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+        run(f"ALTER TABLE {table} RENAME TO old_{table}")
+        run(f"ALTER INDEX {table}_pkey RENAME TO old_{table}_pkey")
+        run(f"CREATE TABLE {table} ({columns})")
+        run(f"INSERT INTO {table} SELECT * FROM old_{table} ORDER BY {key}")  # noqa: S608
+        run(f"DROP TABLE old_{table}")

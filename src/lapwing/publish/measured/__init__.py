@@ -1,0 +1,1 @@
+"""Measuring private rows: the only code of publishing that reads them. Everything is charged before."""

@@ -1,0 +1,169 @@
+"""Marginals of private rows: each is charged, then measured or chosen with exact noise, then written down.
+
+Claim    one privacy unit, with its K rows, moves a marginal by at most K in L1 and in L2, and a score by at
+         most GRID · K · weight. So measuring costs K² / 2σ², and a choice ε² / 8. The sum of all steps is at
+         most the reserved ρ, although later steps depend on earlier results.
+Because  all K rows may be in one cell. The model's counts are rounded to a public grid, never the score: a
+         score is a whole number, and the L1 distance to a fixed table moves by no more than the counts do.
+         Scores are not monotone, so the choice has its full ε² / 8. zCDP adds up also for steps that are
+         chosen from earlier results (Feldman and Zrnic 2021; Whitehouse et al. 2023), and the ledger refuses a
+         step beyond the reservation.
+Test     tests/publish/measured/test_private_marginals.py, tests/claims/test_publish.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lapwing.core.gaussian import Gaussian
+from lapwing.core.losses import Loss
+from lapwing.core.selection import Exponential
+from lapwing.errors import BadParameter
+from lapwing.publish.measured.journal import Journal, JournalStep
+from lapwing.publish.models.domain import Clique, Domain
+from lapwing.publish.models.fitting import NoisyMarginal
+from lapwing.publish.synthetic.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
+
+Wholes = NDArray[np.int64]
+Charge = Callable[[Loss], None]
+Record = Callable[[str, object], None]  # the name of a mechanism and its input; only tests that replay use it
+
+
+class PrivateMarginals:
+    """A source of noisy marginals, within a budget ρ.
+
+    Args:
+        domain: The columns and their sizes.
+        read: Reads the private rows, one column of cells for each column of the domain. It is called once,
+            after the first charge.
+        rows_per_unit: The contribution bound K.
+        budget: The ρ for all steps.
+        charge: Charges the loss of a step, durably, before it begins.
+        journal: Earlier steps of the same run, and the place for the next ones.
+        record: Called with the input of every mechanism.
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        read: Callable[[], Wholes],
+        *,
+        rows_per_unit: int,
+        budget: Fraction,
+        charge: Charge,
+        journal: Journal,
+        record: Record | None = None,
+    ) -> None:
+        self._domain, self._read_rows, self._rows = domain, read, rows_per_unit
+        self._budget, self._charge, self._journal, self._record = budget, charge, journal, record
+        self._table: Wholes | None = None
+        self._counted: dict[Clique, Wholes] = {}
+        self._next, self._spent = 0, Fraction(0)
+        self._pass_lost()
+
+    @property
+    def domain(self) -> Domain:
+        """The columns and their sizes."""
+        return self._domain
+
+    @property
+    def rows_per_unit(self) -> int:
+        """The contribution bound K."""
+        return self._rows
+
+    @property
+    def budget(self) -> Fraction:
+        """The ρ for all steps."""
+        return self._budget
+
+    @property
+    def left(self) -> Fraction:
+        """The ρ that is left."""
+        return self._budget - self._spent
+
+    def measure(self, clique: Clique, sigma: Fraction) -> NoisyMarginal:
+        """Return counts of a marginal with Gaussian noise; those of the journal, if this step is in it."""
+        cells = self._domain.cells(clique)
+        mechanism = Gaussian(sigma, Fraction(self._rows**2), cells)
+        step = {"measure": list(clique), "sigma": str(sigma)}
+
+        def draw() -> dict[str, Any]:
+            counts = self._counts(clique)
+            self._tell("gaussian", counts)
+            return {"counts": mechanism.sample(counts).tolist()}
+
+        done = self._step(step, measuring_cost(sigma, self._rows), mechanism.loss, draw)
+        return noisy_marginal(self._domain, done)
+
+    def choose(self, candidates: Sequence[Candidate], epsilon: Fraction) -> Clique:
+        """Return a marginal of large score; that of the journal, if this step is in it."""
+        heaviest = max(candidate.weight for candidate in candidates)
+        mechanism = Exponential(epsilon, Fraction(GRID * self._rows * heaviest))
+        step = {"choose": len(candidates), "epsilon": str(epsilon)}
+
+        def draw() -> dict[str, Any]:
+            scores = [self._score(candidate) for candidate in candidates]
+            self._tell("exponential", scores)
+            return {"chosen": list(candidates[mechanism.sample(scores)].clique)}
+
+        done = self._step(step, choosing_cost(epsilon), mechanism.loss, draw)
+        assert done.result is not None
+        return self._domain.clique(done.result["chosen"])
+
+    def _score(self, candidate: Candidate) -> int:
+        counts = self._counts(candidate.clique).reshape(candidate.expected.shape)
+        distance = int(np.abs(counts * GRID - candidate.expected).sum())
+        return candidate.weight * (distance - candidate.penalty)
+
+    def _step(
+        self, step: dict[str, Any], rho: Fraction, loss: Loss, draw: Callable[[], dict[str, Any]]
+    ) -> JournalStep:
+        if self._next < len(self._journal.steps):
+            done = self._journal.steps[self._next]
+            if step.keys() != done.step.keys():
+                raise BadParameter("journal", "is of another method. Name an empty folder")
+        else:
+            if rho > self.left:
+                raise BadParameter("budget", "is spent: this step would go beyond it")
+            self._journal.begin(step, rho)
+            self._charge(loss)
+            self._journal.end(draw())
+            done = self._journal.steps[-1]
+        self._next += 1
+        self._spent += done.rho
+        self._pass_lost()
+        return done
+
+    def _pass_lost(self) -> None:
+        """Count steps as spent that were begun and have no result: noise is never drawn again."""
+        steps = self._journal.steps
+        while self._next < len(steps) and steps[self._next].result is None:
+            self._spent += steps[self._next].rho
+            self._next += 1
+
+    def _counts(self, clique: Clique) -> Wholes:
+        if clique not in self._counted:
+            if self._table is None:
+                self._table = self._read_rows()
+            shape = self._domain.shape(clique)
+            columns = [self._table[:, self._domain.place(name)] for name in clique]
+            cells = np.ravel_multi_index(columns, shape) if len(self._table) else np.zeros(0, np.int64)
+            self._counted[clique] = np.bincount(cells, minlength=self._domain.cells(clique)).astype(np.int64)
+        return self._counted[clique]
+
+    def _tell(self, mechanism: str, values: object) -> None:
+        if self._record is not None:
+            self._record(mechanism, values)
+
+
+def noisy_marginal(domain: Domain, done: JournalStep) -> NoisyMarginal:
+    """Return the noisy counts of a measured step."""
+    assert done.result is not None
+    clique = domain.clique(done.step["measure"])
+    counts = np.array(done.result["counts"], float).reshape(domain.shape(clique))
+    return NoisyMarginal(clique, counts, float(Fraction(done.step["sigma"])))

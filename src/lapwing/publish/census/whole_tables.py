@@ -198,37 +198,37 @@ def round_cells(real: Floats, parents: Wholes, totals: Wholes, above: Wholes) ->
 def _round_one(real: Floats, rows: Wholes, columns: Wholes) -> Wholes:
     if len(rows) == 1:
         return columns[None, :]
-    for slack in (NEAR_A_WHOLE, 0.5, 1.5, np.inf):
-        low = np.maximum(np.floor(real - slack), 0) if np.isfinite(slack) else np.zeros_like(real)
-        high = np.ceil(real + slack)
-        limit = np.minimum(rows[:, None], columns[None, :])
-        found = _transport(real, np.minimum(low, limit), np.minimum(high, limit), rows, columns)
+    limit = np.minimum(rows[:, None], columns[None, :])
+    for slack in (0, 1, 2, int(limit.max()) + 1):  # the projection is not exact: cells may have to move more
+        low = np.clip(np.floor(real + NEAR_A_WHOLE) - slack, 0, limit)
+        high = np.clip(np.ceil(real - NEAR_A_WHOLE) + slack, 0, limit)
+        found = _transport(real, low.astype(np.int64), high.astype(np.int64), rows, columns)
         if found is not None:
             return found
     raise AssertionError("a transportation problem with equal sums has a solution")
 
 
-def _transport(real: Floats, low: Floats, high: Floats, rows: Wholes, columns: Wholes) -> Wholes | None:
-    """Return the whole cells between two bounds with the given sums that are nearest; None if there are none."""
-    free = high > low
-    lacking_rows = rows - low.sum(axis=1)
-    lacking_columns = columns - low.sum(axis=0)
-    if not free.any():
-        fits = not lacking_rows.any() and not lacking_columns.any()
-        return low.astype(np.int64) if fits else None
-    row, column = np.nonzero(free)
-    cost = 1 - 2 * (real[free] - low[free])  # of one more, as in |cell - real|
-    ones = np.ones(2 * len(row))
-    where = np.concatenate((row, len(rows) + column)), np.tile(np.arange(len(row)), 2)
-    sums = sparse.csr_array((ones, where), shape=(len(rows) + len(columns), len(row)))
-    wanted = np.concatenate((lacking_rows, lacking_columns))
-    solved = optimize.linprog(
-        cost, A_eq=sums, b_eq=wanted, bounds=np.column_stack((np.zeros(len(row)), (high - low)[free])),
-        method="highs-ds",
-    )  # fmt: skip
+def _transport(real: Floats, low: Wholes, high: Wholes, rows: Wholes, columns: Wholes) -> Wholes | None:
+    """Return the whole cells between two bounds with the given sums that are nearest; None if there are none.
+
+    Each unit above a cell's lower bound is a variable of its own, between 0 and 1. A unit costs what it adds to
+    the distance, and the next unit of a cell never costs less.
+    """
+    wanted = np.concatenate((rows - low.sum(axis=1), columns - low.sum(axis=0)))
+    units = (high - low).ravel()
+    if not units.any():
+        return low if not wanted.any() else None
+    cell = np.repeat(np.arange(units.size), units)
+    step = np.arange(len(cell)) - np.repeat(np.cumsum(units) - units, units)
+    below = low.ravel()[cell] + step - real.ravel()[cell]
+    cost = np.abs(below + 1) - np.abs(below)
+    row, column = np.divmod(cell, len(columns))
+    where = np.concatenate((row, len(rows) + column)), np.tile(np.arange(len(cell)), 2)
+    sums = sparse.csr_array((np.ones(2 * len(cell)), where), shape=(len(wanted), len(cell)))
+    solved = optimize.linprog(cost, A_eq=sums, b_eq=wanted, bounds=(0, 1), method="highs-ds")
     if solved.status != 0:
         return None
-    cells = low.astype(np.int64)
-    cells[free] += np.rint(solved.x).astype(np.int64)
+    added = np.bincount(cell, np.rint(solved.x), minlength=units.size).astype(np.int64)
+    cells = low + added.reshape(low.shape)
     fits = (cells >= 0).all() and (cells.sum(axis=1) == rows).all() and (cells.sum(axis=0) == columns).all()
     return cells if fits else None

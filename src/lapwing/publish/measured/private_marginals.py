@@ -27,7 +27,7 @@ from lapwing.errors import BadParameter
 from lapwing.publish.measured.journal import Journal, JournalStep
 from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.fitting import NoisyMarginal
-from lapwing.publish.synthetic.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
+from lapwing.publish.models.marginal_source import GRID, Candidate, choosing_cost, measuring_cost
 
 Wholes = NDArray[np.int64]
 Charge = Callable[[Loss], None]

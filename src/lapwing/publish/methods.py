@@ -4,7 +4,7 @@ Claim    a method spends at most the source's budget ρ, and the released rows d
          through the results of `measure` and `choose`.
 Because  each step's noise is sized from what is left then; the source refuses a step beyond the budget; a
          method sees nothing else of the data.
-Test     tests/publish/synthetic/test_methods.py
+Test     tests/publish/test_methods.py
 
 `tree` follows MST (McKenna, Miklau and Sheldon 2021), `adaptive` follows AIM (McKenna, Mullins, Sheldon and
 Miklau 2022). Both are written from the papers, with whole-number scores and exact noise.
@@ -27,7 +27,7 @@ from lapwing.publish.models.domain import Clique, Domain
 from lapwing.publish.models.fitting import NoisyMarginal, fit
 from lapwing.publish.models.graphical_model import GraphicalModel
 from lapwing.publish.models.junction_tree import tree_cells
-from lapwing.publish.synthetic.marginal_source import (
+from lapwing.publish.models.marginal_source import (
     GRID,
     Candidate,
     MarginalSource,

@@ -153,7 +153,11 @@ class GraphicalModel:
         return found
 
     def _across(self, wanted: Clique) -> Floats:
-        """Return the probabilities of columns that no clique has together."""
+        """Return the probabilities of columns that no clique has together.
+
+        Branches send what they know of wanted columns towards the root, given the separator, up to the first
+        clique below which all wanted columns lie.
+        """
         letters = {name: k for k, name in enumerate(self.domain.columns)}
         carried: dict[int, list[tuple[Floats, Clique]]] = {}
         below: dict[int, set[str]] = {}
@@ -162,9 +166,12 @@ class GraphicalModel:
             own = (set(clique) & set(wanted)) | below.get(edge.child, set())
             if own <= set(edge.separator):
                 continue  # this branch says nothing that its parent does not have
+            known = carried.get(edge.child, [])
+            if own == set(wanted):
+                return _contract([(self.tables[edge.child], clique), *known], wanted, letters)
             kept = self.domain.clique(own | set(edge.separator))
-            parts = [(self._conditionals[number], clique), *carried.get(edge.child, [])]
-            carried.setdefault(edge.parent, []).append((_contract(parts, kept, letters), kept))
+            sent = _contract([(self._conditionals[number], clique), *known], kept, letters)
+            carried.setdefault(edge.parent, []).append((sent, kept))
             below.setdefault(edge.parent, set()).update(own)
         root = self.tree.root
         parts = [(self.tables[root], self.tree.cliques[root]), *carried.get(root, [])]
@@ -172,8 +179,11 @@ class GraphicalModel:
 
 
 def _contract(parts: list[tuple[Floats, Clique]], kept: Clique, letters: Mapping[str, int]) -> Floats:
+    """Return the sum of a product of tables over all columns that are not kept."""
     operands: list[object] = []
-    for table, clique in parts:
-        operands += [table, [letters[name] for name in clique]]
+    for k, (table, clique) in enumerate(parts):
+        others = set(kept).union(*(names for j, (_, names) in enumerate(parts) if j != k))
+        needed = tuple(name for name in clique if name in others)  # sum the rest first: tables get small
+        operands += [table.sum(axis=summed_axes(clique, needed)), [letters[name] for name in needed]]
     result: Floats = np.einsum(*operands, [letters[name] for name in kept], optimize=len(parts) > 1)
     return result

@@ -58,7 +58,7 @@ def test_after_three_failures_all_questions_of_the_analyst_wait(opened: Open) ->
     with pytest.raises(AllHeld) as held:
         dataset.ask(below(4), epsilon="0.1")
     assert held.value.positions == tuple(failed)
-    assert str(held.value).endswith(f"lapwing looked POLICY {failed[0]} {failed[1]} {failed[2]}")
+    assert str(held.value).endswith(f"lapwing clear-hold POLICY {failed[0]} {failed[1]} {failed[2]}")
     with pytest.raises(AllHeld):
         dataset.ask(COUNT, epsilon="0.1")  # whether an answer is stored would tell whether it failed
     assert find_truncation(dataset.curator, "ann", "visits", None, Fraction(95, 100)) is None
@@ -140,7 +140,7 @@ def test_the_outcome_of_what_was_under_way_is_not_told(
     if succeeds:
         assert dataset.ask(below(9), epsilon="0.1").is_replay
     else:
-        with pytest.raises(Held, match="this question was charged"):
+        with pytest.raises(Held, match="this query was charged"):
             dataset.ask(below(9), epsilon="0.1")
 
 

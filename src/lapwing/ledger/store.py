@@ -61,9 +61,13 @@ class Posting(NamedTuple):
 class DoesNotFit(LapwingError):
     """A debit was not admitted, or its block is closed. Internal: callers see `OverBudget`."""
 
+    code = "does-not-fit"
+
 
 class KeyTaken(LapwingError):
     """An entry with this key exists. Internal: callers see its answer, or why there is none."""
+
+    code = "key-taken"
 
 
 class Transaction(ABC):

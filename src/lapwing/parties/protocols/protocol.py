@@ -35,6 +35,8 @@ class ProtocolStopped(LapwingError):
     `members` are the numbers of members that were missing or sent an impossible message. `why` is public.
     """
 
+    code = "protocol-stopped"
+
     def __init__(self, why: str, members: tuple[int, ...] = ()) -> None:
         super().__init__(why)
         self.why = why

@@ -25,6 +25,8 @@ class Refused(BadParameter):
         place: Line and column of the construct, from 1; None if the parser does not know them.
     """
 
+    code = "refused"
+
     def __init__(self, construct: str, instead: str, place: SqlPosition | None = None) -> None:
         self.construct = construct
         self.instead = instead

@@ -1,4 +1,4 @@
-"""All errors that Lapwing raises on purpose. Each class has a stable `code`.
+"""Errors that Lapwing raises on purpose, each with a stable code.
 
 LapwingError
 ├── BadParameter       a public parameter (ε, δ, scale, bound …) is not acceptable

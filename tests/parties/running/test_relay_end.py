@@ -21,7 +21,7 @@ from support.parties_seats import seats, sit
 
 @pytest.fixture
 def three(tmp_path: Path) -> Flock:
-    return flock(tmp_path, deadline=0.4)
+    return flock(tmp_path, lobby=8.0, deadline=0.4)  # its end is shown as long as the lobby lasts
 
 
 def memory(three: Flock) -> RelayJournal:
@@ -67,7 +67,7 @@ def test_who_missed_the_end_is_shown_it_again(three: Flock) -> None:
 
 def test_nobody_is_waited_for_longer_than_a_round(three: Flock) -> None:
     play(three, cut=(1,))
-    with relay_in_thread(three.table, three.keys[0], folder=three.root):
+    with relay_in_thread(replace(three.table, lobby_seconds=0.5), three.keys[0], folder=three.root):
         pass
     kept = memory(three)
     assert kept.has_ended()

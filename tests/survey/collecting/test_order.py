@@ -20,6 +20,7 @@ from lapwing.survey.report_store import (
     token_hash,
 )
 from lapwing.survey.service import open_report_store
+from lapwing.survey.sqlite_reports import SqliteReportStore
 from support import postgres
 from support.collecting import DIGEST, TODAY, Shelf, credential, desk
 from support.ledgers import POSTGRES
@@ -36,7 +37,11 @@ def shuffled(count: int) -> list[int]:
 
 
 def open_file(path: Path, size: int) -> ReportStore:
-    return open_report_store(str(path), digest=DIGEST, report_size=size)
+    """Open a store that does not wait for the disk: what is written, and where, is the same."""
+    store = open_report_store(str(path), digest=DIGEST, report_size=size)
+    assert isinstance(store, SqliteReportStore)
+    store._connection.execute("PRAGMA synchronous = OFF")
+    return store
 
 
 class Crowd:

@@ -104,6 +104,7 @@ class TestTheSameKey:
         monkeypatch.setattr("lapwing.ledger.charging._code_version", lambda: "9.9")
         assert release(ledger, "0.1", key="k").answer == b"before"
 
+    # Case H1.
     def test_of_another_principal_is_another_key(self, home: Home) -> None:
         ledger = home.create()
         open_account(ledger)

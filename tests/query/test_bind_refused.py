@@ -19,7 +19,7 @@ PEOPLE = "different people"
 SUB = "SELECT COUNT(*) FROM (SELECT"
 
 BAD: list[tuple[str, str, str]] = [  # text, construct, instead
-    # Q2: rows are never shown
+    # Case Q2: rows are never shown
     ("SELECT * FROM visits", "rows are never shown", "COUNT"),
     ("SELECT stay FROM visits", '"stay" is neither grouped nor aggregated', "Group by it"),
     ("SELECT stay, COUNT(*) FROM visits", '"stay" is neither grouped nor aggregated', "Group by it"),
@@ -28,7 +28,7 @@ BAD: list[tuple[str, str, str]] = [  # text, construct, instead
     ("FROM visits", "rows are never shown", "COUNT"),
     ("SELECT patient_id, COUNT(*) FROM visits GROUP BY patient_id", "grouped by the unit", "sub-query"),
     ("SELECT MAX(patient_id) FROM visits", "the unit can only be counted", "COUNT"),
-    # Q8: functions that show values
+    # Case Q8: functions that show values
     ("SELECT ANY_VALUE(name) FROM visits", "ANY_VALUE", "Use COUNT"),
     ("SELECT FIRST(name) FROM visits", "FIRST", "Use COUNT"),
     ("SELECT LIST(name) FROM visits", "ARRAY_AGG", "Use COUNT"),
@@ -39,7 +39,7 @@ BAD: list[tuple[str, str, str]] = [  # text, construct, instead
     ("SELECT HISTOGRAM(stay) FROM visits", "HISTOGRAM", "There are ABS"),
     ("SELECT MAX(name) FROM visits", "need numbers or times", "bounds"),
     ("SELECT SUM(DISTINCT stay) FROM visits", "DISTINCT is not possible in SUM", "Leave it out"),
-    # Q9: one statement, one SELECT
+    # Case Q9: one statement, one SELECT
     ("SELECT COUNT(*) FROM visits; SELECT COUNT(*) FROM visits", "several statements", "one SELECT"),
     ("DROP TABLE visits", "only SELECT", "Write one SELECT"),
     ("COPY visits TO 'x.csv'", "only SELECT", "Write one SELECT"),

@@ -124,6 +124,7 @@ MENU = [5, 7, 10, 14, 20, 28, 40, 56, 80, 160]
 
 @pytest.mark.parametrize("eta", [Fraction(5, 100), Fraction(1, 5)])
 @pytest.mark.parametrize("make", [laplace, gaussian])
+# Case C11.
 def test_an_epsilon_chosen_from_the_first_release_changes_no_promise(
     make: Callable[[int], Laplace | Gaussian], eta: Fraction
 ) -> None:

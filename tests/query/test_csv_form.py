@@ -149,6 +149,7 @@ def test_no_byte_of_a_row_stops_anybody(encoding: str, tmp_path: Path) -> None:
         (",", CsvForm(decimal=","), None),
     ],
 )
+# Case C12.
 def test_decimal_commas_are_read_strictly(
     cell: str, form: CsvForm, read: int | None, tmp_path: Path
 ) -> None:

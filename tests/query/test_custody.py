@@ -43,6 +43,7 @@ def test_names_that_nobody_has_are_refused_before_anything_is_made(
     assert not list(tmp_path.glob("*.ledger*"))
 
 
+# Case H4.
 def test_a_quota_is_for_life(opened: Open, tmp_path: Path) -> None:
     opened(more=QUOTAS).ask(COUNT, epsilon=1)
     with pytest.raises(BadParameter, match=r"analysts\.ánn: the account has ε 0\.5"):
@@ -117,6 +118,7 @@ def by_rows(folder: Path, name: str, *, population: str = "") -> Path:
     return folder / f"{name}.toml"
 
 
+# Case C3.
 def test_rows_under_another_name_have_the_same_budget(opened: Open, tmp_path: Path) -> None:
     """They have no ids: what they are about must be declared, before anything is made."""
     opened()

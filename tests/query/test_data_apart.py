@@ -84,6 +84,7 @@ def first(answer: Any) -> float:
     return float(answer.columns[0].values[0])
 
 
+# Case C2.
 def test_each_is_answered_from_its_own_rows(year: Year) -> None:
     """Also at another price (which would be combined), for counts bought first, and for rows dropped."""
     ways: tuple[Callable[[Dataset], Any], ...] = (

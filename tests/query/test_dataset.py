@@ -281,10 +281,12 @@ def test_lapwing_open_is_the_way_in(opened: Open, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options",
     [{}, {"epsilon": 1, "within": 5}, {"epsilon": "NaN"}, {"epsilon": -1}, {"epsilon": 0},
-     {"epsilon": 1e-320}, {"epsilon": 1, "delta": 2}, {"epsilon": 1, "rows": 0},
+     {"epsilon": 1e-320}, {"epsilon": "1e999"}, {"epsilon": "inf"},
+     {"epsilon": 1, "delta": 2}, {"epsilon": 1, "rows": 0},
      {"epsilon": 1, "rows": True},
      {"epsilon": 1, "confidence": 1}, {"epsilon": 1, "noise": "none"}, {"within": -1}],
 )  # fmt: skip
+# Case H2.
 def test_N9_bad_wishes_are_refused_before_anything_is_made(
     opened: Open, tmp_path: Path, options: dict[str, Any]
 ) -> None:

@@ -129,6 +129,7 @@ def test_columns_are_declared_by_removing_the_first_hash_and_writing_what_is_to_
     }  # fmt: skip
 
 
+# Case C12.
 def test_a_column_that_is_still_as_drafted_is_refused_with_its_line() -> None:
     before, declared = declared_columns()
     Path("policy.toml").write_text("\n".join(before + declared))

@@ -33,6 +33,7 @@ def copy_of(folder: Path) -> Path:
     return found
 
 
+# Case C7.
 def test_untouched_files_keep_their_version_and_answers(dataset: Dataset, opened: Open) -> None:
     first = dataset.ask(COUNT, epsilon=1)
     before = entries(dataset)

@@ -64,6 +64,7 @@ def linked(policy: Path) -> Path:
 
 
 @pytest.mark.parametrize("another", [copied, renamed, linked])
+# Case C1.
 def test_another_name_of_the_policy_has_the_same_budget(
     spent: Path, another: Callable[[Path], Path]
 ) -> None:
@@ -117,6 +118,7 @@ def test_a_policy_elsewhere_for_the_same_file_is_told_to_join(
         asked(policy, prepare=True)
 
 
+# Case C1.
 def test_a_ledger_of_its_own_gives_no_new_budget(spent: Path) -> None:
     """Neither one that is made for it, nor another that is there."""
     Ledger.create(spent.with_name("empty.ledger")).close()
@@ -128,6 +130,7 @@ def test_a_ledger_of_its_own_gives_no_new_budget(spent: Path) -> None:
 
 
 @pytest.mark.parametrize("also", ["", "copied"])
+# Case C1.
 def test_a_ledger_that_is_deleted_is_missed(spent: Path, also: str) -> None:
     for path in spent.parent.glob("*.ledger*"):
         path.unlink()

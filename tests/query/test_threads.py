@@ -58,6 +58,7 @@ def asker(dataset: Dataset, numbers: range) -> Callable[[], int]:
     return work
 
 
+# Case C5.
 def test_eight_threads_and_five_hundred_questions(opened: Open) -> None:
     """From the first of all, which makes the ledger and registers the data."""
     dataset = opened()

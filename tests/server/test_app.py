@@ -74,6 +74,7 @@ class TestThePage:
 
 
 class TestHeaders:
+    # Case H5.
     def test_are_strict_on_every_reply(self, server: Process) -> None:
         replies = [
             server.ask("GET", "/"),
@@ -271,6 +272,7 @@ class TestReports:
             connection.close()
 
     @pytest.mark.parametrize("path", ["/report", "/sign"])
+    # Case H5.
     def test_only_post_changes_anything(self, server: Process, path: str) -> None:
         for method in ("GET", "HEAD", "PUT", "DELETE", "PATCH"):
             assert server.ask(method, path).status == 405

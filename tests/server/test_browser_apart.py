@@ -36,6 +36,7 @@ def visit(browser: Browser) -> Iterator[Visit]:
         yield new
 
 
+# Case C8.
 def test_the_report_comes_over_another_connection_than_the_credential(visit: Visit, site: Site) -> None:
     """Also where somebody answers within a second, while connections are still open."""
     visit().answer_one(site.link())
@@ -57,6 +58,7 @@ def test_the_language_of_a_browser_is_in_neither_of_the_two(visit: Visit, site: 
     assert page.all_headers()["accept-language"] != "*"  # so the browser has one, and this test sees it
 
 
+# Case C8.
 def test_the_report_leaves_at_a_random_moment_seconds_after_the_answer(visit: Visit, site: Site) -> None:
     waits = []
     for _ in range(2):

@@ -117,6 +117,7 @@ def test_prices_and_words_are_those_of_python(page: Page) -> None:
     assert int(found["one"]) == max(int(each["price"]) for each in VECTORS["questions"])
 
 
+# Case C9.
 def test_the_promise_is_that_of_python_and_follows_the_odds(page: Page, tmp_path: Path) -> None:
     script = """async (surveys) => {
       const { promise } = await import("/words.js");

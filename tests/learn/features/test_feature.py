@@ -101,6 +101,7 @@ def test_truths_and_numbers_are_different_choices() -> None:
     assert code_of(Text(), "x") is None
 
 
+# Case A5.
 def test_what_has_no_bounds_is_refused() -> None:
     feature = Feature("name", Text())
     with pytest.raises(BadParameter, match="neither bounds"):

@@ -66,6 +66,7 @@ def test_found_bounds_are_paid_for_and_can_be_used(dataset: Dataset) -> None:
         assert len(read) == 2000
 
 
+# Case A5.
 def test_only_values_that_enough_people_have_are_found(dataset: Dataset) -> None:
     found = find_values(dataset, "visits", "parity", epsilon=1, delta="1e-6")
     assert found.policy.tables["visits"].columns["parity"].kind == Choice(("even", "odd"))

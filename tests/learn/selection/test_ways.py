@@ -38,7 +38,7 @@ def scored(*scores: int) -> list[CandidateResult]:
 
 
 def test_every_candidate_is_paid_and_so_is_the_choice() -> None:
-    """A6 of the failure cases: a search that pays for its winner only."""
+    """Case A6: a search that pays for its winner only."""
     choice = PermuteAndFlip(Fraction(1, 2), Fraction(1, 2))
     price = EveryCandidate(choice).price([Pure(Fraction(1)), Pure(Fraction(2))], CORRECT)
     assert price == ParallelComposition(

@@ -87,11 +87,11 @@ def test_no_clipping_is_caught() -> None:
     assert proven_epsilon(sound, length=1e3, is_clipped=False) > EPSILON
 
 
-def test_a4_noise_divided_by_the_batch_twice_is_caught() -> None:
+def test_A4_noise_divided_by_the_batch_twice_is_caught() -> None:
     assert proven_epsilon(noise_divided_twice) > EPSILON
 
 
-def test_a3_what_is_divided_by_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_A3_what_is_divided_by_is_public(monkeypatch: pytest.MonkeyPatch) -> None:
     """With equal sums and other sizes, training ends at the same place (here without noise)."""
     monkeypatch.setattr(
         "lapwing.learn.sgd.randomness.discrete_gaussian_lots", lambda _, size: [np.zeros(size)]
@@ -109,7 +109,7 @@ def test_a3_what_is_divided_by_is_public(monkeypatch: pytest.MonkeyPatch) -> Non
     assert float(moved[0][0, 0]) == pytest.approx(0.5 / BATCH)
 
 
-def test_a3_dividing_by_the_private_size_tells_it() -> None:
+def test_A3_dividing_by_the_private_size_tells_it() -> None:
     """The broken variant: a unit whose own gradient is 0 moves everybody's share, as if it had one."""
     trainer = trainer_of()
     x = torch.zeros(400, 2)

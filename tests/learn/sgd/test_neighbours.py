@@ -160,6 +160,7 @@ def test_clipping_rows_instead_of_units_moves_more_than_is_priced() -> None:
 
 
 @pytest.mark.parametrize(("last", "page"), [(False, 16), (False, 64), (True, 64)])
+# Case C6.
 def test_a_last_bit_that_goes_by_place_is_nobody_elses_when_a_unit_leaves(last: bool, page: int) -> None:
     """Past a ReLU the bit is a whole gradient: that of every other unit is 0 at some places alone."""
     hidden = nn.Linear(4, 8, bias=False)

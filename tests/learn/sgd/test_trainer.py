@@ -177,6 +177,7 @@ def test_a_row_for_which_the_module_fails_does_not_end_the_work(ledger: Ledger, 
     assert trainer.fit(X, wrong, EACH_ROW).receipt is not None
 
 
+# Case A1.
 def test_shuffled_batches_are_refused() -> None:
     loader = DataLoader(TensorDataset(X, Y), batch_size=10, shuffle=True)
     trainer = trainer_of(PublicData())

@@ -32,6 +32,7 @@ def has_begun(group: Flock, member: int) -> bool:
         return journal.has_begun()
 
 
+# Case C10.
 def test_a_slow_member_costs_nobody_a_charge(tmp_path: Path, processes: list[Process]) -> None:
     """It reads for longer than the lobby, and than several rounds, together."""
     group = flock(tmp_path, lobby=1.5, deadline=1.0)

@@ -50,9 +50,8 @@ def reaches_the_store(tree: ast.AST) -> bool:
     )
 
 
-@pytest.mark.parametrize("path", others(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_nobody_but_the_gate_spends(path: Path) -> None:
-    assert not spends(path.read_text())
+def test_nobody_but_the_gate_spends() -> None:
+    assert [str(path.relative_to(SOURCE)) for path in others() if spends(path.read_text())] == []
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ from lapwing.sql.truncated.open_sources import open_sources
 from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
+from support.slowly import first
 from support.spark import spark
 
 # Texts as people write them into files; what each of them is under a declaration.
@@ -101,7 +102,7 @@ def policy_at(engine: str, folder: Path, rows: Rows, **changes: Any) -> Policy:
     return replace(policy_of(folder, replace(table_, columns=columns)), **changes)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", first(2, ENGINES))
 def test_exact_counts_are_what_a_reader_would_count(engine: str, tmp_path: Path) -> None:
     rows = rows_of()
     policy = policy_at(engine, tmp_path, rows)
@@ -158,7 +159,7 @@ def test_one_person_moves_all_noisy_counts_by_no_more_than_is_paid_for(engine: s
     assert all(isinstance(one, Laplace) for one in scales)
     assert sum(Fraction(MOST) / one.scale for one in scales if isinstance(one, Laplace)) <= 1
     most = 0
-    left_out = range(1, PEOPLE) if engine == "duckdb" else (2, PEOPLE - 1)
+    left_out = range(1, PEOPLE) if engine == "duckdb" else (2, PEOPLE - 1)[engine == "spark" :]
     for n in left_out:
         without = [row for row in rows if row["who"] != f"p{n}"]
         _, counts = exact_states(policy_at(engine, tmp_path / f"without{n}", without))

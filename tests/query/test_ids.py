@@ -103,7 +103,7 @@ def test_removing_one_id_moves_nothing_further_than_declared(
         assert asked(left) == [sum(codes), len(ids) - 1]
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", first(2, ENGINES))
 def test_what_is_folded_is_what_is_said(engine: str, tmp_path: Path) -> None:
     """docs/reference/policy.md: spaces (U+0020) around ids, and A to Z, if the policy says so."""
     one = ["a", " a", "a ", "A", "  A "]

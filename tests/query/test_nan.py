@@ -84,12 +84,19 @@ def exact(values: list[Any], folder: Path, *, part: int, missing: int | None, co
 
 
 @pytest.mark.parametrize(
-    ("part", "copy"), [(0, False), (8, False), (1000, False), slow(8, True), slow(1000, True)]
+    ("part", "copy"), [(8, False), slow(0, False), slow(1000, False), slow(8, True), slow(1000, True)]
 )
 @pytest.mark.parametrize("missing", [None, slow(7)])
 @pytest.mark.parametrize("name", FILES)
-def test_it_is_missing(name: str, missing: int | None, part: int, copy: bool, tmp_path: Path) -> None:
+def test_it_is_missing_in_every_file(
+    name: str, missing: int | None, part: int, copy: bool, tmp_path: Path
+) -> None:
     values = FILES[name]
     gone = [None if value is None or math.isnan(value) else value for value in values]
     here = exact(values, tmp_path / "nan", part=part, missing=missing, copy=copy)
     assert here == exact(gone, tmp_path / "null", part=part, missing=missing, copy=copy)
+
+
+@pytest.mark.parametrize("part", [0, 1000])
+def test_it_is_missing_in_a_table_and_in_one_large_part(part: int, tmp_path: Path) -> None:
+    test_it_is_missing_in_every_file("some of everything", None, part, False, tmp_path)

@@ -26,6 +26,7 @@ from lapwing.sql.truncated.reader import Reader, read_public_tables
 from lapwing.sql.truncated.registration import unit_locations
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
+from support.slowly import first
 from support.spark import spark
 
 # Quotes of all engines, what would end a statement, comments, letters beyond ASCII, spaces around.
@@ -69,7 +70,7 @@ def policy_at(source: Source, folder: Path) -> Policy:
     return policy_of(folder, changed)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", first(2, ENGINES))
 def test_every_name_of_the_source_is_read_as_it_is(engine: str, tmp_path: Path) -> None:
     policy = policy_at(source_of(engine, tmp_path), tmp_path)
     sums = ", ".join(f"SUM(c{n}) AS s{n}" for n in range(len(NAMES)))

@@ -20,6 +20,7 @@ from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter, BadValue, LapwingError
+from support.cases import each
 from support.streams import RefusingStream
 
 
@@ -59,8 +60,8 @@ WRONG_NUMBERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("build", WITH_EPSILON)
-@pytest.mark.parametrize("which", range(len(WRONG_NUMBERS)))
+@each("build", WITH_EPSILON)
+@each("which", range(len(WRONG_NUMBERS)))
 def test_N9_an_epsilon_that_is_no_sensible_number_is_refused(
     build: Callable[[Any], object], which: int
 ) -> None:
@@ -76,14 +77,14 @@ WITH_DELTA: list[Callable[[Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize("build", WITH_DELTA)
-@pytest.mark.parametrize("delta", [-1, -1e-9, 1, 2, math.inf, math.nan, "1e999", None, True, "x"])
+@each("build", WITH_DELTA)
+@each("delta", [-1, -1e-9, 1, 2, math.inf, math.nan, "1e999", None, True, "x"])
 def test_a_delta_outside_of_zero_to_one_is_refused(build: Callable[[Any], object], delta: Any) -> None:
     with pytest.raises(BadParameter):
         build(delta)
 
 
-@pytest.mark.parametrize("build", WITH_DELTA)
+@each("build", WITH_DELTA)
 def test_a_delta_of_zero_is_refused_where_one_is_needed(build: Callable[[Any], object]) -> None:
     with pytest.raises(BadParameter):
         build(0)
@@ -92,8 +93,8 @@ def test_a_delta_of_zero_is_refused_where_one_is_needed(build: Callable[[Any], o
 NOT_WHOLE = [0, -1, 1.0, 0.5, math.nan, "1", None, True, Fraction(3, 2), [1]]
 
 
-@pytest.mark.parametrize("number", NOT_WHOLE, ids=repr)
-@pytest.mark.parametrize(
+@each("number", NOT_WHOLE)
+@each(
     "build",
     [
         lambda n: Laplace.for_epsilon(1, l1=n),
@@ -121,7 +122,7 @@ def test_numbers_that_count_something_must_be_whole_and_above_zero(
         build(number)
 
 
-@pytest.mark.parametrize(
+@each(
     "build",
     [
         lambda: Laplace(Fraction(0), 1),
@@ -199,8 +200,8 @@ WRONG_VALUES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("values", WRONG_VALUES, ids=lambda v: repr(v)[:14])
-@pytest.mark.parametrize(
+@each("values", WRONG_VALUES)
+@each(
     "release",
     [
         Laplace.for_epsilon(1, l1=1).sample,
@@ -219,16 +220,14 @@ def test_N4_values_that_are_not_whole_never_reach_the_noise(
         release(values)
 
 
-@pytest.mark.parametrize("values", WRONG_VALUES[1:], ids=lambda v: repr(v)[:14])
-@pytest.mark.parametrize(
-    "release", [quantile().sample, PartitionSelection.for_budget(1, "1e-6", keys=1).decide]
-)
+@each("values", WRONG_VALUES[1:])
+@each("release", [quantile().sample, PartitionSelection.for_budget(1, "1e-6", keys=1).decide])
 def test_N4_data_that_is_not_whole_is_refused(release: Callable[[Any], object], values: Any) -> None:
     with pytest.raises(BadValue):
         release(values)
 
 
-@pytest.mark.parametrize(
+@each(
     "scores",
     [
         [],
@@ -243,9 +242,8 @@ def test_N4_data_that_is_not_whole_is_refused(release: Callable[[Any], object], 
         [[1, 2]],
         [1j],
     ],
-    ids=repr,
 )
-@pytest.mark.parametrize("mechanism", [Exponential, PermuteAndFlip])
+@each("mechanism", [Exponential, PermuteAndFlip])
 def test_N4_scores_that_are_no_numbers_are_refused(
     mechanism: type[Exponential] | type[PermuteAndFlip], scores: Any
 ) -> None:
@@ -259,7 +257,7 @@ def test_a_vector_of_another_length_than_was_priced_is_refused() -> None:
             Gaussian(Fraction(1), Fraction(1), 2).sample(wrong)
 
 
-@pytest.mark.parametrize("answers", [[2], [-1], [0, 1, 7]])
+@each("answers", [[2], [-1], [0, 1, 7]])
 def test_P2_answers_and_reports_outside_of_the_options_are_refused(answers: list[int]) -> None:
     for step in (RandomizedResponse.two_coins().sample, RandomizedResponse.two_coins().estimate):
         with pytest.raises(BadValue):
@@ -277,7 +275,7 @@ CANARY = 123456789
 FRACTIONAL: Any = {"x": CANARY + 0.5}
 
 
-@pytest.mark.parametrize(
+@each(
     "release",
     [
         lambda: Laplace.for_epsilon(1, l1=1).sample([CANARY, CANARY + 0.5]),

@@ -13,6 +13,7 @@ from flint import arb, arb_poly
 from lapwing.core.exact import ball, lower, precision, upper
 from lapwing.core.gaussian import Gaussian, GaussianShares, SummedGaussian
 from lapwing.errors import BadParameter, BadValue
+from support.cases import each
 
 
 def cost(sigma: Fraction, dimension: int, of: int) -> Fraction:
@@ -23,8 +24,8 @@ def cost(sigma: Fraction, dimension: int, of: int) -> Fraction:
         return Fraction(10**9)
 
 
-@pytest.mark.parametrize("rho", ["0.0001", "0.01", "0.2"])
-@pytest.mark.parametrize(("dimension", "of"), [(1, 2), (10_000, 2), (1, 7), (50, 3)])
+@each("rho", ["0.0001", "0.01", "0.2"])
+@each(("dimension", "of"), [(1, 2), (10_000, 2), (1, 7), (50, 3)])
 def test_noise_for_rho_costs_at_most_rho_and_a_little_less_would_not_do(
     rho: str, dimension: int, of: int
 ) -> None:
@@ -39,9 +40,9 @@ def test_wide_shares_cost_what_one_gaussian_costs() -> None:
     assert alone <= shares.loss.rho <= alone * (1 + Fraction(1, 10**30))
 
 
-@pytest.mark.parametrize("of", [2, 5])
-@pytest.mark.parametrize(("epsilon", "delta"), [("0.5", "1e-6"), ("1", "1e-9"), ("4", "0.01")])
-@pytest.mark.parametrize("dimension", [1, 10_000])
+@each("of", [2, 5])
+@each(("epsilon", "delta"), [("0.5", "1e-6"), ("1", "1e-9"), ("4", "0.01")])
+@each("dimension", [1, 10_000])
 def test_noise_for_a_budget_keeps_it_and_is_about_that_of_one_gaussian(
     of: int, epsilon: str, delta: str, dimension: int
 ) -> None:
@@ -63,7 +64,7 @@ def test_one_share_is_the_gaussian_mechanism() -> None:
     assert shares.spread("0.95", answers=3) == alone.spread("0.95", answers=3)
 
 
-@pytest.mark.parametrize("of", [2, 3, 40])
+@each("of", [2, 3, 40])
 def test_shares_whose_sum_is_not_nearly_gaussian_are_refused(of: int) -> None:
     with pytest.raises(BadParameter, match="narrow"):
         GaussianShares(Fraction(2, 5), Fraction(1), 1, of)
@@ -98,9 +99,9 @@ def held(sigma: Fraction, contributors: int, width: int) -> arb:
     return sum((power[middle + k] for k in range(-width, width + 1)), arb(0))
 
 
-@pytest.mark.parametrize("sigma", [Fraction(3, 2), Fraction(4), Fraction(35, 3)])
-@pytest.mark.parametrize("contributors", [1, 2, 3, 7])
-@pytest.mark.parametrize("level", ["0.05", "0.95", "0.999999"])
+@each("sigma", [Fraction(3, 2), Fraction(4), Fraction(35, 3)])
+@each("contributors", [1, 2, 3, 7])
+@each("level", ["0.05", "0.95", "0.999999"])
 def test_spread_of_a_sum_is_the_least_width_that_holds(
     sigma: Fraction, contributors: int, level: str
 ) -> None:
@@ -110,7 +111,7 @@ def test_spread_of_a_sum_is_the_least_width_that_holds(
         assert width == 0 or upper(held(sigma, contributors, width - 1)) < Fraction(level)
 
 
-@pytest.mark.parametrize(("sigma", "contributors"), [(Fraction(60), 2), (Fraction(50), 5)])
+@each(("sigma", "contributors"), [(Fraction(60), 2), (Fraction(50), 5)])
 def test_spread_of_wide_sums_is_at_most_one_too_wide(sigma: Fraction, contributors: int) -> None:
     width = SummedGaussian(sigma, contributors).spread("0.95")
     with precision(200):
@@ -118,8 +119,8 @@ def test_spread_of_wide_sums_is_at_most_one_too_wide(sigma: Fraction, contributo
         assert upper(held(sigma, contributors, width - 2)) < Fraction("0.95")
 
 
-@pytest.mark.parametrize("sigma", [Fraction(1, 100), Fraction(1, 4), Fraction(1, 2), Fraction(4, 5)])
-@pytest.mark.parametrize("contributors", [2, 10])
+@each("sigma", [Fraction(1, 100), Fraction(1, 4), Fraction(1, 2), Fraction(4, 5)])
+@each("contributors", [2, 10])
 def test_spread_of_narrow_noises_still_holds(sigma: Fraction, contributors: int) -> None:
     for level in ("0.5", "0.95", "0.999999"):
         width = SummedGaussian(sigma, contributors).spread(level)
@@ -146,7 +147,7 @@ def test_a_vector_of_another_length_is_refused() -> None:
     assert shares.sample(np.array([1, 2])).shape == (2,)
 
 
-@pytest.mark.parametrize(
+@each(
     ("sigma", "l2_squared", "dimension", "of"),
     [
         (0, 1, 1, 2),
@@ -163,15 +164,13 @@ def test_shares_that_cannot_be_are_not_built(sigma: Any, l2_squared: Any, dimens
         GaussianShares(sigma, l2_squared, dimension, of)
 
 
-@pytest.mark.parametrize("rho", [0, -1, "1e-60", "1e-999", None])
+@each("rho", [0, -1, "1e-60", "1e-999", None])
 def test_losses_that_no_noise_keeps_are_refused(rho: Any) -> None:
     with pytest.raises(BadParameter):
         GaussianShares.for_rho(rho, l2_squared=1, dimension=1, of=2)
 
 
-@pytest.mark.parametrize(
-    ("l2_squared", "dimension", "of"), [(0, 1, 2), ("0.5", 1, 2), (1, 0, 2), (1, 1, 0)]
-)
+@each(("l2_squared", "dimension", "of"), [(0, 1, 2), ("0.5", 1, 2), (1, 0, 2), (1, 1, 0)])
 def test_shapes_that_cannot_be_are_refused_by_both_calibrations(
     l2_squared: Any, dimension: Any, of: Any
 ) -> None:
@@ -186,9 +185,7 @@ def test_a_budget_without_delta_is_refused() -> None:
         GaussianShares.for_budget(1, 0, l2_squared=1, dimension=1, of=2)
 
 
-@pytest.mark.parametrize(
-    ("sigma", "contributors"), [(0, 1), (-1, 1), (1, 0), (1, True), ((1 << 48) + 1, 1)]
-)
+@each(("sigma", "contributors"), [(0, 1), (-1, 1), (1, 0), (1, True), ((1 << 48) + 1, 1)])
 def test_sums_that_cannot_be_are_not_built(sigma: Any, contributors: Any) -> None:
     with pytest.raises(BadParameter):
         SummedGaussian(sigma, contributors)

@@ -13,6 +13,7 @@ import pytest
 from lapwing.core.exact import ball, lower, precision, upper
 from lapwing.core.laplace import Laplace, LaplaceShares, SummedLaplace, upper_tail
 from lapwing.errors import BadParameter, BadValue
+from support.cases import each
 from support.laws import CONTEXT, polya_law
 
 SUMS = [(1, 2), (3, 2), (10, 6), (2, 1), (6, 1), (1, 10)]
@@ -46,8 +47,8 @@ def test_spread_of_a_sum_is_the_least_width_that_holds_all_answers(
                 assert width == 0 or held[width - 1] ** answers < Decimal(level)
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(1), Fraction(7, 2), Fraction(30)])
-@pytest.mark.parametrize("width", [0, 1, 9, 300])
+@each("scale", [Fraction(1, 5), Fraction(1), Fraction(7, 2), Fraction(30)])
+@each("width", [0, 1, 9, 300])
 def test_tails_of_one_and_two_whole_noises_are_those_of_their_formulas(scale: Fraction, width: int) -> None:
     """Either side of the change of path, and far out."""
     with precision(200):
@@ -62,7 +63,7 @@ def test_tails_of_one_and_two_whole_noises_are_those_of_their_formulas(scale: Fr
         assert upper(found) - lower(found) < lower(two) / 10**6
 
 
-@pytest.mark.parametrize("wholes", [Fraction(1, 3), Fraction(3, 2), Fraction(61, 4)])
+@each("wholes", [Fraction(1, 3), Fraction(3, 2), Fraction(61, 4)])
 def test_tails_are_sums_of_the_law_on_either_path(wholes: Fraction) -> None:
     """The path is straight for small widths, and bent and cut short for large ones."""
     scale = Fraction(6)
@@ -87,7 +88,7 @@ def test_spread_of_wide_noise_grows_with_the_scale(contributors: int, of: int, l
         assert there * 2000 / float(scale) == pytest.approx(here, rel=2e-3, abs=1.5)
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 1000), Fraction(1), Fraction(10**6), Fraction(1 << 48)])
+@each("scale", [Fraction(1, 1000), Fraction(1), Fraction(10**6), Fraction(1 << 48)])
 def test_a_confidence_of_many_nines_ends_and_holds(scale: Fraction) -> None:
     noise = SummedLaplace(scale, 2, 3)
     width = noise.spread("0." + "9" * 300)
@@ -109,8 +110,8 @@ def test_more_contributors_spread_wider() -> None:
     assert widths == sorted(set(widths))
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 50), Fraction(1), Fraction(7, 2)])
-@pytest.mark.parametrize(("contributors", "of"), SUMS)
+@each("scale", [Fraction(1, 50), Fraction(1), Fraction(7, 2)])
+@each(("contributors", "of"), SUMS)
 def test_deviation_is_that_of_the_law(scale: Fraction, contributors: int, of: int) -> None:
     noise = SummedLaplace(scale, of, contributors)
     held = within(scale, noise.wholes, math.ceil(75 * scale) + 40)
@@ -157,14 +158,14 @@ def test_values_are_clamped_and_not_refused_by_size() -> None:
     assert abs(int(shares.sample([10**30])[0]) - (1 << 61)) < 1000
 
 
-@pytest.mark.parametrize("values", [[], [0.5], [[1, 2]], ["1"], [None], [True]])
+@each("values", [[], [0.5], [[1, 2]], ["1"], [None], [True]])
 def test_values_of_the_wrong_kind_are_refused(values: Any) -> None:
     shares = LaplaceShares.for_epsilon(1, l1=1, of=2)
     with pytest.raises(BadValue):
         shares.sample(values)
 
 
-@pytest.mark.parametrize(
+@each(
     ("scale", "l1", "of"),
     [
         (0, 1, 2),
@@ -182,13 +183,13 @@ def test_shares_that_cannot_be_are_not_built(scale: Any, l1: Any, of: Any) -> No
         LaplaceShares(scale, l1, of)
 
 
-@pytest.mark.parametrize("epsilon", [0, -1, 1001, "1e-10", math.nan, None, True])
+@each("epsilon", [0, -1, 1001, "1e-10", math.nan, None, True])
 def test_epsilons_that_cannot_be_are_refused(epsilon: Any) -> None:
     with pytest.raises(BadParameter):
         LaplaceShares.for_epsilon(epsilon, l1=1, of=2)
 
 
-@pytest.mark.parametrize("count", [0, -1, 1.5, True, None])
+@each("count", [0, -1, 1.5, True, None])
 def test_numbers_of_members_that_cannot_be_are_refused(count: Any) -> None:
     shares = LaplaceShares.for_epsilon(1, l1=1, of=2)
     with pytest.raises(BadParameter):
@@ -199,14 +200,14 @@ def test_numbers_of_members_that_cannot_be_are_refused(count: Any) -> None:
         shares.total(3).spread("0.95", answers=count)
 
 
-@pytest.mark.parametrize("level", [0, 1, 2, "nan", None])
+@each("level", [0, 1, 2, "nan", None])
 def test_levels_outside_of_zero_to_one_are_refused(level: Any) -> None:
     noise = SummedLaplace(Fraction(1), 2, 3)
     with pytest.raises(BadParameter):
         noise.spread(level)
 
 
-@pytest.mark.parametrize("scale", [0, -1, (1 << 48) + 1, math.inf])
+@each("scale", [0, -1, (1 << 48) + 1, math.inf])
 def test_sums_that_cannot_be_are_not_built(scale: Any) -> None:
     with pytest.raises(BadParameter):
         SummedLaplace(scale, 2, 3)

@@ -13,6 +13,7 @@ import pytest
 
 from lapwing.core.selection import AboveThreshold, AboveThresholdSession
 from lapwing.errors import BadValue, NoEntropy, SessionOver
+from support.cases import each
 from support.streams import RefusingStream
 
 CERTAIN = 10**9
@@ -22,7 +23,7 @@ def started(positives: int = 1) -> AboveThresholdSession:
     return AboveThreshold.for_epsilon(1, sensitivity=1, positives=positives).start(0)
 
 
-@pytest.mark.parametrize("positives", [1, 3])
+@each("positives", [1, 3])
 def test_a_session_ends_with_its_last_yes(positives: int) -> None:
     session = started(positives)
     for left in range(positives, 0, -1):
@@ -55,7 +56,7 @@ def test_noes_never_end_a_session() -> None:
     assert not session.is_over
 
 
-@pytest.mark.parametrize("double", [copy.copy, copy.deepcopy, pickle.dumps, lambda s: pickle.dumps([s], 0)])
+@each("double", [copy.copy, copy.deepcopy, pickle.dumps, lambda s: pickle.dumps([s], 0)])
 def test_a_session_cannot_be_copied_or_saved(double: object) -> None:
     session = started()
     assert callable(double)

@@ -20,6 +20,7 @@ from lapwing.core.partition_selection import PartitionSelection
 from lapwing.core.randomized_response import RandomizedResponse
 from lapwing.core.selection import AboveThreshold, Exponential, NoisyMax, PermuteAndFlip
 from lapwing.errors import BadParameter
+from support.cases import each
 from support.exact_laws import (
     SLACK,
     above_threshold,
@@ -44,9 +45,9 @@ def gaussian_within(sigma: Fraction, width: int) -> Decimal:
     return sum(gaussian(sigma, 0, -width, width).values(), Decimal(0))
 
 
-@pytest.mark.parametrize("scale", [Fraction(1, 5), Fraction(1), Fraction(37, 3), Fraction(5000)])
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("answers", MANY)
+@each("scale", [Fraction(1, 5), Fraction(1), Fraction(37, 3), Fraction(5000)])
+@each("level", LEVELS)
+@each("answers", MANY)
 def test_laplace_spread_is_the_least_width_that_holds_all_answers(
     scale: Fraction, level: str, answers: int
 ) -> None:
@@ -55,9 +56,9 @@ def test_laplace_spread_is_the_least_width_that_holds_all_answers(
     assert width == 0 or laplace_within(scale, width - 1) ** answers < Decimal(level)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(1, 3), Fraction(2), Fraction(77, 5), Fraction(150)])
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("answers", MANY)
+@each("sigma", [Fraction(1, 3), Fraction(2), Fraction(77, 5), Fraction(150)])
+@each("level", LEVELS)
+@each("answers", MANY)
 def test_gaussian_spread_is_the_least_width_that_holds_all_answers(
     sigma: Fraction, level: str, answers: int
 ) -> None:
@@ -66,8 +67,8 @@ def test_gaussian_spread_is_the_least_width_that_holds_all_answers(
     assert width == 0 or gaussian_within(sigma, width - 1) ** answers < Decimal(level)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(1030)])
-@pytest.mark.parametrize("level", ["0.05", "0.95"])
+@each("sigma", [Fraction(1030)])
+@each("level", ["0.05", "0.95"])
 def test_gaussian_spread_for_wide_noise_holds_and_is_at_most_one_too_wide(
     sigma: Fraction, level: str
 ) -> None:
@@ -76,13 +77,13 @@ def test_gaussian_spread_for_wide_noise_holds_and_is_at_most_one_too_wide(
     assert gaussian_within(sigma, width - 2) < Decimal(level)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(10**6), Fraction(1 << 48)])
+@each("sigma", [Fraction(10**6), Fraction(1 << 48)])
 def test_gaussian_spread_is_quick_for_the_widest_noise(sigma: Fraction) -> None:
     width = Gaussian(sigma, Fraction(1), 1).spread("0.95")
     assert width == pytest.approx(1.959964 * float(sigma), rel=1e-6)
 
 
-@pytest.mark.parametrize("answers", [1, 2, 10**6])
+@each("answers", [1, 2, 10**6])
 def test_a_confidence_of_many_nines_ends_and_holds(answers: int) -> None:
     level = "0." + "9" * 300
     width = Laplace(Fraction(1), 1).spread(level, answers=answers)
@@ -93,8 +94,8 @@ def test_a_confidence_of_many_nines_ends_and_holds(answers: int) -> None:
     assert RandomizedResponse.two_coins().spread(level, n=5) > 0
 
 
-@pytest.mark.parametrize("width", [0, 1, 17, 4000])
-@pytest.mark.parametrize("l1", [1, 3])
+@each("width", [0, 1, 17, 4000])
+@each("l1", [1, 3])
 def test_laplace_for_a_width_is_the_least_epsilon_that_keeps_it(width: int, l1: int) -> None:
     mechanism = Laplace.for_width(width, confidence="0.95", l1=l1)
     epsilon = l1 / mechanism.scale
@@ -125,8 +126,8 @@ def test_a_width_that_no_epsilon_keeps_is_refused() -> None:
 SCORES = [s for s in product((0, -1, -4, -30), repeat=3) if max(s) == 0]
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 2), Fraction(3)])
+@each("level", LEVELS)
+@each("epsilon", [Fraction(1, 2), Fraction(3)])
 def test_the_chosen_score_is_within_the_spread_of_the_best(level: str, epsilon: Fraction) -> None:
     for law_of, gap in (
         (exponential, Exponential.for_epsilon(epsilon, sensitivity=1).spread(level, candidates=3)),
@@ -137,7 +138,7 @@ def test_the_chosen_score_is_within_the_spread_of_the_best(level: str, epsilon: 
             assert sum(p for i, p in law.items() if -scores[i] <= gap) >= Decimal(level)
 
 
-@pytest.mark.parametrize("level", ["0.5", "0.95"])
+@each("level", ["0.5", "0.95"])
 def test_the_winner_of_noisy_max_is_within_the_spread_of_the_best(level: str) -> None:
     gap = NoisyMax.for_epsilon(2, sensitivity=1).spread(level, candidates=3)
     for scores in product((0, -gap, -gap - 1), repeat=2):
@@ -165,8 +166,8 @@ def test_half_of_the_spread_of_above_threshold_would_not_hold() -> None:
     assert law[(True,)] > Decimal("0.05")
 
 
-@pytest.mark.parametrize("level", ["0.5", "0.95"])
-@pytest.mark.parametrize("positives", [1, 2])
+@each("level", ["0.5", "0.95"])
+@each("positives", [1, 2])
 def test_values_beyond_the_spread_are_told_rightly(level: str, positives: int) -> None:
     terms = AboveThreshold.for_epsilon(3, sensitivity=1, positives=positives)
     far = terms.spread(level, questions=3) + 1
@@ -182,8 +183,8 @@ def test_values_beyond_the_spread_are_told_rightly(level: str, positives: int) -
         assert law[tuple(right)] >= Decimal(level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("fraction", [Fraction(0), Fraction(1, 2), Fraction(9, 10)])
+@each("level", LEVELS)
+@each("fraction", [Fraction(0), Fraction(1, 2), Fraction(9, 10)])
 def test_the_rank_of_a_quantile_is_within_the_spread(level: str, fraction: Fraction) -> None:
     mechanism = Quantile.for_epsilon(
         2, fraction=fraction, first=0, last=9, relation=Relation.ADD_REMOVE, rows=1
@@ -201,8 +202,8 @@ def test_the_rank_of_a_quantile_is_within_the_spread(level: str, fraction: Fract
         assert near >= Decimal(level)
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.1", "0.01")])
+@each("level", LEVELS)
+@each(("epsilon", "delta"), [("1", "1e-6"), ("0.1", "0.01")])
 def test_the_spread_of_a_selection_is_the_least_count_that_is_shown(
     level: str, epsilon: str, delta: str
 ) -> None:
@@ -211,8 +212,8 @@ def test_the_spread_of_a_selection_is_the_least_count_that_is_shown(
     assert keep[count] >= Decimal(level) > keep[count - 1]
 
 
-@pytest.mark.parametrize("n", [1, 5, 12])
-@pytest.mark.parametrize("level", ["0.5", "0.95"])
+@each("n", [1, 5, 12])
+@each("level", ["0.5", "0.95"])
 def test_estimates_are_within_the_spread_of_the_true_share(n: int, level: str) -> None:
     """All reports of n respondents, for every number of yeses: an exact binomial sum."""
     mechanism = RandomizedResponse.two_coins()
@@ -226,7 +227,7 @@ def test_estimates_are_within_the_spread_of_the_true_share(n: int, level: str) -
         assert law[np.abs(estimates - k / n) <= off].sum() >= float(level)
 
 
-@pytest.mark.parametrize("level", [0, 1, -1, 2, "nan", math.nan, "1e999", True, None])
+@each("level", [0, 1, -1, 2, "nan", math.nan, "1e999", True, None])
 def test_levels_outside_of_zero_to_one_are_refused(level: float | str | None) -> None:
     wrong: Any = level
     spreads: list[Callable[[], object]] = [
@@ -244,7 +245,7 @@ def test_levels_outside_of_zero_to_one_are_refused(level: float | str | None) ->
             spread()
 
 
-@pytest.mark.parametrize("answers", [0, -1, 1.5, True])
+@each("answers", [0, -1, 1.5, True])
 def test_a_number_of_answers_below_one_is_refused(answers: int) -> None:
     with pytest.raises(BadParameter):
         Laplace(Fraction(1), 1).spread("0.9", answers=answers)

@@ -20,11 +20,12 @@ from lapwing.core.values import (
     whole_values,
 )
 from lapwing.errors import BadParameter, BadValue
+from support.cases import each
 
 HUGE = 10**400
 
 
-@pytest.mark.parametrize(
+@each(
     "given_values",
     [
         5,
@@ -56,14 +57,14 @@ def test_clamping_brings_no_two_values_further_apart(one: int, other: int) -> No
     assert abs(a - b) <= abs(one - other)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
+@each("dtype", [np.int8, np.uint8, np.int32, np.int64, np.uint64])
 def test_the_ends_of_every_type_are_taken(dtype: type[np.integer]) -> None:
     ends = np.iinfo(dtype)
     taken = whole_values(np.array([ends.min, ends.max], dtype=dtype)).tolist()
     assert taken == [max(int(ends.min), -LARGEST_VALUE), min(int(ends.max), LARGEST_VALUE)]
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [
         1.0,
@@ -142,23 +143,23 @@ class TestGrid:
         self.GRID.place(values, missing=0)
         np.testing.assert_array_equal(values, before)
 
-    @pytest.mark.parametrize("missing", [0, "1e400", "-1e400", -7, 0.1])
+    @each("missing", [0, "1e400", "-1e400", -7, 0.1])
     def test_what_stands_for_missing_values_is_placed_like_any_other(self, missing: str | float) -> None:
         wanted = min(max(Fraction(missing) if isinstance(missing, str) else missing, -0.5), 2)
         expected = self.GRID.place([float(wanted)], missing=None)
         assert self.GRID.place([math.nan, None], missing=missing).tolist() == [expected[0]] * 2
 
-    @pytest.mark.parametrize("values", [[math.nan], [None], np.array([1, math.nan])])
+    @each("values", [[math.nan], [None], np.array([1, math.nan])])
     def test_missing_values_are_refused_where_nothing_replaces_them(self, values: ArrayLike) -> None:
         with pytest.raises(BadValue):
             self.GRID.place(values, missing=None)
 
-    @pytest.mark.parametrize("values", [["1"], [True], [[1.0]], [1j], "x", [object()], [b"1"]])
+    @each("values", [["1"], [True], [[1.0]], [1j], "x", [object()], [b"1"]])
     def test_what_is_no_number_is_refused(self, values: ArrayLike) -> None:
         with pytest.raises(BadValue):
             self.GRID.place(values, missing=0)
 
-    @pytest.mark.parametrize(
+    @each(
         ("low", "high", "step"),
         [
             (1, 0, 1),
@@ -186,7 +187,7 @@ class TestGrid:
         with pytest.raises(BadParameter):
             Grid(low, high, step)  # type: ignore[arg-type]
 
-    @pytest.mark.parametrize("scale", ["1e299", "1e-299"])
+    @each("scale", ["1e299", "1e-299"])
     def test_grids_at_the_ends_of_what_is_allowed_place_their_values(self, scale: str) -> None:
         unit = Fraction(scale)
         grid = Grid.of(low=-5 * unit, high=5 * unit, step=unit)

@@ -14,6 +14,7 @@ from lapwing.core.exact import Number, lower, precision, upper
 from lapwing.core.exact_sampling import ExponentialChoice
 from lapwing.errors import BadValue
 from support import laws
+from support.cases import each
 from support.laws import choice_law, cumulative, follows, fraction
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 
@@ -36,7 +37,7 @@ CASES: list[tuple[list[int], Fraction, list[int] | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("scores", "rate", "counts"), CASES)
+@each(("scores", "rate", "counts"), CASES)
 def test_floats_and_balls_of_the_shares_both_hold_the_exact_shares(
     scores: list[int], rate: Fraction, counts: list[int] | None
 ) -> None:
@@ -50,7 +51,7 @@ def test_floats_and_balls_of_the_shares_both_hold_the_exact_shares(
         assert high - low < TINY
 
 
-@pytest.mark.parametrize(("scores", "rate", "counts"), CASES)
+@each(("scores", "rate", "counts"), CASES)
 def test_choices_follow_their_law(scores: list[int], rate: Fraction, counts: list[int] | None) -> None:
     # Chi-square at 1e-9.
     drawn = choice_of(scores, rate, counts).draw(SeededStream(1), 300_000)
@@ -162,7 +163,7 @@ def test_many_candidates_work() -> None:
     assert len(np.unique(drawn)) >= 970
 
 
-@pytest.mark.parametrize(
+@each(
     "counts",
     [
         [1, 2],

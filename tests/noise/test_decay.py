@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from flint import arb
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +22,7 @@ from lapwing.core.exact_sampling import (
     float_product,
 )
 from support import laws
+from support.cases import each
 from support.streams import ONES, ScriptedStream, SeededStream
 
 
@@ -91,7 +91,7 @@ def test_gaps_in_floats_are_within_the_stated_error_of_the_exact_ones(whole: int
     assert abs(approximate - true) <= true * (float_error(LARGEST_EXPONENT) + 2.0**-52) + math.exp(-699)
 
 
-@pytest.mark.parametrize("rate", [Fraction(10**4000), Fraction(10) ** 281, Fraction(1, 10**4000)])
+@each("rate", [Fraction(10**4000), Fraction(10) ** 281, Fraction(1, 10**4000)])
 def test_rates_beyond_floats_make_no_nan(rate: Fraction) -> None:
     gaps = float_product(np.array([0, 1, 2**62]), rate)
     assert np.all(np.isfinite(gaps))
@@ -99,7 +99,7 @@ def test_rates_beyond_floats_make_no_nan(rate: Fraction) -> None:
     assert exp_neg(gaps).tolist()[1:] == ([0.0, 0.0] if rate > 1 else [1.0, 1.0])
 
 
-@pytest.mark.parametrize("numerator", [1, 2, 7, 30])
+@each("numerator", [1, 2, 7, 30])
 def test_the_exact_value_decides_on_both_sides_of_the_edge(numerator: int) -> None:
     rate = Fraction(1, 3)
     p = laws.fraction(laws.exp(-numerator * rate))
@@ -135,7 +135,7 @@ def test_zero_is_certain_for_every_word() -> None:
     assert bernoulli_exp(ScriptedStream(words), np.zeros(4, dtype=np.int64), Fraction(5)).all()
 
 
-@pytest.mark.parametrize("x", [Fraction(1, 100), Fraction(1, 3), Fraction(1), Fraction(5)])
+@each("x", [Fraction(1, 100), Fraction(1, 3), Fraction(1), Fraction(5)])
 def test_coins_fall_as_often_as_they_should(x: Fraction) -> None:
     # Clopper-Pearson at 1e-9.
     size = 300_000

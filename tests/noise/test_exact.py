@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import signal
@@ -37,10 +36,11 @@ from lapwing.core.exact import (
 )
 from lapwing.errors import BadParameter, BadValue
 from support import laws
+from support.cases import each
 from support.streams import RefusingStream
 
 
-@pytest.mark.parametrize(
+@each(
     ("number", "meant"),
     [
         (0.1, Fraction(1, 10)),
@@ -58,7 +58,6 @@ from support.streams import RefusingStream
         (10**5000, Fraction(10**5000)),
         (-0.0, Fraction(0)),
     ],
-    ids=itertools.count(),
 )
 def test_a_number_is_what_a_person_means_by_it(number: Any, meant: Fraction) -> None:
     assert exact(number) == meant
@@ -98,7 +97,7 @@ BAD_NUMBERS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("bad", BAD_NUMBERS, ids=lambda bad: repr(bad)[:20])
+@each("bad", BAD_NUMBERS)
 def test_what_is_no_finite_number_is_refused_at_once(bad: Any) -> None:
     before = time.process_time()
     with pytest.raises(BadParameter):
@@ -106,7 +105,7 @@ def test_what_is_no_finite_number_is_refused_at_once(bad: Any) -> None:
     assert time.process_time() - before < 1
 
 
-@pytest.mark.parametrize("bad", [*BAD_NUMBERS, 0, 0.0, -0.0, -1, "-1e-9", "0", Fraction(-1, 3)])
+@each("bad", [*BAD_NUMBERS, 0, 0.0, -0.0, -1, "-1e-9", "0", Fraction(-1, 3)])
 def test_positive_refuses_all_that_and_what_is_not_above_zero(bad: Any) -> None:
     with pytest.raises(BadParameter):
         positive(bad, "scale")
@@ -241,32 +240,30 @@ def nothing_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("nothing_drawn")
-@pytest.mark.parametrize("sampler", SCALED)
-@pytest.mark.parametrize(
-    "bad", [*BAD_NUMBERS, 0, -1, 2**49, 2**48 + 1, "1e4000", Fraction(-1, 3)], ids=lambda b: repr(b)[:20]
-)
+@each("sampler", SCALED)
+@each("bad", [*BAD_NUMBERS, 0, -1, 2**49, 2**48 + 1, "1e4000", Fraction(-1, 3)])
 def test_bad_scales_are_refused(sampler: Callable[[Any], object], bad: Any) -> None:
     with pytest.raises(BadParameter):
         sampler(bad)
 
 
 @pytest.mark.usefixtures("nothing_drawn")
-@pytest.mark.parametrize("sampler", SIZED)
-@pytest.mark.parametrize("bad", [-1, True, 1.0, "3", None, math.nan, 2**40 + 1, 10**100, [3]])
+@each("sampler", SIZED)
+@each("bad", [-1, True, 1.0, "3", None, math.nan, 2**40 + 1, 10**100, [3]])
 def test_bad_sizes_are_refused(sampler: Callable[[Any], object], bad: Any) -> None:
     with pytest.raises(BadParameter):
         sampler(bad)
 
 
 @pytest.mark.usefixtures("nothing_drawn")
-@pytest.mark.parametrize("bad", [*BAD_NUMBERS, -0.1, 1.1, "2", Fraction(-1, 10**30)])
+@each("bad", [*BAD_NUMBERS, -0.1, 1.1, "2", Fraction(-1, 10**30)])
 def test_bad_probabilities_are_refused(bad: Any) -> None:
     with pytest.raises(BadParameter):
         noise.bernoulli(bad, 3)
 
 
 @pytest.mark.usefixtures("nothing_drawn")
-@pytest.mark.parametrize("bad", [*BAD_NUMBERS, 0, -1])
+@each("bad", [*BAD_NUMBERS, 0, -1])
 def test_bad_rates_are_refused(bad: Any) -> None:
     with pytest.raises(BadParameter):
         noise.exponential_choice([1, 2], bad)
@@ -275,7 +272,7 @@ def test_bad_rates_are_refused(bad: Any) -> None:
 
 
 @pytest.mark.usefixtures("nothing_drawn")
-@pytest.mark.parametrize(
+@each(
     "bad",
     [
         [],
@@ -300,7 +297,6 @@ def test_bad_rates_are_refused(bad: Any) -> None:
         [2**62],
         [1, "1e-30"],
     ],
-    ids=lambda b: repr(b)[:30],
 )
 def test_bad_scores_are_refused(bad: Any) -> None:
     with pytest.raises((BadParameter, BadValue)):

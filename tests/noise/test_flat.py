@@ -25,6 +25,7 @@ from lapwing.core.gaussian_sampler import (
     SlotTable,
 )
 from lapwing.core.laplace_sampler import LARGEST_SCALE
+from support.cases import each
 from support.laws import follows, fraction, gaussian_law
 from support.slowly import first
 from support.streams import ONES, ScriptedStream, SeededStream
@@ -174,7 +175,7 @@ def test_float_coins_are_within_their_margin(sigma: Fraction, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("sigma", first(3, SIGMAS))
-@pytest.mark.parametrize("batch", [3000, 1 << 16])
+@each("batch", [3000, 1 << 16])
 def test_draws_follow_the_law(sigma: Fraction, batch: int) -> None:
     sampler, stream, reach = FlatGaussian(sigma), SeededStream(1), int(12 * sigma)
     found = [drawn(sampler, stream, batch) for _ in range(600_000 // batch)]
@@ -182,7 +183,7 @@ def test_draws_follow_the_law(sigma: Fraction, batch: int) -> None:
 
 
 @pytest.mark.parametrize("sigma", first(3, SIGMAS))
-@pytest.mark.parametrize("tables", [0, 1])
+@each("tables", [0, 1])
 def test_what_the_tables_lack_follows_its_law(sigma: Fraction, tables: int) -> None:
     """All that is left after the first table, and after both."""
     sampler, reach = FlatGaussian(sigma), int(12 * sigma)
@@ -326,7 +327,7 @@ def test_the_tables_are_made_once_they_pay(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(list(sampler.fill_all(stream, [few], SMALL))) == 1  # few draws never take it
 
 
-@pytest.mark.parametrize("sigma", [*SIGMAS[::2], Fraction(2**24)])
+@each("sigma", [*SIGMAS[::2], Fraction(2**24)])
 def test_a_lookup_is_of_the_same_draws(sigma: Fraction) -> None:
     sampler = FlatGaussian(sigma)
     coded = sampler.lookup(SeededStream(7), LOT)

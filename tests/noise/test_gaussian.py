@@ -31,6 +31,7 @@ from lapwing.core.gaussian_sampler import (
 from lapwing.core.random_stream import SYSTEM
 from lapwing.errors import NoEntropy
 from support import laws
+from support.cases import each
 from support.laws import cumulative, follows, fraction, gaussian_law
 from support.slowly import first
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
@@ -55,7 +56,7 @@ def reach_of(sigma: Fraction) -> int:
 # The exact law, without any randomness.
 
 
-@pytest.mark.parametrize("sigma", DIRECT)
+@each("sigma", DIRECT)
 def test_the_table_matches_an_independent_cdf(sigma: Fraction) -> None:
     reach = reach_of(sigma)
     law = gaussian_law(sigma, reach)
@@ -70,7 +71,7 @@ def test_the_table_matches_an_independent_cdf(sigma: Fraction) -> None:
     assert 1 - fraction(sums[len(limits) - 1]) < Fraction(1, 2**60)
 
 
-@pytest.mark.parametrize("sigma", BLOCKS)
+@each("sigma", BLOCKS)
 def test_blocks_offsets_and_rejection_multiply_out_to_the_exact_law(sigma: Fraction) -> None:
     sampler = BlockGaussian(sigma)
     width = 1 << sampler._bits
@@ -118,15 +119,15 @@ def test_a_symbol_beyond_the_sums_still_has_a_ball_that_holds_its_cdf() -> None:
 # Statistics: chi-square at 1e-9 each, on seeded streams.
 
 
-@pytest.mark.parametrize("sigma", DIRECT)
-@pytest.mark.parametrize("batch", [SMALL, LOT])
+@each("sigma", DIRECT)
+@each("batch", [SMALL, LOT])
 def test_small_sigmas_follow_their_law(sigma: Fraction, batch: int) -> None:
     reach = reach_of(sigma)
     follows(filled(DirectGaussian(sigma), 1, 300_000, batch), gaussian_law(sigma, reach), -reach)
 
 
-@pytest.mark.parametrize("sigma", BLOCKS)
-@pytest.mark.parametrize("batch", [SMALL - 500, LOT])
+@each("sigma", BLOCKS)
+@each("batch", [SMALL - 500, LOT])
 def test_large_sigmas_follow_their_law(sigma: Fraction, batch: int) -> None:
     reach = math.ceil(12 * sigma)
     follows(filled(BlockGaussian(sigma), 2, 400_000, batch), gaussian_law(sigma, reach), -reach)
@@ -138,7 +139,7 @@ def test_both_samplers_agree_where_they_meet() -> None:
     follows(filled(BlockGaussian(Fraction(20)), 4, 400_000, LOT), law, -300)
 
 
-@pytest.mark.parametrize("sigma", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
+@each("sigma", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
 def test_moments_and_tails_are_those_of_the_law(sigma: Fraction) -> None:
     # Moments at 6.5 deviations (2e-10 together), tails by Clopper-Pearson at 1e-9 each.
     size = 400_000
@@ -162,7 +163,7 @@ def test_rejection_is_rare() -> None:
 # Both sides of every refinement, forced by a script.
 
 
-@pytest.mark.parametrize(("place", "negative"), [(0, 1), (3, 0), (3, 1), (7, 0), (7, 1)])
+@each(("place", "negative"), [(0, 1), (3, 0), (3, 1), (7, 0), (7, 1)])
 def test_rejection_is_decided_exactly_on_both_sides(place: int, negative: int) -> None:
     sampler = BlockGaussian(Fraction(100))
     assert sampler._bits == 3
@@ -209,7 +210,7 @@ def test_a_tie_between_symbols_is_decided_exactly() -> None:
             assert table.draw_guided(guided, 1).tolist() == [expected]
 
 
-@pytest.mark.parametrize("words", [1, 2, 3])
+@each("words", [1, 2, 3])
 def test_the_walk_beyond_the_table_finds_the_right_tail_symbol(words: int) -> None:
     # U = 1 - 2^-(64 words) exactly: the symbol is the number of cdf values at or below it.
     sigma, reach = Fraction(1), 40
@@ -247,8 +248,8 @@ def test_any_sigma_gives_whole_numbers_of_plausible_size(sigma: Fraction, size: 
     assert all(abs(x) <= 8.2 * sigma for x in drawn.tolist())
 
 
-@pytest.mark.parametrize("sigma", [Fraction(15, 2), Fraction(33), Fraction(10**9)])
-@pytest.mark.parametrize("size", [0, 1, SMALL, SMALL + 1, LOT - 1, LOT, LOT + 1])
+@each("sigma", [Fraction(15, 2), Fraction(33), Fraction(10**9)])
+@each("size", [0, 1, SMALL, SMALL + 1, LOT - 1, LOT, LOT + 1])
 def test_every_size_is_filled(sigma: Fraction, size: int) -> None:
     drawn = discrete_gaussian(SeededStream(7), sigma, size)
     assert drawn.shape == (size,)
@@ -256,7 +257,7 @@ def test_every_size_is_filled(sigma: Fraction, size: int) -> None:
     assert all(abs(x) <= 9 * sigma for x in drawn.tolist())
 
 
-@pytest.mark.parametrize("sigma", ["1e-9", "1e-400", "1e-4000"])
+@each("sigma", ["1e-9", "1e-400", "1e-4000"])
 def test_a_tiny_sigma_answers_zero_at_once(sigma: str) -> None:
     assert not noise.discrete_gaussian(sigma, 3000).any()
 

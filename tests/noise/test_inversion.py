@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from lapwing.core.exact import Real
 from lapwing.core.exact_sampling import BUCKETS, CUT, Inversion, padded_count, rational
+from support.cases import each
 from support.laws import decimal, follows
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 
@@ -104,7 +105,7 @@ def test_every_bucket_of_the_guide_is_right_for_all_its_words() -> None:
     assert 5 <= round(share * BUCKETS) <= 10
 
 
-@pytest.mark.parametrize("symbol", [59, 60, 61, 70, 127, 128, 200])
+@each("symbol", [59, 60, 61, 70, 127, 128, 200])
 def test_the_walk_finds_symbols_beyond_the_table(symbol: int) -> None:
     # U = 0.11...1 0 ... with `symbol` ones: exactly the first number of that symbol's interval.
     ones = (1 << symbol) - 1

@@ -9,7 +9,6 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from flint import arb, ctx
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +25,7 @@ from lapwing.core.laplace_sampler import (
 )
 from lapwing.core.random_stream import SYSTEM
 from support import laws
+from support.cases import each
 from support.laws import cumulative, follows, fraction, geometric_law, laplace_law
 from support.streams import ONES, CountingStream, ScriptedStream, SeededStream
 
@@ -50,7 +50,7 @@ def close(ball: arb, value: Decimal) -> bool:
 # The exact law, without any randomness.
 
 
-@pytest.mark.parametrize("t", SCALES)
+@each("t", SCALES)
 def test_digits_and_coin_multiply_out_to_the_exact_law(t: Fraction) -> None:
     sampler = DigitSampler(t, signed=True)
     reals = [real(300) for real in sampler._reals]
@@ -66,8 +66,8 @@ def test_digits_and_coin_multiply_out_to_the_exact_law(t: Fraction) -> None:
         assert close(p, expected[x + reach])
 
 
-@pytest.mark.parametrize("signed", [True, False])
-@pytest.mark.parametrize("t", [*SCALES, Fraction(12345, 7), Fraction(10**6)])
+@each("signed", [True, False])
+@each("t", [*SCALES, Fraction(12345, 7), Fraction(10**6)])
 def test_the_groups_of_the_tables_multiply_out_to_the_exact_law(t: Fraction, signed: bool) -> None:
     sampler = DigitSampler(t, signed=signed)
     top = (1 << sampler._count) - 1
@@ -90,7 +90,7 @@ def test_the_groups_of_the_tables_multiply_out_to_the_exact_law(t: Fraction, sig
             assert abs((upper(p) + lower(p)) / 2 - fraction(expected)) <= fraction(expected) / 10**25
 
 
-@pytest.mark.parametrize("t", [Fraction(1, 3), Fraction(7, 2), Fraction(10), Fraction(100, 3)])
+@each("t", [Fraction(1, 3), Fraction(7, 2), Fraction(10), Fraction(100, 3)])
 def test_the_top_table_matches_an_independent_cdf(t: Fraction) -> None:
     # Small scales have the whole geometric in their only or last group.
     sampler = DigitSampler(t, signed=False)
@@ -102,7 +102,7 @@ def test_the_top_table_matches_an_independent_cdf(t: Fraction) -> None:
         assert fraction(p) * 2**64 < limit + Fraction(3, 2)
 
 
-@pytest.mark.parametrize("t", [*SCALES, Fraction(1, 10**9), Fraction(10**12), Fraction(2**48)])
+@each("t", [*SCALES, Fraction(1, 10**9), Fraction(10**12), Fraction(2**48)])
 def test_digit_thresholds_match_an_independent_value(t: Fraction) -> None:
     sampler = DigitSampler(t, signed=True)
     for j in range(sampler._count):
@@ -113,7 +113,7 @@ def test_digit_thresholds_match_an_independent_value(t: Fraction) -> None:
     assert sampler._limits[-1] == sampler._limits[0]
 
 
-@pytest.mark.parametrize("t", [*SCALES, Fraction(1, 10**9), Fraction(1, 45), Fraction(2**48)])
+@each("t", [*SCALES, Fraction(1, 10**9), Fraction(1, 45), Fraction(2**48)])
 def test_the_digits_reach_far_enough_and_fit_64_bits(t: Fraction) -> None:
     sampler = DigitSampler(t, signed=True)
     assert (1 << sampler._count) > 45 * t
@@ -124,7 +124,7 @@ def test_the_digits_reach_far_enough_and_fit_64_bits(t: Fraction) -> None:
 # The law by statistics: chi-square at 1e-9 each, on seeded streams.
 
 
-@pytest.mark.parametrize("t", SCALES)
+@each("t", SCALES)
 def test_words_follow_the_laplace_law(t: Fraction) -> None:
     sampler = DigitSampler(t, signed=True)
     drawn = np.concatenate([sampler._by_words(SeededStream(i), SMALL) for i in range(100)])
@@ -132,13 +132,13 @@ def test_words_follow_the_laplace_law(t: Fraction) -> None:
     follows(drawn, laplace_law(t, reach), -reach)
 
 
-@pytest.mark.parametrize("t", SCALES)
+@each("t", SCALES)
 def test_guided_tables_follow_the_laplace_law(t: Fraction) -> None:
     reach = int(30 * t) + 1
     follows(by_groups(DigitSampler(t, signed=True), 11, 500_000), laplace_law(t, reach), -reach)
 
 
-@pytest.mark.parametrize("t", SCALES)
+@each("t", SCALES)
 def test_both_paths_follow_the_geometric_law(t: Fraction) -> None:
     sampler = DigitSampler(t, signed=False)
     law = geometric_law(t, int(40 * t) + 2)
@@ -169,8 +169,8 @@ def test_every_bit_of_large_noise_is_right() -> None:
         assert low <= q / (1 + q) * (q * q / (1 + q * q)) <= high
 
 
-@pytest.mark.parametrize("t", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
-@pytest.mark.parametrize("groups", [True, False])
+@each("t", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
+@each("groups", [True, False])
 def test_moments_are_those_of_the_law(t: Fraction, groups: bool) -> None:
     # Mean and mean square lie within 6.5 of their own deviations: false alarm below 2e-10.
     size = 200_000
@@ -188,7 +188,7 @@ def test_moments_are_those_of_the_law(t: Fraction, groups: bool) -> None:
     assert abs(np.mean(drawn.astype(float) ** 2) / variance - 1) < 6.5 * math.sqrt(6 / size)
 
 
-@pytest.mark.parametrize("t", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
+@each("t", [Fraction(7, 2), Fraction(1000), Fraction(10**12)])
 def test_tails_have_the_right_weight(t: Fraction) -> None:
     # Clopper-Pearson at 1e-9 for each of five tails.
     size = 400_000
@@ -203,7 +203,7 @@ def test_tails_have_the_right_weight(t: Fraction) -> None:
 # Both sides of every refinement, forced by a script.
 
 
-@pytest.mark.parametrize("j", range(9))
+@each("j", range(9))
 def test_a_tie_of_any_digit_is_decided_exactly(j: int) -> None:
     sampler = DigitSampler(Fraction(10), signed=True)
     assert sampler._count == 9
@@ -259,7 +259,7 @@ def test_the_two_largest_words_clear_every_digit_and_zero_sets_them_all() -> Non
     assert sampler.draw(ScriptedStream([ONES] * 10), 1).tolist() == [0]
 
 
-@pytest.mark.parametrize(
+@each(
     ("script", "value"),
     [([ONES, ONES, 0], int(128 * math.log(2) * 3)), ([ONES] * 4, int(256 * math.log(2) * 3))],
 )
@@ -327,7 +327,7 @@ def test_any_scale_gives_plausible_large_batches(t: Fraction) -> None:
         assert int(np.abs(drawn).max()) >= 5 * t
 
 
-@pytest.mark.parametrize("t", ["1e-9", "1e-12", "1e-400", "1e-4000", Fraction(1, 10**5000)])
+@each("t", ["1e-9", "1e-12", "1e-400", "1e-4000", Fraction(1, 10**5000)])
 def test_a_tiny_scale_answers_zero_at_once(t: str | Fraction) -> None:
     for size in (1, 3000, 40_000):
         assert not noise.discrete_laplace(t, size).any()
@@ -386,7 +386,7 @@ def test_threads_draw_the_right_law_and_leave_the_precision_alone() -> None:
     assert len({part[:500].tobytes() for part in drawn}) == len(drawn)
 
 
-@pytest.mark.parametrize("signed", [True, False])
+@each("signed", [True, False])
 def test_twenty_million_draws_need_little_more_than_their_result(signed: bool) -> None:
     size = 20_000_000
     sampler = digit_sampler(Fraction(100), signed=signed)

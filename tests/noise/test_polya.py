@@ -18,6 +18,7 @@ from lapwing.core.exact import Real, precision
 from lapwing.core.laplace_sampler import PolyaSampler, polya_sampler
 from lapwing.core.random_stream import RandomStream
 from support import laws
+from support.cases import each
 from support.laws import cumulative, decimal, difference_law, follows, fraction, laplace_law, polya_law
 from support.streams import ONES, ScriptedStream, SeededStream
 
@@ -30,7 +31,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("r", "t"), PAIRS)
+@each(("r", "t"), PAIRS)
 def test_the_count_of_parts_is_exactly_poisson(r: Fraction, t: Fraction) -> None:
     with localcontext(laws.CONTEXT):
         mean = -(1 - laws.exp(-1 / t)).ln() * decimal(r)
@@ -42,7 +43,7 @@ def test_the_count_of_parts_is_exactly_poisson(r: Fraction, t: Fraction) -> None
         assert fraction(p) * 2**64 < limit + Fraction(3, 2)
 
 
-@pytest.mark.parametrize("t", [Fraction(1, 300), Fraction(1, 3), Fraction(10), Fraction(10**6)])
+@each("t", [Fraction(1, 300), Fraction(1, 3), Fraction(10), Fraction(10**6)])
 def test_blocks_places_and_rejection_multiply_out_to_the_logarithmic_law(t: Fraction) -> None:
     sampler = PolyaSampler(Fraction(1), t)
     table = sampler._blocks
@@ -61,14 +62,14 @@ def test_blocks_places_and_rejection_multiply_out_to_the_logarithmic_law(t: Frac
         assert abs(composed - due) <= due * TINY
 
 
-@pytest.mark.parametrize(("r", "t"), PAIRS)
+@each(("r", "t"), PAIRS)
 def test_shares_follow_their_law(r: Fraction, t: Fraction) -> None:
     # Chi-square at 1e-9.
     follows(PolyaSampler(r, t).draw(SeededStream(1), 200_000), polya_law(r, t, int(40 * t) + 5))
 
 
-@pytest.mark.parametrize("t", [Fraction(1, 2), Fraction(7, 2), Fraction(10)])
-@pytest.mark.parametrize("parties", [1, 2, 5])
+@each("t", [Fraction(1, 2), Fraction(7, 2), Fraction(10)])
+@each("parties", [1, 2, 5])
 def test_the_parts_of_all_parties_add_up_to_discrete_laplace_noise(t: Fraction, parties: int) -> None:
     # Chi-square at 1e-9.
     shares = polya_sampler(Fraction(1, parties), t)
@@ -106,7 +107,7 @@ def test_moments_of_large_scales_are_right() -> None:
 # Both sides of the rejection, forced by a script.
 
 
-@pytest.mark.parametrize("place", [2, 3])
+@each("place", [2, 3])
 def test_rejection_is_decided_exactly_on_both_sides(place: int) -> None:
     t = Fraction(10)
     sampler = PolyaSampler(Fraction(1), t)
@@ -180,7 +181,7 @@ def test_any_scale_gives_whole_numbers_of_plausible_size(t: Fraction, size: int,
     assert all(abs(x) <= 34 * t for x in drawn.tolist())
 
 
-@pytest.mark.parametrize("t", ["0.001", "1e-9", "1e-400", "1e-4000"])
+@each("t", ["0.001", "1e-9", "1e-400", "1e-4000"])
 def test_a_tiny_scale_answers_zero_at_once(t: str) -> None:
     for parties in (1, 3, 10**50):
         assert not noise.polya_share(t, 500, parties=parties).any()

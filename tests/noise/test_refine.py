@@ -23,6 +23,7 @@ from lapwing.core.exact_sampling import (
     ties,
 )
 from lapwing.errors import Undecided
+from support.cases import each
 from support.laws import between
 from support.streams import ONES, CountingStream, RefusingStream, ScriptedStream, SeededStream
 
@@ -50,7 +51,7 @@ def test_a_word_that_is_no_tie_is_decided_rightly(p: Fraction, near: int) -> Non
             assert word + 1 <= p * 2**64 if word < limits[0] else word >= p * 2**64
 
 
-@pytest.mark.parametrize("power", [-1, -62, -63, -64, -65, -200])
+@each("power", [-1, -62, -63, -64, -65, -200])
 def test_dyadic_thresholds_are_exact_and_need_no_refinement(power: int) -> None:
     p = Fraction(2) ** power
     assert threshold(rational(p)) == int(p * 2**64)
@@ -68,13 +69,13 @@ def test_thresholds_of_tiny_reals_cost_nothing() -> None:
     assert not LazyUniform(RefusingStream(), 1).below(exp_of(Fraction(-(10**4000))))
 
 
-@pytest.mark.parametrize("bad", ["nan", "inf", "0.5 +/- 0.1", "0.5 +/- 1e-19"])
+@each("bad", ["nan", "inf", "0.5 +/- 0.1", "0.5 +/- 1e-19"])
 def test_a_real_that_is_not_known_finely_is_refused_before_anything_is_drawn(bad: str) -> None:
     with pytest.raises(Undecided):
         coins(RefusingStream(), lambda _: arb(bad), 3)
 
 
-@pytest.mark.parametrize("words", [1, 2, 5, 16])
+@each("words", [1, 2, 5, 16])
 def test_a_tie_of_many_words_is_decided_by_the_first_word_that_differs(words: int) -> None:
     tie = [THIRD_WORD] * words
     below = ScriptedStream([*tie, THIRD_WORD - 1])
@@ -108,7 +109,7 @@ def test_certain_and_impossible_coins_are_so_for_every_word() -> None:
     assert not coins(ScriptedStream(words), rational(Fraction(0)), 6).any()
 
 
-@pytest.mark.parametrize(
+@each(
     ("word", "next_word", "heads"),
     [
         (THIRD_WORD - 1, None, True),
@@ -126,7 +127,7 @@ def test_coins_decide_a_tie_exactly(word: int, next_word: int | None, heads: boo
     assert stream.unused == 0
 
 
-@pytest.mark.parametrize("offset", [Fraction(0), Fraction(1, 2**45), Fraction(-1, 2**45)])
+@each("offset", [Fraction(0), Fraction(1, 2**45), Fraction(-1, 2**45)])
 def test_coins_near_let_the_exact_real_decide_inside_the_margin(offset: Fraction) -> None:
     p = Fraction(1, 2) + offset
     edge = int(p * 2**64)
@@ -170,7 +171,7 @@ def test_coins_take_one_word_each() -> None:
     assert stream.bytes_taken == 12000
 
 
-@pytest.mark.parametrize("p", [Fraction(1, 3), Fraction(1, 1000), Fraction(999, 1000)])
+@each("p", [Fraction(1, 3), Fraction(1, 1000), Fraction(999, 1000)])
 def test_coins_fall_as_often_as_they_should(p: Fraction) -> None:
     # Clopper-Pearson at 1e-9.
     heads = int(coins(SeededStream(2), rational(p), 400_000).sum())

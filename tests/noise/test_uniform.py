@@ -6,17 +6,17 @@ import itertools
 from fractions import Fraction
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lapwing.core import noise
 from lapwing.core.random_stream import permutation, uniform_below
+from support.cases import each
 from support.laws import decimal, follows
 from support.streams import ONES, ScriptedStream, SeededStream
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 1000])
+@each("count", [1, 2, 3, 7, 64, 1000])
 def test_every_number_is_equally_likely(count: int) -> None:
     # Chi-square at 1e-9.
     drawn = uniform_below(SeededStream(1), count, 200_000)
@@ -46,7 +46,7 @@ def test_only_unfair_words_are_drawn_again() -> None:
     assert stream.unused == 0
 
 
-@pytest.mark.parametrize(
+@each(
     ("low", "high"),
     [
         (0, 1),
@@ -91,7 +91,7 @@ def test_equal_keys_are_drawn_again() -> None:
     assert stream.unused == 0
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, 10, 100_000])
+@each("count", [0, 1, 2, 10, 100_000])
 def test_a_permutation_holds_every_item_once(count: int) -> None:
     order = noise.permutation(count)
     assert order.dtype == np.int64

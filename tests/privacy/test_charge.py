@@ -34,6 +34,7 @@ from lapwing.core.losses import (
     SequentialComposition,
 )
 from lapwing.errors import BadParameter
+from support.cases import each
 from support.losses import sampled
 
 ORDERS = (14, 19, 24, 38, 72)
@@ -114,7 +115,7 @@ LOSSES: list[Loss] = [
 ]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@each("loss", LOSSES)
 def test_every_cost_is_the_bound_rounded_up(loss: Loss) -> None:
     costs = price(loss, ORDERS).costs
     assert costs[DELTA0] - 1 < loss.delta0 * DELTA_UNIT <= costs[DELTA0]
@@ -145,7 +146,7 @@ def test_the_price_of_a_sum_is_at_most_the_sum_of_the_prices(one: Fraction, two:
     assert all(t <= a + b + 1 for t, a, b in zip(together, *apart, strict=True))
 
 
-@pytest.mark.parametrize("orders", [(2, 3, 4, 5, 6), ORDERS[:4], (*ORDERS, 99), ()])
+@each("orders", [(2, 3, 4, 5, 6), ORDERS[:4], (*ORDERS, 99), ()])
 def test_a_charge_for_other_orders_is_refused(orders: tuple[int, ...]) -> None:
     charge = Charge(orders, (0,) * (FIRST_ORDER + len(orders)))
     with pytest.raises(BadParameter, match="other orders"):

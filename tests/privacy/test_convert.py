@@ -41,6 +41,7 @@ from lapwing.core.losses import (
 )
 from lapwing.core.renyi_curves import randomized_response
 from lapwing.errors import BadParameter
+from support.cases import each
 from support.losses import sampled
 from support.zcdp import pure_to_zcdp, zcdp_cap
 
@@ -71,21 +72,21 @@ def gaussian_truth(rho: float, epsilon: float) -> float:
 # zCDP.
 
 
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("rho", RHOS)
+@each("delta", DELTAS)
+@each("rho", RHOS)
 def test_zcdp_to_epsilon_uses_the_best_order(rho: Fraction, delta: Fraction) -> None:
     stated = zcdp_to_epsilon(rho, delta)
     assert float(stated) == pytest.approx(best_epsilon(float(rho), float(delta)), rel=1e-6, abs=1e-9)
 
 
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("rho", RHOS)
+@each("delta", DELTAS)
+@each("rho", RHOS)
 def test_zcdp_to_epsilon_is_true_of_the_gaussian_that_has_this_rho(rho: Fraction, delta: Fraction) -> None:
     stated = float(zcdp_to_epsilon(rho, delta))
     assert gaussian_truth(float(rho), stated) <= float(delta) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("rho", RHOS[1:])
+@each("rho", RHOS[1:])
 def test_zcdp_to_epsilon_agrees_with_another_accountant(rho: Fraction) -> None:
     delta = Fraction(1, 10**6)
     orders = np.concatenate([1 + np.logspace(-3, 4, 20_000)])
@@ -95,8 +96,8 @@ def test_zcdp_to_epsilon_agrees_with_another_accountant(rho: Fraction) -> None:
     assert ours == pytest.approx(theirs, rel=1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(8)])
-@pytest.mark.parametrize("rho", RHOS[:4])
+@each("epsilon", [Fraction(1, 100), Fraction(1), Fraction(8)])
+@each("rho", RHOS[:4])
 def test_zcdp_to_delta_agrees_with_another_accountant(rho: Fraction, epsilon: Fraction) -> None:
     orders = 1 + np.logspace(-3, 6, 20_000)
     theirs, _ = compute_delta(orders, float(rho) * orders, float(epsilon))
@@ -116,7 +117,7 @@ def test_the_two_directions_undo_each_other(rho: Fraction, delta: Fraction) -> N
         assert float(zcdp_to_delta(rho, epsilon)) == pytest.approx(float(delta), rel=1e-6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("epsilon", "delta"),
     [("1", "1e-6"), ("0.01", "1e-9"), ("10", "1e-6"), ("1e-9", "1e-18"), ("1000", "1e-6"), ("1", "0.9")],
 )
@@ -140,9 +141,9 @@ def test_more_loss_means_more_epsilon() -> None:
 # Rényi.
 
 
-@pytest.mark.parametrize("delta", DELTAS)
-@pytest.mark.parametrize("order", [Fraction(11, 10), Fraction(2), Fraction(20)])
-@pytest.mark.parametrize("value", [Fraction(1, 1000), Fraction(1), Fraction(30)])
+@each("delta", DELTAS)
+@each("order", [Fraction(11, 10), Fraction(2), Fraction(20)])
+@each("value", [Fraction(1, 1000), Fraction(1), Fraction(30)])
 def test_renyi_to_epsilon_agrees_with_another_accountant(
     value: Fraction, order: Fraction, delta: Fraction
 ) -> None:
@@ -171,8 +172,8 @@ def test_renyi_to_epsilon_is_true_of_randomized_response(
     assert true <= float(delta) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("epsilon", "delta"), [("1", "1e-6"), ("0.001", "1e-9"), ("30", "0.01")])
-@pytest.mark.parametrize("order", [2, 9, 200, 10**5])
+@each(("epsilon", "delta"), [("1", "1e-6"), ("0.001", "1e-9"), ("30", "0.01")])
+@each("order", [2, 9, 200, 10**5])
 def test_the_cap_is_where_the_conversion_gives_epsilon(epsilon: str, delta: str, order: int) -> None:
     e, d = Fraction(epsilon), Fraction(delta)
     cap = renyi_cap(order, e, d)
@@ -185,8 +186,8 @@ def test_the_cap_is_where_the_conversion_gives_epsilon(epsilon: str, delta: str,
             assert renyi_to_epsilon(Fraction(order), ball(below), d) <= e + Fraction(1, 10**60)
 
 
-@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1), Fraction(-1), Fraction(3, 2)])
-@pytest.mark.parametrize(
+@each("delta", [Fraction(0), Fraction(1), Fraction(-1), Fraction(3, 2)])
+@each(
     "convert",
     [
         lambda delta: renyi_to_epsilon(Fraction(2), arb(1), delta),
@@ -258,7 +259,7 @@ def test_loss_to_epsilon_of_a_sampled_run_is_quick_and_close() -> None:
     assert float(ours) == pytest.approx(float(accountant.get_epsilon(1e-6)), rel=1e-3)
 
 
-@pytest.mark.parametrize("sigma", [10**4, 10**6])
+@each("sigma", [10**4, 10**6])
 def test_loss_to_epsilon_reaches_the_orders_of_very_small_losses(sigma: int) -> None:
     d = Fraction(1, 10**9)
     ours = loss_to_epsilon(GaussianNoise(Fraction(sigma), Fraction(1), 1), d)
@@ -301,7 +302,7 @@ def test_a_group_pays_the_geometric_sum(epsilon: Fraction, size: int) -> None:
         assert true * (1 - small * small) <= stated <= true * (1 + small)
 
 
-@pytest.mark.parametrize("size", [2, 3, 5])
+@each("size", [2, 3, 5])
 def test_a_group_is_true_of_gaussian_noise(size: int) -> None:
     """The Gaussian at `size` times the distance has at most the δ that the group bound states."""
     rho, epsilon = 0.02, Fraction(1, 2)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from lapwing.core import renyi_curves
 from lapwing.core.exact import lower, precision, round_up, upper
 from lapwing.core.losses import BoundedRange, Concentrated, GaussianNoise, LaplaceNoise, Loss, Pure
+from support.cases import each
 from support.losses import sampled
 
 DIGITS = 50
@@ -69,16 +70,16 @@ def gaussian_law(sigma: Fraction, shift: int, reach: int) -> list[mpmath.mpf]:
 # The balls.
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 1000), Fraction(1, 2), Fraction(3), Fraction(20)])
+@each("order", ORDERS)
+@each("epsilon", [Fraction(1, 1000), Fraction(1, 2), Fraction(3), Fraction(20)])
 def test_randomized_response_is_the_sum_over_its_two_answers(order: Fraction, epsilon: Fraction) -> None:
     with mpmath.workdps(DIGITS):
         p = 1 / (1 + mpmath.exp(-mp(epsilon)))
         holds(renyi_curves.randomized_response(order, epsilon), divergence(order, [p, 1 - p], [1 - p, p]))
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("scale", "distance"), [("1/2", 1), ("2", 1), ("2", 5), ("7/2", 2), ("3/10", 3)])
+@each("order", ORDERS)
+@each(("scale", "distance"), [("1/2", 1), ("2", 1), ("2", 5), ("7/2", 2), ("3/10", 3)])
 def test_discrete_laplace_is_the_sum_over_all_integers(order: Fraction, scale: str, distance: int) -> None:
     t = Fraction(scale)
     reach = math.ceil(t * 85) + distance  # the tail beyond weighs e^-85
@@ -89,8 +90,8 @@ def test_discrete_laplace_is_the_sum_over_all_integers(order: Fraction, scale: s
         assert abs(divergence(order, plain, shifted) - direct) < mpmath.mpf(10) ** -30
 
 
-@pytest.mark.parametrize("order", [Fraction(3, 2), Fraction(2), Fraction(7)])
-@pytest.mark.parametrize(("sigma", "shift"), [("1/2", 1), ("1", 1), ("3", 2), ("7/3", 3)])
+@each("order", [Fraction(3, 2), Fraction(2), Fraction(7)])
+@each(("sigma", "shift"), [("1/2", 1), ("1", 1), ("3", 2), ("7/3", 3)])
 def test_gaussian_noise_is_at_most_linear_in_the_order(order: Fraction, sigma: str, shift: int) -> None:
     s = Fraction(sigma)
     reach = math.ceil(12 * s) + math.ceil(order * shift)  # the moment's bulk moves by order · shift
@@ -104,8 +105,8 @@ def test_gaussian_noise_is_at_most_linear_in_the_order(order: Fraction, sigma: s
         assert loss.concentrated == Concentrated(Fraction(shift * shift) / (2 * s * s))
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 100), Fraction(1), Fraction(6)])
+@each("order", ORDERS)
+@each("epsilon", [Fraction(1, 100), Fraction(1), Fraction(6)])
 def test_bounded_range_covers_every_two_point_pair_of_that_range(
     order: Fraction, epsilon: Fraction
 ) -> None:
@@ -167,7 +168,7 @@ def test_sampled_gaussian_is_the_larger_direction(order: int, rate: str, sigma: 
     assert smaller <= larger * (1 + mpmath.mpf(10) ** -12)
 
 
-@pytest.mark.parametrize("order", [Fraction(3, 2), Fraction(5, 2), Fraction(73, 10)])
+@each("order", [Fraction(3, 2), Fraction(5, 2), Fraction(73, 10)])
 def test_a_broken_order_is_rounded_up_to_a_whole_one(order: Fraction) -> None:
     q, s = Fraction(1, 10), Fraction(1)
     whole = renyi_curves.sampled_gaussian(Fraction(math.ceil(order)), q, 1 / (2 * s * s))
@@ -176,7 +177,7 @@ def test_a_broken_order_is_rounded_up_to_a_whole_one(order: Fraction) -> None:
         assert sampled_divergence(order, q, s, mixture_first=True) <= mp(top(whole))
 
 
-@pytest.mark.parametrize(("rate", "sigma", "shift"), [("1/10", "1", 1), ("1/3", "5/2", 3)])
+@each(("rate", "sigma", "shift"), [("1/10", "1", 1), ("1/3", "5/2", 3)])
 def test_discrete_noise_on_a_sample_has_the_same_moments(rate: str, sigma: str, shift: int) -> None:
     """Integers `shift` apart, so σ is σ / shift in units of the sensitivity."""
     q, s = Fraction(rate), Fraction(sigma)
@@ -190,7 +191,7 @@ def test_discrete_noise_on_a_sample_has_the_same_moments(rate: str, sigma: str, 
             assert divergence(Fraction(order), base, mixed) <= stated
 
 
-@pytest.mark.parametrize(("rate", "sigma"), [("1/100", "1"), ("1/4", "2"), ("1", "3")])
+@each(("rate", "sigma"), [("1/100", "1"), ("1/4", "2"), ("1", "3")])
 def test_sampled_gaussian_agrees_with_another_accountant(rate: str, sigma: str) -> None:
     orders = [2, 3, 5, 16, 64]
     accountant = RdpAccountant(orders)
@@ -304,7 +305,7 @@ LOSSES: list[Loss] = [
 ]
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@each("loss", LOSSES)
 def test_curves_rise_with_the_order(loss: Loss) -> None:
     grid = [Fraction(k, 4) for k in range(5, 200, 6)]
     values = [loss.renyi(order) for order in grid]
@@ -313,7 +314,7 @@ def test_curves_rise_with_the_order(loss: Loss) -> None:
     assert all(top(one) <= top(two) for one, two in pairwise(known))
 
 
-@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+@each("loss", LOSSES)
 def test_no_curve_exceeds_that_of_the_pure_loss(loss: Loss) -> None:
     if loss.pure is not None:
         for order in ORDERS:

@@ -24,6 +24,7 @@ from lapwing.core.losses import (
     SequentialComposition,
 )
 from lapwing.errors import BadParameter
+from support.cases import each
 
 THIRD = Fraction(1, 3)
 NOISE = GaussianNoise(Fraction(50), Fraction(2), 3)
@@ -46,7 +47,7 @@ def test_every_kind_of_loss_is_tried_here() -> None:
     assert {describe(loss)["loss"] for loss in ALL} == set(KINDS)
 
 
-@pytest.mark.parametrize("loss", ALL, ids=lambda loss: type(loss).__name__)
+@each("loss", ALL)
 def test_it_comes_back_through_json(loss: Loss) -> None:
     again = from_description(json.loads(json.dumps(describe(loss))))
     assert again == loss
@@ -64,7 +65,7 @@ def test_all_losses_inside_are_found() -> None:
     assert kinds == ["Sum", "Repeated", "FixedRun", "GaussianNoise", "Worst", "Pure"]
 
 
-@pytest.mark.parametrize(
+@each(
     "record",
     [
         {}, {"loss": "Nothing"}, {"loss": ["Pure"]}, {"loss": "Pure"}, {"loss": "Pure", "epsilon": None},
@@ -73,8 +74,7 @@ def test_all_losses_inside_are_found() -> None:
         {"loss": "Pure", "epsilon": {"loss": "Pure"}}, {"loss": "Repeated", "each": 1, "count": 2},
         {"loss": "LaplaceNoise", "scale": True, "distance": 1}, {"loss": "Sum", "parts": ["1"]},
         {"loss": "Sum", "parts": 3}, "Pure", None, [], 7,
-    ],
-    ids=str,
+    ]
 )  # fmt: skip
 def test_what_describes_no_loss_is_refused(record: object) -> None:
     with pytest.raises(BadParameter):

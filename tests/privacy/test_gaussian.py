@@ -32,6 +32,7 @@ from lapwing.core.conversions import (
 )
 from lapwing.core.exact import ball, lower, precision, upper
 from lapwing.errors import BadParameter
+from support.cases import each
 
 ONE = Fraction(1)
 MILLIONTH = Fraction(1, 10**6)
@@ -59,8 +60,8 @@ def mp(value: Fraction) -> mpmath.mpf:
 # One number.
 
 
-@pytest.mark.parametrize("epsilon", ["1/100", "1/2", "1", "4"])
-@pytest.mark.parametrize(("sigma", "shift"), [("1/3", 1), ("1", 1), ("5/2", 1), ("5/2", 4), ("12", 3)])
+@each("epsilon", ["1/100", "1/2", "1", "4"])
+@each(("sigma", "shift"), [("1/3", 1), ("1", 1), ("5/2", 1), ("5/2", 4), ("12", 3)])
 def test_scalar_delta_is_the_sum_over_all_outputs(sigma: str, shift: int, epsilon: str) -> None:
     s, e = Fraction(sigma), Fraction(epsilon)
     with mpmath.workdps(60):
@@ -70,7 +71,7 @@ def test_scalar_delta_is_the_sum_over_all_outputs(sigma: str, shift: int, epsilo
         assert stated <= true * (1 + mpmath.mpf(10) ** -30) + mpmath.mpf(10) ** -50
 
 
-@pytest.mark.parametrize("sigma", ["1/2", "3", "20"])
+@each("sigma", ["1/2", "3", "20"])
 def test_a_smaller_distance_is_never_worse(sigma: str) -> None:
     """Hence the greatest whole distance within √l2_squared decides."""
     s = Fraction(sigma)
@@ -84,7 +85,7 @@ def test_equal_numbers_reveal_nothing() -> None:
     assert gaussian_delta(ONE, Fraction(3), Fraction(1, 2), 1) == 0
 
 
-@pytest.mark.parametrize("sigma", ["1/5", "2", "31/3"])
+@each("sigma", ["1/5", "2", "31/3"])
 def test_tails_are_the_sums_of_the_law(sigma: str) -> None:
     s = Fraction(sigma)
     reach = math.ceil(14 * s) + 2
@@ -161,9 +162,9 @@ def shifts(squared: int, dimension: int) -> list[tuple[int, ...]]:
     ]
 
 
-@pytest.mark.parametrize("dimension", [2, 3])
-@pytest.mark.parametrize("squared", [1, 2, 3, 6])
-@pytest.mark.parametrize("sigma", ["1/2", "1", "3/2", "2", "4"])
+@each("dimension", [2, 3])
+@each("squared", [1, 2, 3, 6])
+@each("sigma", ["1/2", "1", "3/2", "2", "4"])
 def test_vectors_never_have_more_than_the_stated_delta(sigma: str, squared: int, dimension: int) -> None:
     s = Fraction(sigma)
     if dimension == 3 and s > 2:
@@ -184,8 +185,8 @@ def test_the_vector_bound_is_close_for_wide_noise() -> None:
 # What the continuous formula must pay.
 
 
-@pytest.mark.parametrize("epsilon", ["1/10", "1", "5"])
-@pytest.mark.parametrize("sigma", ["1/2", "1", "10"])
+@each("epsilon", ["1/10", "1", "5"])
+@each("sigma", ["1/2", "1", "10"])
 def test_the_continuous_formula_is_that_of_another_library(sigma: str, epsilon: str) -> None:
     s, e = Fraction(sigma), Fraction(epsilon)
     mechanism = privacy_loss_mechanism.GaussianPrivacyLoss(float(s))
@@ -194,7 +195,7 @@ def test_the_continuous_formula_is_that_of_another_library(sigma: str, epsilon: 
     assert ours == pytest.approx(mechanism.get_delta_for_epsilon(float(e)), rel=1e-9, abs=1e-300)
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 1000, 10**9])
+@each("dimension", [1, 2, 1000, 10**9])
 def test_rounding_costs_next_to_nothing(dimension: int) -> None:
     law = rounded_gaussian(Fraction(10), ONE, dimension)
     assert 0 < upper(law.paid) < Fraction(1, 10**12)
@@ -262,10 +263,8 @@ def test_sigma_and_epsilon_undo_each_other(epsilon: str, delta: str, shape: tupl
     assert gaussian_delta(back - Fraction(1, 10**9), sigma, squared, dimension) > d
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [("0.3", "1e-6"), ("0.1", "1e-3"), ("1", "1e-40"), ("0.01", "1e-9")]
-)
-@pytest.mark.parametrize("dimension", [1, 50])
+@each(("epsilon", "delta"), [("0.3", "1e-6"), ("0.1", "1e-3"), ("1", "1e-40"), ("0.01", "1e-9")])
+@each("dimension", [1, 50])
 def test_sigma_is_that_of_the_analytic_gaussian(epsilon: str, delta: str, dimension: int) -> None:
     """Safe (not below the continuous one by more than lattice effects), and within 2 %."""
     e, d = Fraction(epsilon), Fraction(delta)
@@ -295,13 +294,13 @@ def test_sigma_has_six_digits() -> None:
     assert sigma * 10**4 == int(sigma * 10**4)
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), Fraction(1001), Fraction(1, 10**10)])
+@each("epsilon", [Fraction(0), Fraction(-1), Fraction(1001), Fraction(1, 10**10)])
 def test_sigma_refuses_epsilon_out_of_range(epsilon: Fraction) -> None:
     with pytest.raises(BadParameter):
         gaussian_sigma(epsilon, MILLIONTH, ONE, 1)
 
 
-@pytest.mark.parametrize("delta", [Fraction(0), Fraction(-1), Fraction(1)])
+@each("delta", [Fraction(0), Fraction(-1), Fraction(1)])
 def test_sigma_refuses_delta_out_of_range(delta: Fraction) -> None:
     with pytest.raises(BadParameter):
         gaussian_sigma(ONE, delta, ONE, 1)
@@ -317,7 +316,7 @@ def test_epsilon_of_tiny_noise_is_refused() -> None:
         gaussian_epsilon(MILLIONTH, Fraction(1, 1000), ONE, 1)
 
 
-@pytest.mark.parametrize("sigma", ["0.6", "3", "63.9", "64.1", "5000"])
+@each("sigma", ["0.6", "3", "63.9", "64.1", "5000"])
 def test_epsilon_is_the_least_that_is_shown(sigma: str) -> None:
     s = Fraction(sigma)
     epsilon = gaussian_epsilon(MILLIONTH, s, ONE, 1)

@@ -28,6 +28,7 @@ from lapwing.core.losses import (
     checked_epsilon,
 )
 from lapwing.errors import BadParameter
+from support.cases import each
 from support.losses import sampled
 
 ZERO, ONE, HALF, TENTH = Fraction(0), Fraction(1), Fraction(1, 2), Fraction(1, 10)
@@ -96,7 +97,7 @@ def test_the_worst_takes_the_greatest_of_every_part() -> None:
     assert renyi(either) == max(renyi(PURE), renyi(SELECTION))
 
 
-@pytest.mark.parametrize("kind", [SequentialComposition, ParallelComposition])
+@each("kind", [SequentialComposition, ParallelComposition])
 def test_a_bound_that_one_lacks_all_lack(
     kind: type[SequentialComposition] | type[ParallelComposition],
 ) -> None:
@@ -109,7 +110,7 @@ def test_a_bound_that_one_lacks_all_lack(
     assert unknown.renyi_units((2, 3), 10**9) is None
 
 
-@pytest.mark.parametrize("kind", [SequentialComposition, ParallelComposition])
+@each("kind", [SequentialComposition, ParallelComposition])
 def test_no_releases_cost_nothing(kind: type[SequentialComposition] | type[ParallelComposition]) -> None:
     nothing = kind(())
     assert (nothing.delta0, nothing.pure, nothing.pair) == (ZERO, ZERO, (ZERO, ZERO))
@@ -175,8 +176,8 @@ def test_a_sampled_run_has_no_group_bound() -> None:
         sampled(TENTH, ONE).for_group(2)
 
 
-@pytest.mark.parametrize("loss", [PURE, SELECTION, NOISE, BoundedRange(HALF), LaplaceNoise(ONE, 1)])
-@pytest.mark.parametrize("size", [0, -1, True, 1.5])
+@each("loss", [PURE, SELECTION, NOISE, BoundedRange(HALF), LaplaceNoise(ONE, 1)])
+@each("size", [0, -1, True, 1.5])
 def test_a_group_has_at_least_one_unit(loss: Loss, size: int) -> None:
     with pytest.raises(BadParameter):
         loss.for_group(size)
@@ -192,7 +193,7 @@ def test_groups_of_gaussian_noise_cost_the_square(k: int, order: int) -> None:
 # What cannot be built.
 
 
-@pytest.mark.parametrize(
+@each(
     "build",
     [
         lambda: Pure(Fraction(-1)),
@@ -218,15 +219,13 @@ def test_a_loss_that_makes_no_sense_cannot_be_built(build: type[Loss]) -> None:
         build()
 
 
-@pytest.mark.parametrize(
-    "value", [0, -1, "1e-10", "1000.1", float("nan"), float("inf"), "1e-320", True, None]
-)
+@each("value", [0, -1, "1e-10", "1000.1", float("nan"), float("inf"), "1e-320", True, None])
 def test_epsilon_must_lie_within_the_ledgers_units(value: float) -> None:
     with pytest.raises(BadParameter):
         checked_epsilon(value)
 
 
-@pytest.mark.parametrize("value", [-1e-9, 1, 2, float("nan"), "inf", None])
+@each("value", [-1e-9, 1, 2, float("nan"), "inf", None])
 def test_delta_must_be_a_probability_below_one(value: float) -> None:
     with pytest.raises(BadParameter):
         checked_delta(value)

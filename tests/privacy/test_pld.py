@@ -30,6 +30,7 @@ from lapwing.core.losses import (
     SequentialComposition,
 )
 from lapwing.errors import BadParameter, MissingExtra
+from support.cases import each
 from support.losses import sampled
 
 ONE = Fraction(1)
@@ -75,9 +76,7 @@ def test_repeated_randomized_response_is_the_binomial_sum(epsilon0: str, count: 
     assert stated <= true * 1.02
 
 
-@pytest.mark.parametrize(
-    ("sigma", "count", "dimension"), [("50", 40, 5), ("200", 900, 1), ("12", 3, 2), ("1000", 1, 1)]
-)
+@each(("sigma", "count", "dimension"), [("50", 40, 5), ("200", 900, 1), ("12", 3, 2), ("1000", 1, 1)])
 def test_repeated_gaussian_noise_is_one_use_of_narrower_noise(
     sigma: str, count: int, dimension: int
 ) -> None:
@@ -134,7 +133,7 @@ def test_one_laplace_release_has_its_closed_form() -> None:
     assert true(float(stated) * 0.98) > float(delta)
 
 
-@pytest.mark.parametrize("split", [(3, 4), (1, 6), (2, 2, 3)])
+@each("split", [(3, 4), (1, 6), (2, 2, 3)])
 def test_laplace_noise_on_several_numbers_is_covered_by_one(split: tuple[int, ...]) -> None:
     """The whole distance in one coordinate has the largest δ at every ε (docs/arguments)."""
     q = math.exp(-1 / 4)
@@ -170,7 +169,7 @@ def test_a_sampled_run_beats_every_order() -> None:
     assert by_order * Fraction(7, 10) < stated < by_order
 
 
-@pytest.mark.parametrize(("sigma", "rate"), [("0.5", "0.5"), ("0.6", "0.1"), ("0.8", "0.1"), ("3", "0.25")])
+@each(("sigma", "rate"), [("0.5", "0.5"), ("0.6", "0.1"), ("0.8", "0.1"), ("3", "0.25")])
 def test_a_sampled_step_on_whole_numbers_is_priced_for_discrete_noise(sigma: str, rate: str) -> None:
     """δ at the stated ε, summed over all outputs in both directions, is at most what was stated."""
     s, q, delta = float(sigma), float(rate), 1e-5
@@ -243,9 +242,7 @@ def test_a_group_is_a_run_of_group_losses() -> None:
     assert group.pair[0] > run.pair[0]
 
 
-@pytest.mark.parametrize(
-    "free", [Pure(Fraction(0)), GaussianNoise(Fraction(3), Fraction(0), 1), LaplaceNoise(Fraction(3), 0)]
-)
+@each("free", [Pure(Fraction(0)), GaussianNoise(Fraction(3), Fraction(0), 1), LaplaceNoise(Fraction(3), 0)])
 def test_a_step_that_reveals_nothing_costs_nothing(free: Loss) -> None:
     noise = GaussianNoise(Fraction(50), ONE, 1)
     alone = FixedRun.of((noise, 5), delta="1e-6").pair[0]
@@ -256,7 +253,7 @@ def test_a_step_that_reveals_nothing_costs_nothing(free: Loss) -> None:
 # What is refused.
 
 
-@pytest.mark.parametrize("delta", ["0", "1", "1e-11", "-1"])
+@each("delta", ["0", "1", "1e-11", "-1"])
 def test_delta_must_be_reachable_by_floats(delta: str) -> None:
     with pytest.raises(BadParameter, match="delta"):
         FixedRun.of((Pure(ONE), 2), delta=delta)
@@ -267,7 +264,7 @@ def test_so_many_steps_need_a_larger_delta() -> None:
         FixedRun.of((Pure(Fraction(1, 1000)), 100_000), delta="1e-10")
 
 
-@pytest.mark.parametrize("count", [0, -1, True])
+@each("count", [0, -1, True])
 def test_counts_are_whole_and_positive(count: int) -> None:
     with pytest.raises(BadParameter, match="count"):
         FixedRun.of((Pure(ONE), count), delta="1e-6")
@@ -278,7 +275,7 @@ def test_a_run_has_steps() -> None:
         FixedRun.of(delta="1e-6")
 
 
-@pytest.mark.parametrize("loss", [Concentrated(ONE), SequentialComposition((Pure(ONE),))])
+@each("loss", [Concentrated(ONE), SequentialComposition((Pure(ONE),))])
 def test_losses_without_a_distribution_are_refused(loss: Loss) -> None:
     with pytest.raises(BadParameter, match="no privacy loss distribution"):
         FixedRun.of((loss, 2), delta="1e-6")

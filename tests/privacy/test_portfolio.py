@@ -46,6 +46,7 @@ from lapwing.core.losses import (
     SequentialComposition,
 )
 from lapwing.errors import BadParameter, OverBudget, SessionOver
+from support.cases import each
 
 TERMS = Terms.of(1, "1e-6")
 TENTH = Pure(Fraction(1, 10))
@@ -73,9 +74,7 @@ def held(terms: Terms, spent: tuple[int, ...]) -> list[bool]:
 # Caps.
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [("1", "1e-6"), ("3", "1e-6"), ("0.05", "0.01"), ("100", "1e-12")]
-)
+@each(("epsilon", "delta"), [("1", "1e-6"), ("3", "1e-6"), ("0.05", "0.01"), ("100", "1e-12")])
 def test_caps_are_the_budget_and_the_conversions_rounded_down(epsilon: str, delta: str) -> None:
     terms = Terms.of(epsilon, delta)
     e, d = Fraction(epsilon), Fraction(delta)
@@ -90,18 +89,14 @@ def test_caps_are_the_budget_and_the_conversions_rounded_down(epsilon: str, delt
             assert cap == max(int(mpmath.floor(exact)), -1)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "about"), [("1", "1e-6", 24), ("3", "1e-6", 10), ("0.01", "1e-6", 1418)]
-)
+@each(("epsilon", "delta", "about"), [("1", "1e-6", 24), ("3", "1e-6", 10), ("0.01", "1e-6", 1418)])
 def test_orders_lie_around_the_best(epsilon: str, delta: str, about: int) -> None:
     orders = Terms.of(epsilon, delta).orders
     assert orders[2] == about
     assert [round(order / about, 1) for order in orders] == pytest.approx([0.6, 0.8, 1, 1.6, 3], abs=0.06)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [("1", "1e-6"), ("30", "0.3"), ("0.2", "1e-12"), ("0.05", "0.9")]
-)
+@each(("epsilon", "delta"), [("1", "1e-6"), ("30", "0.3"), ("0.2", "1e-12"), ("0.05", "0.9")])
 def test_the_best_order_is_best_by_exhaustion(epsilon: str, delta: str) -> None:
     e, d = Fraction(epsilon), Fraction(delta)
     worth = {order: renyi_cap(order, e, d) / order for order in range(2, 1500)}
@@ -120,7 +115,7 @@ def test_orders_of_tiny_budgets_are_bounded_and_quick() -> None:
     assert terms.how_many(terms.price(Pure(Fraction(1, 10**9)))) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     "orders",
     [
         (2, 3, 4, 5),
@@ -136,14 +131,14 @@ def test_orders_must_be_five_rising_whole_numbers_from_2(orders: tuple[int, ...]
         Terms(Fraction(1), Fraction(1, 10**6), orders)
 
 
-@pytest.mark.parametrize("epsilon", [Fraction(0), Fraction(-1), Fraction(1001), Fraction(10**10)])
+@each("epsilon", [Fraction(0), Fraction(-1), Fraction(1001), Fraction(10**10)])
 def test_terms_with_a_senseless_epsilon_cannot_be_built(epsilon: Fraction) -> None:
     """An ε above NEVER would admit what has no bound at all."""
     with pytest.raises(BadParameter, match="epsilon"):
         Terms(epsilon, Fraction(0), (2, 3, 4, 5, 6))
 
 
-@pytest.mark.parametrize("delta", [Fraction(-1, 10), Fraction(1), Fraction(7)])
+@each("delta", [Fraction(-1, 10), Fraction(1), Fraction(7)])
 def test_terms_with_a_senseless_delta_cannot_be_built(delta: Fraction) -> None:
     with pytest.raises(BadParameter, match="delta"):
         Terms(Fraction(1), delta, (2, 3, 4, 5, 6))
@@ -319,7 +314,7 @@ def test_a_loss_without_epsilon_is_refused_in_other_words() -> None:
     assert caught.value.left == "ε 1 of 1"
 
 
-@pytest.mark.parametrize("rho", ["0.5", "0.05", "0.0224"])
+@each("rho", ["0.5", "0.05", "0.0224"])
 def test_a_loss_that_is_priced_by_rho_is_advised_in_its_own_terms(rho: str) -> None:
     """A pure ε of 1 would fit, which helps nobody who asked for ε 1 and a mechanism that is priced by ρ."""
     filter_ = PrivacyFilter(TERMS)
@@ -425,7 +420,7 @@ def test_threads_that_share_a_budget_never_overspend_it() -> None:
     assert sum(admitted) == 20_000
 
 
-@pytest.mark.parametrize("copied", [pickle.dumps, copy.copy, copy.deepcopy])
+@each("copied", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_a_budget_has_no_copies(copied: Callable[[PrivacyFilter], object]) -> None:
     with pytest.raises(SessionOver):
         copied(PrivacyFilter(Terms.of(1, 0)))
@@ -455,7 +450,7 @@ def test_numpy_integers_as_orders_do_not_wrap_round() -> None:
     assert terms == Terms.of(1, "1e-6")
 
 
-@pytest.mark.parametrize(("name", "value"), [("spent", (0,) * 8), ("terms", Terms.of(1000, 0))])
+@each(("name", "value"), [("spent", (0,) * 8), ("terms", Terms.of(1000, 0))])
 def test_a_budget_cannot_be_reset_or_raised_by_assignment(name: str, value: object) -> None:
     budget = PrivacyFilter(Terms.of(1, 0))
     with pytest.raises(AttributeError):

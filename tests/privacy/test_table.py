@@ -19,6 +19,7 @@ from lapwing.core.conversions import gaussian_epsilon, loss_to_epsilon, renyi_to
 from lapwing.core.exact import ball, precision
 from lapwing.core.fixed_run import FixedRun
 from lapwing.core.losses import BoundedRange, GaussianNoise, LaplaceNoise, Loss, SampledGaussian
+from support.cases import each
 from support.losses import sampled
 from support.zcdp import pure_to_zcdp, zcdp_cap
 
@@ -95,7 +96,7 @@ def least_epsilon(loss: Loss, count: int) -> float:
         return min(float(renyi_to_epsilon(order, ball(at(order)), DELTA)) for order in orders)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_basic_composition(name: str) -> None:
     row = ROWS[name]
     if row.basic is None:
@@ -124,13 +125,13 @@ def rho_of(loss: Loss) -> Fraction:
     return pure_to_zcdp(loss.pure)
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.zcdp is not None])
+@each("name", [name for name, row in ROWS.items() if row.zcdp is not None])
 def test_zcdp_with_the_tight_conversion(name: str) -> None:
     row = ROWS[name]
     assert zcdp_cap(row.epsilon, DELTA) // rho_of(row.loss) == row.zcdp
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_renyi_at_the_best_order(name: str) -> None:
     row = ROWS[name]
     by_renyi = most(lambda k: k == 0 or least_epsilon(row.loss, k) <= row.epsilon)
@@ -139,7 +140,7 @@ def test_renyi_at_the_best_order(name: str) -> None:
     assert max(by_renyi, by_pure) == (1647 if name == "3: DP-SGD" else row.renyi)
 
 
-@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.event is not None])
+@each("name", [name for name, row in ROWS.items() if row.event is not None])
 def test_renyi_by_the_second_accountant(name: str) -> None:
     row = ROWS[name]
 
@@ -151,7 +152,7 @@ def test_renyi_by_the_second_accountant(name: str) -> None:
     assert most(lambda count: count == 0 or fits(count)) == row.renyi
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_loss_distributions_of_fixed_runs(name: str) -> None:
     row = ROWS[name]
 
@@ -162,7 +163,7 @@ def test_loss_distributions_of_fixed_runs(name: str) -> None:
     assert not fits(row.pld + 1)
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_the_portfolio_promises_at_least_97_percent_of_the_design(name: str) -> None:
     row = ROWS[name]
     terms = Terms.of(row.epsilon, DELTA)
@@ -171,13 +172,13 @@ def test_the_portfolio_promises_at_least_97_percent_of_the_design(name: str) -> 
     assert found == row.portfolio
 
 
-@pytest.mark.parametrize(("epsilon", "query", "count"), [(1, 10, 10), (1, 100, 450), (3, 10, 39)])
+@each(("epsilon", "query", "count"), [(1, 10, 10), (1, 100, 450), (3, 10, 39)])
 def test_whole_numbers_one_apart_are_randomized_response(epsilon: int, query: int, count: int) -> None:
     terms = Terms.of(epsilon, DELTA)
     assert terms.how_many(terms.price(LaplaceNoise(Fraction(query), 1))) == count
 
 
-@pytest.mark.parametrize("name", ROWS)
+@each("name", ROWS)
 def test_the_portfolio_is_no_better_than_what_is_true(name: str) -> None:
     """An adaptive promise can never exceed the fixed one of the best accountant."""
     row = ROWS[name]

@@ -37,6 +37,7 @@ from lapwing.survey.randomizers.randomizer import (
     ratio_is_within,
     two_level_ratio,
 )
+from support.cases import each
 from support.laws import CONTEXT, decimal, follows
 from support.randomizers import ORACLES, SMALL, accepted, law, possible, some_answers
 from support.streams import SeededStream
@@ -72,14 +73,14 @@ def test_exactly_the_possible_messages_are_accepted(name: str) -> None:
     assert len(possible(name)) == messages_of(SMALL[name])
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_probabilities_add_up_to_one(name: str) -> None:
     for answer in some_answers(SMALL[name]):
         assert sum(law(name, answer).values()) == 1
         assert min(law(name, answer).values()) > 0, "what is impossible is refused"
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_the_worst_ratio_is_the_claimed_one(name: str) -> None:
     """All messages, all pairs of answers: the claim holds and is reached."""
     randomizer = SMALL[name]
@@ -92,7 +93,7 @@ def test_the_worst_ratio_is_the_claimed_one(name: str) -> None:
     assert worst <= exp_up(randomizer.loss.epsilon)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_one_more_chance_would_be_too_many(name: str) -> None:
     """T is the greatest whole number within ε; the two coins are given, not chosen."""
     randomizer = SMALL[name]
@@ -115,7 +116,7 @@ def test_one_more_chance_would_be_too_many(name: str) -> None:
             )
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_every_message_travels_unchanged(name: str) -> None:
     randomizer = SMALL[name]
     rows = np.frombuffer(b"".join(possible(name)), dtype=np.uint8).reshape(-1, randomizer.size)
@@ -150,7 +151,7 @@ def test_each_answer_of_a_batch_is_randomized_by_itself(name: str, monkeypatch: 
     follows(drawn, [decimal(p) for p in law(name, 1).values()])
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_a_recipe_makes_the_same_randomizer_and_its_loss_is_computed(name: str) -> None:
     randomizer = SMALL[name]
     made = from_recipe(randomizer.recipe())
@@ -162,23 +163,21 @@ def test_a_recipe_makes_the_same_randomizer_and_its_loss_is_computed(name: str) 
     assert ratio_is_within(made.ratio, made.loss.epsilon)
 
 
-@pytest.mark.parametrize("name", SMALL)
-@pytest.mark.parametrize(
-    "answers", [[-1], [1 << 62], [0.5], [[0]], ["0"]], ids=["below", "above", "real", "nested", "text"]
-)
+@each("name", SMALL)
+@each("answers", [[-1], [1 << 62], [0.5], [[0]], ["0"]])
 def test_answers_outside_are_refused(name: str, answers: list[object]) -> None:
     with pytest.raises(BadValue):
         SMALL[name].sample(np.array(answers))
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_nobody_and_one_person_can_be_sampled(name: str) -> None:
     randomizer = SMALL[name]
     assert randomizer.encode(randomizer.sample(np.zeros(0, dtype=np.int64))).shape == (0, randomizer.size)
     assert randomizer.encode(randomizer.sample(np.array([1]))).shape == (1, randomizer.size)
 
 
-@pytest.mark.parametrize("name", SMALL)
+@each("name", SMALL)
 def test_messages_of_another_size_or_type_are_refused(name: str) -> None:
     size = SMALL[name].size
     wrong: list[NDArray[Any]] = [
@@ -219,10 +218,8 @@ def test_words_of_two_levels_are_told_apart_and_padded() -> None:
     assert words.prefix(np.array([word]), 0).tolist() == [7]
 
 
-@pytest.mark.parametrize(
-    "epsilon", [Fraction(1, 10**6), Fraction(1, 3), Fraction(1), Fraction(7), Fraction(1000)]
-)
-@pytest.mark.parametrize("share", [Fraction(1, 2), Fraction(1, 100), Fraction(99, 100)])
+@each("epsilon", [Fraction(1, 10**6), Fraction(1, 3), Fraction(1), Fraction(7), Fraction(1000)])
+@each("share", [Fraction(1, 2), Fraction(1, 100), Fraction(99, 100)])
 def test_the_favour_is_the_greatest_within_epsilon(epsilon: Fraction, share: Fraction) -> None:
     favoured = greatest_favoured(epsilon, share)
     assert share * ODDS < favoured < ODDS
@@ -240,7 +237,7 @@ def test_a_stated_epsilon_below_the_truth_is_refused() -> None:
         KaryResponse(2, 3 * ODDS // 4, Fraction(1))
 
 
-@pytest.mark.parametrize("name", ORACLES)
+@each("name", ORACLES)
 def test_oracles_have_their_interface(name: str) -> None:
     assert isinstance(SMALL[name], FrequencyOracle)
 
@@ -263,7 +260,7 @@ def test_points_are_numbered_as_documented() -> None:
             assert sum(expected) == points_in(prime, dimension - 1)
 
 
-@pytest.mark.parametrize("prime", [2, 3, 149, 65_537, 47_453_111, 2**31 - 1])
+@each("prime", [2, 3, 149, 65_537, 47_453_111, 2**31 - 1])
 def test_orthogonal_rows_are_found_exactly_at_every_size(prime: int) -> None:
     """47,453,111 is near the greatest prime whose products of four coordinates fit a float."""
     rows = np.concatenate(

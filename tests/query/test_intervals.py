@@ -25,6 +25,7 @@ from lapwing.sql.intervals import (
     ratio_bounds,
     table_width,
 )
+from support.cases import each
 from support.laws import between
 from support.streams import SeededStream
 
@@ -44,8 +45,8 @@ FUNCTIONS += ["avg_of_pair", "proportion_of_pair"]
 Data = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-@pytest.mark.parametrize("level", ["0.05", "0.5", "0.9", "0.95", "0.999", "0.999999"])
-@pytest.mark.parametrize("scale", ["0.001", "0.3", "1", "7/3", "41.7", "5000", "123456.7"])
+@each("level", ["0.05", "0.5", "0.9", "0.95", "0.999", "0.999999"])
+@each("scale", ["0.001", "0.3", "1", "7/3", "41.7", "5000", "123456.7"])
 def test_half_widths_are_the_spreads_of_the_mechanisms(scale: str, level: str) -> None:
     confidence, wide = Fraction(level), Fraction(scale)
     mechanisms: list[Laplace | Gaussian] = [Gaussian(wide, Fraction(1), 1)]
@@ -73,8 +74,8 @@ SCALES = [
 ]
 
 
-@pytest.mark.parametrize("scales", SCALES)
-@pytest.mark.parametrize("level", ["0.5", "0.95", "0.999"])
+@each("scales", SCALES)
+@each("level", ["0.5", "0.95", "0.999"])
 def test_the_width_of_a_sum_of_laplace_noises_is_its_quantile(scales: list[float], level: str) -> None:
     """Against a numerical convolution of the densities."""
     width = float(NoiseFamily(False, Fraction(level)).width([*scales])) - 0.5
@@ -91,8 +92,8 @@ def test_the_width_of_a_sum_of_laplace_noises_is_its_quantile(scales: list[float
     assert inside == pytest.approx(float(level), abs=0.01 * (1 - float(level)) + 2e-5)  # a cell, or 0.1 %
 
 
-@pytest.mark.parametrize("level", ["0.05", "0.5", "0.95", "0.999999"])
-@pytest.mark.parametrize("fixed", [0.1, 1.0, 10.0, 100.0])
+@each("level", ["0.05", "0.5", "0.95", "0.999999"])
+@each("fixed", [0.1, 1.0, 10.0, 100.0])
 def test_widths_are_convex_but_where_scales_are_pulled_apart(fixed: float, level: str) -> None:
     theta = np.linspace(0, 10, 398)
     widths = NoiseFamily(False, Fraction(level)).width([np.full(398, fixed), theta])
@@ -100,7 +101,7 @@ def test_widths_are_convex_but_where_scales_are_pulled_apart(fixed: float, level
     assert np.diff(widths, 2)[apart].min() >= -1e-7 * widths.max()
 
 
-@pytest.mark.parametrize("level", ["0.05", "0.5", "0.95", "0.999999"])
+@each("level", ["0.05", "0.5", "0.95", "0.999999"])
 def test_a_pairs_width_is_convex_and_greatest_at_the_ends_of_the_range(level: str) -> None:
     noises, share = NoiseFamily(False, Fraction(level)), np.linspace(0, 1, 398)
     widths = noises.width([100 * (1 - share), 100 * share])
@@ -116,8 +117,8 @@ def law_of(scale: float, kind: str) -> NDArray[np.float64]:
     return np.asarray(law / law.sum())
 
 
-@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
-@pytest.mark.parametrize("scale", [0.1, 0.3, 0.5, 1.0, 1.7, 2.0])
+@each("kind", ["laplace", "gaussian"])
+@each("scale", [0.1, 0.3, 0.5, 1.0, 1.7, 2.0])
 def test_a_pairs_width_holds_whole_noise_and_is_not_wider_than_needed(scale: float, kind: str) -> None:
     """Against all values of both noises; at any share, also between the knots of the table."""
     law = law_of(scale, kind)
@@ -131,8 +132,8 @@ def test_a_pairs_width_holds_whole_noise_and_is_not_wider_than_needed(scale: flo
         assert both[far >= t - 0.05].sum() > 0.05
 
 
-@pytest.mark.parametrize("scale", [0.8, 1.3, 2.0])
-@pytest.mark.parametrize("level", ["0.999", "0.999999", "0.999999999999"])
+@each("scale", [0.8, 1.3, 2.0])
+@each("level", ["0.999", "0.999999", "0.999999999999"])
 def test_a_pair_of_little_noise_is_held_at_any_confidence(level: str, scale: float) -> None:
     k = np.arange(-120, 121)
     law = np.exp(-np.abs(k) / scale)
@@ -225,10 +226,10 @@ def hits(found: Estimate, truth: float) -> int:
     return int(np.sum((found.low - slack <= truth) & (truth <= found.high + slack)))
 
 
-@pytest.mark.parametrize(("kind", "epsilon"), [*product(["laplace", "gaussian"], ["0.5", "1"])])
-@pytest.mark.parametrize("size", [30, 300, 30_000])
-@pytest.mark.parametrize("shape", ["flat", "low"])
-@pytest.mark.parametrize("function", FUNCTIONS)
+@each(("kind", "epsilon"), [*product(["laplace", "gaussian"], ["0.5", "1"])])
+@each("size", [30, 300, 30_000])
+@each("shape", ["flat", "low"])
+@each("function", FUNCTIONS)
 def test_coverage_lies_between_94_and_99_percent(
     function: str, shape: str, size: int, kind: str, epsilon: str
 ) -> None:
@@ -244,8 +245,8 @@ def test_coverage_lies_between_94_and_99_percent(
     assert hits(found, truth) / REPEATS >= 0.938
 
 
-@pytest.mark.parametrize("truth", [-10.0, 0.0, 7.0, 10.0])
-@pytest.mark.parametrize("size", [0, 3, 40])
+@each("truth", [-10.0, 0.0, 7.0, 10.0])
+@each("size", [0, 3, 40])
 def test_the_pivot_keeps_its_level_where_the_size_is_lost_in_noise(truth: float, size: int) -> None:
     """20,000 repeats: fails if 94.5 % is ruled out at 1e-9."""
     generator = np.random.Generator(np.random.Philox(5))
@@ -258,8 +259,8 @@ def test_the_pivot_keeps_its_level_where_the_size_is_lost_in_noise(truth: float,
     assert between(covered, repeats)[1] >= 0.945
 
 
-@pytest.mark.parametrize("epsilon", ["1/2", "2/3", "1", "2", "3"])
-@pytest.mark.parametrize(("yes", "no"), [(1, 29), (7, 23), (15, 15), (300, 900), (9_000, 21_000)])
+@each("epsilon", ["1/2", "2/3", "1", "2", "3"])
+@each(("yes", "no"), [(1, 29), (7, 23), (15, 15), (300, 900), (9_000, 21_000)])
 def test_proportions_with_little_noise_are_held_as_often_as_they_should_be(
     yes: int, no: int, epsilon: str
 ) -> None:

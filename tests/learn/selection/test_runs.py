@@ -16,6 +16,7 @@ from lapwing.core.exact import ball, precision
 from lapwing.core.losses import Concentrated, GaussianNoise, Loss, Pure
 from lapwing.errors import BadParameter
 from lapwing.learn.repetition import NegativeBinomialRuns, PoissonRuns, RunCountLaw
+from support.cases import each
 from support.slowly import slow
 from support.streams import CountingStream, SeededStream
 
@@ -42,7 +43,7 @@ def generating(runs: RunCountLaw, x: arb) -> arb:
     return (base**-eta - 1) / (gamma**-eta - 1)
 
 
-@pytest.mark.parametrize("runs", LAWS, ids=repr)
+@each("runs", LAWS)
 def test_the_probabilities_are_those_of_the_generating_function(runs: RunCountLaw) -> None:
     with precision(256):
         law = list(islice(runs.law(), 4000))
@@ -84,8 +85,8 @@ def divergence(one: list[arb], other: list[arb], order: Fraction) -> arb:
     return sum((p**a * q ** (1 - a) for p, q in known), arb(0)).log() / (a - 1)
 
 
-@pytest.mark.parametrize("runs", LAWS, ids=repr)
-@pytest.mark.parametrize("order", [Fraction(3, 2), Fraction(2), Fraction(8), Fraction(25)])
+@each("runs", LAWS)
+@each("order", [Fraction(3, 2), Fraction(2), Fraction(8), Fraction(25)])
 def test_the_divergence_of_the_best_gaussian_score_stays_below_its_bound(
     runs: RunCountLaw, order: Fraction
 ) -> None:
@@ -100,8 +101,8 @@ def test_the_divergence_of_the_best_gaussian_score_stays_below_its_bound(
             assert float(exact) <= float(bound) + 1e-12
 
 
-@pytest.mark.parametrize("runs", [law for law in LAWS if isinstance(law, NegativeBinomialRuns)], ids=repr)
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3)])
+@each("runs", [law for law in LAWS if isinstance(law, NegativeBinomialRuns)])
+@each("epsilon", [Fraction(1, 10), Fraction(1), Fraction(3)])
 def test_the_pure_loss_of_the_best_response_stays_below_its_bound(
     runs: RunCountLaw, epsilon: Fraction
 ) -> None:
@@ -127,7 +128,7 @@ def test_a_fixed_number_of_runs_would_cost_more_than_that() -> None:
     assert fixed > 4 * float(bound)
 
 
-@pytest.mark.parametrize("runs", [LAWS[1], LAWS[3], LAWS[5]], ids=repr)
+@each("runs", [LAWS[1], LAWS[3], LAWS[5]])
 @pytest.mark.parametrize("size", [200, slow(10_000)])
 def test_the_number_of_runs_follows_its_law(runs: RunCountLaw, size: int) -> None:
     """Chi-square; false-alarm rate 1e-9 each."""
@@ -156,19 +157,19 @@ def test_poisson_runs_want_a_base_whose_small_losses_are_known() -> None:
         PoissonRuns(Fraction(10)).renyi(Concentrated(Fraction(1, 8)), Fraction(2))
 
 
-@pytest.mark.parametrize(("eta", "gamma"), [("-1", "0.5"), ("65", "0.5"), ("1", "0"), ("1", "1")])
+@each(("eta", "gamma"), [("-1", "0.5"), ("65", "0.5"), ("1", "0"), ("1", "1")])
 def test_a_law_that_does_not_exist_cannot_be_made(eta: str, gamma: str) -> None:
     with pytest.raises(BadParameter):
         NegativeBinomialRuns(Fraction(eta), Fraction(gamma))
 
 
-@pytest.mark.parametrize("mean", [1, 0, 1001, "nan"])
+@each("mean", [1, 0, 1001, "nan"])
 def test_a_mean_must_be_above_one(mean: object) -> None:
     with pytest.raises(BadParameter):
         NegativeBinomialRuns.with_mean(mean, eta=0)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("rate", [0, -1, 1001])
+@each("rate", [0, -1, 1001])
 def test_a_poisson_rate_must_be_above_zero(rate: int) -> None:
     with pytest.raises(BadParameter):
         PoissonRuns(Fraction(rate))

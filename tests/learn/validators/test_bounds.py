@@ -14,6 +14,7 @@ from scipy.stats import beta
 
 from lapwing.learn.confidence_bounds import mean_ceiling, mean_floor, share_ceiling, share_floor
 from learn.validators.exact_verdicts import binomial, sums_law
+from support.cases import each
 from support.slowly import slow
 
 RISK = Fraction(1, 20)
@@ -30,9 +31,9 @@ sums = st.fractions(min_value=0, max_value=10**6, max_denominator=1000)
 risks = st.fractions(min_value=Fraction(1, 10**6), max_value=Fraction(1, 2))
 
 
-@pytest.mark.parametrize("one", LAWS.values(), ids=LAWS.keys())
+@each("one", LAWS.values())
 @pytest.mark.parametrize("units", [1, 7, slow(60)])
-@pytest.mark.parametrize("risk", [RISK, Fraction(1, 300)])
+@each("risk", [RISK, Fraction(1, 300)])
 def test_the_ceiling_of_a_mean_is_rarely_too_low(one: list[float], units: int, risk: Fraction) -> None:
     mean = sum(k * p for k, p in enumerate(one)) / 4
     too_low = too_high = 0.0
@@ -44,8 +45,8 @@ def test_the_ceiling_of_a_mean_is_rarely_too_low(one: list[float], units: int, r
     assert too_high <= risk
 
 
-@pytest.mark.parametrize("p", [0.003, 0.1, 0.5, 0.83, 0.999])
-@pytest.mark.parametrize("n", [1, 10, 80])
+@each("p", [0.003, 0.1, 0.5, 0.83, 0.999])
+@each("n", [1, 10, 80])
 def test_the_floor_of_a_share_is_rarely_too_high(n: int, p: float) -> None:
     law = binomial(n, p)
     too_high = sum(w for k, w in enumerate(law) if float(share_floor(k, n - k, RISK)) > p + SLACK)
@@ -54,9 +55,9 @@ def test_the_floor_of_a_share_is_rarely_too_high(n: int, p: float) -> None:
     assert too_low <= RISK
 
 
-@pytest.mark.parametrize("n", [1, 5, 100, 1200, 10**5, 10**7])
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("risk", [RISK, Fraction(1, 10**6)])
+@each("n", [1, 5, 100, 1200, 10**5, 10**7])
+@each("share", [0.0, 0.01, 0.5, 0.9, 1.0])
+@each("risk", [RISK, Fraction(1, 10**6)])
 def test_the_floor_of_a_share_is_clopper_and_pearsons(n: int, share: float, risk: Fraction) -> None:
     hits = round(n * share)
     found = share_floor(hits, n - hits, risk)
@@ -105,7 +106,7 @@ def test_the_ceiling_is_never_above_the_formulas_that_it_replaces(
     assert found <= min(solved, x + math.sqrt(a / 2), 1.0) + SLACK
 
 
-@pytest.mark.parametrize(("own", "rest"), [(0, 0), (5, 0), (5, -3), (-4, -4)])
+@each(("own", "rest"), [(0, 0), (5, 0), (5, -3), (-4, -4)])
 def test_nothing_is_shown_by_too_little(own: int, rest: int) -> None:
     assert mean_ceiling(own, rest, RISK) == 1
     assert mean_floor(rest, own, RISK) == 0

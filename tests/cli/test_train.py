@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lapwing.cli.main import run
+from support.cases import each
 from support.shell import Shell
 
 
@@ -49,7 +50,7 @@ def test_over_budget_is_exit_code_3_and_leaves_a_card(rides: Shell) -> None:
     assert "none yet" in Path("durations.runs/run-1/card.txt").read_text()
 
 
-@pytest.mark.parametrize(
+@each(
     ("old", "new", "why"),
     [
         ('label = "duration"', 'label = "speed"', "durations.toml:7: pipeline.label: "),
@@ -63,8 +64,10 @@ def test_over_budget_is_exit_code_3_and_leaves_a_card(rides: Shell) -> None:
 )
 def test_mistakes_have_lines(rides: Shell, old: str, new: str, why: str) -> None:
     path = Path("durations.toml")
-    path.write_text(path.read_text().replace(old, new))
+    text = path.read_text()
+    path.write_text(text.replace(old, new))
     done = rides("train", path)
+    path.write_text(text)
     assert done.code == 2
     assert why in done.error
     assert not Path("durations.runs").exists()

@@ -21,8 +21,8 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.gaussian import GaussianShares
-from lapwing.core.laplace import LaplaceShares
+from lapwing.core.gaussian import GaussianShares, SummedGaussian
+from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.parties import joint_noise
@@ -261,17 +261,20 @@ class JointPlan:
         """The standard deviation of the noise in each block's opened sums, with all members in them."""
         if self.is_local:
             return (joint_noise.local_deviation(self.requirements, self.blocks[0]),)
-        return tuple(share.total(self.requirements.members).deviation for share in self.shares)
+        return tuple(noise.deviation for noise in self.noises(self.requirements.members))
 
     @property
     def relative_error(self) -> float:
         """The error of all blocks together, by which plans are compared."""
         return joint_noise.relative_error(self.blocks, self.deviations)
 
+    def noises(self, contributors: int) -> list[SummedLaplace | SummedGaussian]:
+        """Return the noise in each block of an opened sum of this number of members."""
+        return [share.total(contributors) for share in self.shares]
+
     def widths(self, confidence: Fraction) -> tuple[int, ...]:
         """Return each block's half width: its noise stays within it with this confidence."""
-        totals = [share.total(self.requirements.members) for share in self.shares]
-        return tuple(total.spread(confidence) for total in totals)
+        return tuple(noise.spread(confidence) for noise in self.noises(self.requirements.members))
 
     @property
     def cost(self) -> NetworkCost:

@@ -13,16 +13,15 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadValue
-from lapwing.parties.identity import Card, MemberKeys
+from lapwing.parties.identity import MemberKeys, SignedStatement
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.run_configuration import RunConfiguration
@@ -111,20 +110,12 @@ LONGEST_REASON = 300
 _NONCE_BYTES = 16
 
 
-class _SignedStatement(ABC):
-    """A statement of one member about one run, signed with the key on its card."""
+class _RunStatement(SignedStatement):
+    """A statement of one member about one run."""
 
     __slots__ = ()
     run: bytes
     sender: int
-    signature: bytes
-
-    @abstractmethod
-    def _signed_part(self) -> bytes: ...
-
-    def is_signed_by(self, card: Card) -> bool:
-        """Return whether the holder of the card has signed this."""
-        return card.verifies(self.signature, self._signed_part())
 
     def is_valid_in(self, config: RunConfiguration) -> bool:
         """Return whether a member of this run has signed this for it."""
@@ -133,7 +124,7 @@ class _SignedStatement(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class ReadyMessage(_SignedStatement):
+class ReadyMessage(_RunStatement):
     """A member's statement that it is ready to begin. `nonce` is fresh: no two messages are equal."""
 
     run: bytes
@@ -144,8 +135,7 @@ class ReadyMessage(_SignedStatement):
     @classmethod
     def fresh(cls, run: bytes, sender: int, keys: MemberKeys) -> ReadyMessage:
         """Return a new, signed message."""
-        unsigned = cls(run, sender, random_bytes(_NONCE_BYTES))
-        return replace(unsigned, signature=keys.sign(unsigned._signed_part()))
+        return cls(run, sender, random_bytes(_NONCE_BYTES)).signed(keys)
 
     def _signed_part(self) -> bytes:
         whole = [PROTOCOL_VERSION, self.run.hex(), self.sender, self.nonce.hex()]
@@ -169,7 +159,7 @@ class ReadyMessage(_SignedStatement):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveMessage(_SignedStatement):
+class LeaveMessage(_RunStatement):
     """A member's statement that it leaves the run, so that nobody waits for it.
 
     `why` is public: it names members and rounds, never data.
@@ -185,10 +175,6 @@ class LeaveMessage(_SignedStatement):
     def _signed_part(self) -> bytes:
         whole = [self.run.hex(), self.stage, self.round, self.sender, self.why]
         return b"lapwing notice\n" + json.dumps(whole).encode()
-
-    def signed(self, keys: MemberKeys) -> LeaveMessage:
-        """Return the same message with a signature."""
-        return replace(self, signature=keys.sign(self._signed_part()))
 
     def to_json(self) -> dict[str, object]:
         """Return plain values, as in a transcript."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -49,10 +49,15 @@ class JointRequirements:
     quorum: str = ""
 
     def __post_init__(self) -> None:
-        set_fields(self, members=whole(self.members, "members", at_least=1))
-        set_fields(self, coalition=whole(self.coalition, "coalition"), losses=whole(self.losses, "losses"))
-        set_fields(self, people_at=whole(self.people_at, "people_at", at_least=1))
-        set_fields(self, epsilon=checked_epsilon(self.epsilon), delta=checked_delta(self.delta))
+        set_fields(
+            self,
+            members=whole(self.members, "members", at_least=1),
+            coalition=whole(self.coalition, "coalition"),
+            losses=whole(self.losses, "losses"),
+            people_at=whole(self.people_at, "people_at", at_least=1),
+            epsilon=checked_epsilon(self.epsilon),
+            delta=checked_delta(self.delta),
+        )
         if self.members > MOST_MEMBERS:
             raise BadParameter("members", f"must be at most {MOST_MEMBERS:,}")
         if self.members > 1 and not self.coalition:
@@ -90,19 +95,10 @@ class JointRequirements:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, with rationals as text."""
-        return {
-            "members": self.members,
-            "coalition": self.coalition,
-            "losses": self.losses,
-            "adversary": self.adversary,
-            "protocol": self.protocol,
-            "epsilon": str(self.epsilon),
-            "delta": str(self.delta),
-            "people_at": self.people_at,
-            "noise": self.noise,
-            # "majority" is left out, as in files that were written before there was a choice.
-            **({} if self.quorum == "majority" else {"quorum": self.quorum}),
-        }
+        plain = {**asdict(self), "epsilon": str(self.epsilon), "delta": str(self.delta)}
+        if self.quorum == "majority":  # left out, as in files that were written before there was a choice
+            del plain["quorum"]
+        return plain
 
 
 OWN_NOISE, ADDITIVE, SHAMIR, MASKED, LOCAL = "ABCDL"

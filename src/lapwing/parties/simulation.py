@@ -12,7 +12,7 @@ repetition, so that one run measures many; cells are independent, as each has it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
@@ -50,16 +50,6 @@ _NO_LIES: Mapping[tuple[int, int], Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedMessage:
-    """One message that the adversary sees: public (`recipient` is None), or to one of its members."""
-
-    round: int
-    sender: int
-    recipient: int | None
-    content: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class SimulatedRound:
     """All posts of one round, also late ones, and the members that were in time."""
 
@@ -88,17 +78,6 @@ class SimulatedRun:
                 return outcome
         raise next(outcome for outcome in self.outcomes if isinstance(outcome, ProtocolStopped))
 
-    def view(self, coalition: Iterable[int]) -> list[ObservedMessage]:
-        """Return all messages that a coalition and the relay see, without their own values and coins."""
-        members = sorted(set(coalition))
-        seen = []
-        for number, spoken in enumerate(self.rounds):
-            for sender, post in sorted(spoken.posts.items()):
-                seen.append(ObservedMessage(number, sender, None, post.public))
-                private = post.private or {}
-                seen += [ObservedMessage(number, sender, i, private[i]) for i in members if i in private]
-        return seen
-
 
 @dataclass(frozen=True, slots=True)
 class _Member:
@@ -116,7 +95,6 @@ def run_in_memory(
     shown: Mapping[tuple[int, int], Collection[int]] = _NO_LIES,
     coins: Sequence[ProtocolCoins] | None = None,
     twice: Collection[int] = (),
-    on_round: Callable[[SimulatedRound], None] | None = None,
 ) -> SimulatedRun:
     """Run all members through one sum. `protocol` is its letter or its class.
 
@@ -139,8 +117,6 @@ def run_in_memory(
         posts = {i: member.protocol.post(number) for i, member in members.items()}
         spoken = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
         rounds.append(spoken)
-        if on_round is not None:
-            on_round(spoken)
         members = _heard(number, spoken, members, outcomes, shown=shown, twice=twice)
     outcomes |= {i: _opened(member.protocol) for i, member in members.items()}
     return SimulatedRun(tuple(outcomes[i] for i in range(setting.members)), tuple(rounds))
@@ -270,15 +246,9 @@ def simulate(
     noised = [share.sample([count]) for count in counts]
     rounds = PROTOCOLS[plan.protocol].rounds
     losses = {_member(name, names): _round(name, where, rounds) for name, where in lose.items()}
-    steps: list[RoundSummary] = []
-    before = set(range(needs.members))
-
-    def told(spoken: SimulatedRound) -> None:
-        nonlocal before
-        steps.append(_step(spoken, before, names))
-        before = set(spoken.posts)
-
-    done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses, on_round=told)
+    done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses)
+    before = [set(range(needs.members)), *(set(spoken.posts) for spoken in done.rounds)]
+    steps = [_step(spoken, there, names) for spoken, there in zip(done.rounds, before, strict=False)]
     try:
         opened = done.opened
         total, inside, stopped = int(opened.values[0]), tuple(names[i] for i in opened.contributors), ""

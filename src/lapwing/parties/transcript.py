@@ -314,13 +314,12 @@ def sums_from_posts(
         of_stage = [closed for closed in rounds if closed.stage == stage]
         publics = [{e.sender: e.public for e in closed.envelopes} for closed in of_stage]
         try:
-            for upto in range(1, len(publics) + 1):
-                kind.follow(setting, publics[:upto])
-            if len(publics) < len(kind.rounds):
-                break
-            opened.append(kind.outcome(setting, publics))
+            found = kind.observe(setting, publics)
         except ProtocolStopped as stop:
             return opened, stop
+        if found is None:
+            break
+        opened.append(found)
     return opened, None
 
 

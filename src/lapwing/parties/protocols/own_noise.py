@@ -44,17 +44,10 @@ class OwnNoise(Protocol):
         return rules.RoundTraffic(WORD * setting.length), rules.RoundTraffic(0)
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last = rounds[-1]
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
         if len(rounds) == 1:
-            rules.require_posts(
-                setting, last, least=setting.least, why="too few members posted their value"
-            )
-            rules.require_elements(setting, last, setting.length)
-        else:
-            rules.require_empty(last)
-            why = "too few members agreed on who is in the sum"
-            rules.require_posts(setting, last, least=setting.majority, why=why)
+            return rules.RoundRule(setting.least, "too few members posted their value", setting.length)
+        return rules.RoundRule(setting.majority, rules.TOO_FEW_AGREED)
 
     def _post(self, number: int) -> Post:
         return Post() if number else Post(self.field.to_bytes(self.value))

@@ -25,11 +25,13 @@ app = typer.Typer(
     help="Joint statistics of several members, none of whom sees another's rows.", no_args_is_help=True
 )
 
-WishPath = Annotated[Path, typer.Argument(metavar="WISH", help="The wish file, such as joint.toml.")]
+DraftPath = Annotated[
+    Path, typer.Argument(metavar="DRAFT", help="The draft of the consortium, such as joint.toml.")
+]
 ConsortiumPath = Annotated[
     Path, typer.Argument(metavar="FILE", help="The consortium file, such as joint-wards.consortium.")
 ]
-Me = Annotated[Path, typer.Option("--me", help="Your folder, with your keys: what `init` made.")]
+Me = Annotated[Path, typer.Option("--me", help="Your folder with your keys, as `init` made it.")]
 PolicyPath = Annotated[Path, typer.Option("--policy", help="The policy of your own data.")]
 CardPath = Annotated[
     Path | None,
@@ -67,7 +69,7 @@ def init(
 
 @app.command()
 def plan(
-    wish: WishPath,
+    draft_path: DraftPath,
     *,
     members: Annotated[int, typer.Option(help="How many members there will be.", min=1, max=1000)],
     policy: PolicyPath,
@@ -78,19 +80,19 @@ def plan(
     from lapwing.parties.draft import plan_for, read_draft
     from lapwing.parties.joining import open_statistic
 
-    file = read_draft(wish)
-    with os_errors_told(), open_statistic(file.statistic, policy, tell=tell) as (_, statistic):
-        made, why = plan_for(file, members, statistic), statistic.why_not_local
+    draft = read_draft(draft_path)
+    with os_errors_told(), open_statistic(draft.statistic, policy, tell=tell) as (_, statistic):
+        made, why = plan_for(draft, members, statistic), statistic.why_not_local
         if as_json:
-            found = {"name": file.name, "statistic": statistic.spec}
+            found = {"name": draft.name, "statistic": statistic.spec}
             print_json({**found, **made.to_json(why_not_local=why)})
         else:
-            show_plan(made, file.name, statistic.title, why_not_local=why)
+            show_plan(made, draft.name, statistic.title, why_not_local=why)
 
 
 @app.command()
 def invite(
-    wish: WishPath,
+    draft_path: DraftPath,
     cards: Annotated[list[Path], typer.Argument(metavar="CARD...", help="The cards of all members.")],
     *,
     policy: PolicyPath,
@@ -104,11 +106,11 @@ def invite(
     from lapwing.parties.identity import Card
     from lapwing.parties.joining import open_statistic
 
-    file = read_draft(wish)
-    with os_errors_told(), open_statistic(file.statistic, policy, tell=tell) as (_, statistic):
+    draft = read_draft(draft_path)
+    with os_errors_told(), open_statistic(draft.statistic, policy, tell=tell) as (_, statistic):
         relay = None if relay_card is None else Card.read(relay_card)
-        made = found_consortium(file, [Card.read(path) for path in cards], statistic, relay=relay)
-        target = out or Path(f"{file.name}.consortium")
+        made = found_consortium(draft, [Card.read(path) for path in cards], statistic, relay=relay)
+        target = out or Path(f"{draft.name}.consortium")
         write_new(target, made.to_text(), option="out")
     print(f"Wrote {target}, for {', '.join(made.names)}. Its fingerprint: {made.fingerprint}")
     print("Send it to all of them. Each looks at it and signs:")
@@ -127,7 +129,7 @@ def join(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Sign without being asked.")] = False,
 ) -> None:
-    """See what you are asked to take part in, and what it will cost your people; then sign it."""
+    """Show the consortium that you are asked to join, with its cost for your people, and sign it."""
     from lapwing.cli.show_party import show_invitation
     from lapwing.parties.consortium import Consortium
     from lapwing.parties.draft import require_coalition, require_same_meaning

@@ -64,7 +64,7 @@ def simulate(
     from lapwing.parties.requirements import JointRequirements
     from lapwing.parties.simulation import simulate as simulated
 
-    wish = JointRequirements(
+    needs = JointRequirements(
         members=members,
         coalition=coalition,
         losses=losses,
@@ -77,7 +77,7 @@ def simulate(
     )
     numbers = [100 + 37 * k % 90 for k in range(members)] if counts is None else _whole_numbers(counts)
     names = [NAMES[k] if members <= len(NAMES) else f"member-{k + 1}" for k in range(members)]
-    done = simulated(wish, numbers, names, lose=dict(_member_and_round(one) for one in lose or ()))
+    done = simulated(needs, numbers, names, lose=dict(_member_and_round(one) for one in lose or ()))
     if as_json:
         print_json(done.to_json())
     else:
@@ -125,7 +125,7 @@ def compare(
 
 
 def example(folder: ExampleFolder = Path(".")) -> None:
-    """Write three invented hospitals, each with its data and policy in a folder, and their wish."""
+    """Write invented data and policies of three hospitals, and the draft of their consortium."""
     from lapwing.examples.hospitals import MEMBERS, POLICY, WISH, write_hospitals
 
     with os_errors_told():

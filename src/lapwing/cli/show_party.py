@@ -57,15 +57,15 @@ def show_plan(plan: JointPlan, name: str, title: str, *, why_not_local: str) -> 
 
 
 def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
-    wish = plan.requirements
+    needs = plan.requirements
     out.print(Text(printable(f"{name}: {title}"), style="bold"))
-    chosen = "chosen" if wish.protocol == "auto" else "as wished"
-    indented(out, f"{wish.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
+    chosen = "chosen" if needs.protocol == "auto" else "as asked"
+    indented(out, f"{needs.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
     heading(out, "What is promised")
     indented(out, printable(plan.guarantee))
     points(out, plan.notes)
     heading(out, "What it costs")
-    budget = pair_text(wish.epsilon, wish.delta if plan.noise == "gaussian" else Fraction(0))
+    budget = pair_text(needs.epsilon, needs.delta if plan.noise == "gaussian" else Fraction(0))
     lines = [f"A person: {budget}, by all members together. Each member's own ledger: {charge_text(plan)}."]
     if not plan.is_local:
         lines.append(
@@ -74,7 +74,7 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
         )
         lines.append(f"{plan.noise.capitalize()} noise: {plan.why}.")
     points(out, lines)
-    if wish.members > 1:
+    if needs.members > 1:
         heading(out, "What a person loses if more members belong together than planned")
         indented(out, _together(plan))
     heading(out, "Expected error of every number (before anything is made of it)")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -24,7 +24,7 @@ from lapwing.errors import BadValue
 from lapwing.parties.identity import MemberKeys, SignedStatement
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
 from lapwing.parties.protocols.registry import PROTOCOLS
-from lapwing.parties.run_configuration import RunConfiguration
+from lapwing.parties.run_configuration import RoundKey, RunConfiguration
 
 # Frames
 
@@ -37,7 +37,7 @@ class FrameKind(IntEnum):
 
     HELLO = 1  # member: its version, its run, and its position in the run
     POST = 2  # member: a parcel
-    NOTICE = 3  # member: its leave message; the relay passes it on
+    LEAVE = 3  # member: its leave message; the relay passes it on
     DONE = 4  # member: it needs nothing more
     BEGIN = 5  # relay: the run begins; the ready messages
     CLOSED = 6  # relay: a delivery
@@ -67,7 +67,7 @@ def read_header(raw: bytes, *, largest: int) -> tuple[FrameKind, int]:
         raise BadValue("a frame is of no known kind") from error
     bound = largest if kind in (FrameKind.POST, FrameKind.BEGIN, FrameKind.CLOSED) else SMALL_FRAME_BYTES
     if length > bound:
-        raise BadValue(f"a frame of {length:,} bytes came, where at most {bound:,} can")
+        raise BadValue(f"a frame has {length:,} bytes, but at most {bound:,} are possible")
     return kind, length
 
 
@@ -148,13 +148,11 @@ class ReadyMessage(_RunStatement):
     @classmethod
     def from_json(cls, run: bytes, value: object) -> ReadyMessage:
         """Read a message of this run as `to_json` writes it. Raises `BadValue`."""
-        try:
+        with suppress(ValueError):
             match value:
                 case [int(sender), str(nonce), str(signature)]:
                     parts = (base64.b64decode(part, validate=True) for part in (nonce, signature))
                     return cls(run, sender, *parts)
-        except ValueError as error:
-            raise BadValue("a ready message is not of the right form") from error
         raise BadValue("a ready message is not of the right form")
 
 
@@ -190,7 +188,7 @@ class LeaveMessage(_RunStatement):
     @classmethod
     def from_json(cls, value: object) -> LeaveMessage:
         """Read a message as `to_json` writes it. Raises `BadValue`."""
-        try:
+        with suppress(ValueError):
             match value:
                 case {
                     "run": str(run),
@@ -203,19 +201,17 @@ class LeaveMessage(_RunStatement):
                 } if not rest and len(why) <= LONGEST_REASON and why.isprintable():
                     raw = base64.b64decode(signature, validate=True)
                     return cls(bytes.fromhex(run), stage, round_, sender, why, raw)
-        except ValueError as error:
-            raise BadValue("a notice is not of the right form") from error
-        raise BadValue("a notice is not of the right form")
+        raise BadValue("a leave message is not of the right form")
 
 
 def version_mismatch(version: object) -> str | None:
-    """Return why a peer of this version cannot be talked to, or None. Version 1 sends None."""
+    """Return why this version of a peer is not supported, or None if it is. Version 1 sends None."""
     if version == PROTOCOL_VERSION and type(version) is int:
         return None
     is_number = type(version) is int and 0 < version < 1 << 31
     theirs = f"version {version}" if is_number else "no version, as old ones do"
     return (
-        f"it speaks {theirs}, and this is version {PROTOCOL_VERSION} of the protocol: all members and the "
+        f"it has {theirs}, and this is version {PROTOCOL_VERSION} of the protocol: all members and the "
         "host must have the same version of lapwing"
     )
 
@@ -248,6 +244,13 @@ class Progress:
     index: int = 0
     rounds: int = 0
     why: str = ""
+
+    @classmethod
+    def of_round(cls, config: RunConfiguration, kind: str, names: Iterable[str], key: RoundKey) -> Progress:
+        """Return an event of this round. After the last stage the round has no name."""
+        (stage, index), rounds = key, config.rounds
+        name = rounds[index] if stage < config.stages else ""
+        return cls(kind, tuple(names), stage, config.stages, name, index, len(rounds))
 
 
 ProgressCallback = Callable[[Progress], None]

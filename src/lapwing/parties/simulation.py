@@ -115,16 +115,16 @@ def run_in_memory(
             outcomes[i] = ProtocolStopped("this member was lost", (i,))
             del members[i]
         posts = {i: member.protocol.post(number) for i, member in members.items()}
-        spoken = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
-        rounds.append(spoken)
-        members = _heard(number, spoken, members, outcomes, shown=shown, twice=twice)
+        held = SimulatedRound(name, posts, frozenset(i for i in posts if late.get(i) != number))
+        rounds.append(held)
+        members = _heard(number, held, members, outcomes, shown=shown, twice=twice)
     outcomes |= {i: _opened(member.protocol) for i, member in members.items()}
     return SimulatedRun(tuple(outcomes[i] for i in range(setting.members)), tuple(rounds))
 
 
 def _heard(
     number: int,
-    spoken: SimulatedRound,
+    held: SimulatedRound,
     members: Mapping[int, _Member],
     outcomes: dict[int, OpenedSum | ProtocolStopped],
     *,
@@ -134,11 +134,9 @@ def _heard(
     """Deliver a round to all members. Return those that continue; the others get an outcome."""
     left = {}
     for i, member in members.items():
-        among = shown.get((number, i), spoken.closed)
-        senders = [
-            j for j in spoken.posts if j in among and (j in twice or members[j].heard == member.heard)
-        ]
-        posts = {j: spoken.posts[j] for j in senders}
+        among = shown.get((number, i), held.closed)
+        senders = [j for j in held.posts if j in among and (j in twice or members[j].heard == member.heard)]
+        posts = {j: held.posts[j] for j in senders}
         heard = {j: Heard(post.public, (post.private or {}).get(i)) for j, post in posts.items()}
         try:
             member.protocol.hear(number, heard)
@@ -247,8 +245,8 @@ def simulate(
     rounds = PROTOCOLS[plan.protocol].rounds
     losses = {_member(name, names): _round(name, where, rounds) for name, where in lose.items()}
     done = run_in_memory(plan.protocol, protocol_setting(needs, 1), noised, losses=losses)
-    before = [set(range(needs.members)), *(set(spoken.posts) for spoken in done.rounds)]
-    steps = [_step(spoken, there, names) for spoken, there in zip(done.rounds, before, strict=False)]
+    before = [set(range(needs.members)), *(set(held.posts) for held in done.rounds)]
+    steps = [_step(held, there, names) for held, there in zip(done.rounds, before, strict=False)]
     try:
         opened = done.opened
         total, inside, stopped = int(opened.values[0]), tuple(names[i] for i in opened.contributors), ""
@@ -278,13 +276,13 @@ def epsilon_by_honest_shares(plan: JointPlan) -> tuple[tuple[int, float], ...]:
     return tuple((present, float(share.loss_with(present))) for present in fewer)
 
 
-def _step(spoken: SimulatedRound, before: set[int], names: Sequence[str]) -> RoundSummary:
-    posts = list(spoken.posts.values())
+def _step(held: SimulatedRound, before: set[int], names: Sequence[str]) -> RoundSummary:
+    posts = list(held.posts.values())
     private = [len(part) for post in posts for part in (post.private or {}).values()]
     return RoundSummary(
-        name=spoken.name,
-        posted=tuple(names[i] for i in sorted(spoken.posts)),
-        missing=tuple(names[i] for i in sorted(before - set(spoken.posts))),
+        name=held.name,
+        posted=tuple(names[i] for i in sorted(held.posts)),
+        missing=tuple(names[i] for i in sorted(before - set(held.posts))),
         public=max((len(post.public) for post in posts), default=0),
         private=max(private, default=0),
     )

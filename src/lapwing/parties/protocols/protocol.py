@@ -209,7 +209,7 @@ class Protocol(ABC):
         strangers = tuple(sorted(set(last) - set(before)))
         if strangers:
             raise ProtocolStopped(
-                "a post came from a member who is not or no longer in this run", strangers
+                "a post came from a member who is not, or no longer, in this run", strangers
             )
         cls._follow(setting, rounds)
 
@@ -265,10 +265,12 @@ class Protocol(ABC):
         that every call raises it.
         """
         if self._stopped or round != len(self.heard) or round + 1 != self._posted:
-            raise ProtocolStopped("a round is heard once, after it was posted in")
+            raise ProtocolStopped("a round is received once, after this member has posted in it")
         try:
             if self.me not in posts:
-                raise ProtocolStopped("this member's post came too late, so it is out", (self.me,))
+                raise ProtocolStopped(
+                    "this member's post came too late, so it is no longer in the run", (self.me,)
+                )
             self.heard.append({i: posts[i].public for i in sorted(posts)})
             self.follow(self.setting, self.heard)
             self._take(round, posts)
@@ -278,7 +280,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def _take(self, number: int, posts: Mapping[int, Heard]) -> None:
-        """Keep what this member needs of a round's posts, above all the private parts."""
+        """Keep the parts of a round's posts that this member needs later, above all the private parts."""
 
     @property
     def opened(self) -> OpenedSum:

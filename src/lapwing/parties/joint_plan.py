@@ -35,7 +35,6 @@ from lapwing.parties.joint_noise import (
     split_budget,
 )
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
-from lapwing.parties.protocols.masked_sum import MaskedSum
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
 from lapwing.parties.requirements import (
     ADDITIVE,
@@ -309,10 +308,7 @@ class JointPlan:
         needs = self.requirements
         if self.protocol in (OWN_NOISE, LOCAL) or not needs.losses:
             return []
-        setting = protocol_setting(needs, self.length)
-        quorum = {ADDITIVE: max(setting.quorum, self.least), MASKED: MaskedSum.agreeing(setting)}.get(
-            self.protocol, setting.quorum
-        )
+        quorum = PROTOCOLS[self.protocol].agreeing(protocol_setting(needs, self.length))
         found = f"{quorum} of {needs.members} members must agree on who is in the sum"
         if needs.members - quorum <= needs.most_losses:
             return [

@@ -240,13 +240,12 @@ class _MemberRun:
             rounds = [self._round_of(delivery) for delivery in shown]
         except (BadValue, IndexError) as error:
             raise Unavailable(_NOT_A_RESULT) from error
-        is_ordered = not order_violations(rounds, config)
-        opened, stop = sums_from_posts(config, rounds) if is_ordered else ([], None)
+        opened, stop = sums_from_posts(config, rounds)
         is_same = all(
             round_digest(mine.envelopes) == round_digest(theirs.envelopes)
             for mine, theirs in zip(self._heard, rounds, strict=False)
         )
-        if stop or len(opened) < config.stages or not is_same:
+        if order_violations(rounds, config) or stop or len(opened) < config.stages or not is_same:
             raise Unavailable(_NOT_A_RESULT)
         self._heard = shown
         self._tell("opened", opened[-1].contributors)

@@ -10,10 +10,8 @@ from typing import Any
 from lapwing.core.exact import set_fields, whole
 from lapwing.core.losses import checked_delta, checked_epsilon
 from lapwing.errors import BadParameter
-from lapwing.parties.protocols.masked_sum import MaskedSum
 from lapwing.parties.protocols.protocol import COALITION_TOO_SMALL, Setting
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
-from lapwing.parties.protocols.share_dealing import ShamirSharing
 from lapwing.parties.statistics import CellBlock
 from lapwing.sql.noising import NOISE_NAMES
 
@@ -129,24 +127,15 @@ def protocol_fit(
     letter: str, needs: JointRequirements, blocks: Sequence[CellBlock], stages: int
 ) -> ProtocolFit:
     """Return how a protocol meets the requirements."""
-    m, t = needs.members, needs.coalition
     setting = protocol_setting(needs, sum(block.length for block in blocks))
     kind = PROTOCOLS[letter]
     why = kind.refusal(setting) or ""
-    match letter:
-        case "A" | "L":
-            threshold, survives = setting.majority, m - setting.majority
-            if letter == LOCAL:
-                why = _why_not_local(blocks, stages) or why
-        case "B":
-            threshold, survives = setting.least, 0
-        case "C":
-            threshold, survives = ShamirSharing.threshold(setting), m - t - 1
-        case _:
-            threshold = MaskedSum.threshold(setting)
-            survives = max(m - threshold, 0)
-            if needs.adversary != "bounded":
-                why = "its masks hold only against an adversary with bounded computing power"
+    if letter == LOCAL:
+        why = _why_not_local(blocks, stages) or why
+    if letter == MASKED and needs.adversary != "bounded":
+        why = "its masks hold only against an adversary with bounded computing power"
+    threshold = kind.threshold(setting)
+    survives = 0 if letter == ADDITIVE else needs.members - threshold  # B needs all who are in the sum
     return ProtocolFit(letter, kind.honest(setting), threshold, survives, why)
 
 

@@ -62,6 +62,8 @@ def test_a_stranger_makes_the_same_sum_of_the_public_parts(letter: str) -> None:
     assert observed.values.tolist() == rehearsal.opened.values.tolist()
     assert observed.contributors == rehearsal.opened.contributors == (0, 1, 2, 4)
     assert PROTOCOLS[letter].observe(setting, publics[:-1]) is None
+    with pytest.raises(ProtocolStopped, match="more rounds"):  # a relay may show rounds of another stage
+        PROTOCOLS[letter].observe(setting, [*publics, publics[-1]])
     fewer = [*publics[:-1], {0: publics[-1][0]}]
     with pytest.raises(ProtocolStopped):
         PROTOCOLS[letter].observe(setting, fewer)

@@ -21,7 +21,7 @@ from support.parties_seats import seats, sit
 
 @pytest.fixture
 def three(tmp_path: Path) -> Flock:
-    return flock(tmp_path, deadline=0.4)
+    return flock(tmp_path, lobby=5.0, deadline=0.4)
 
 
 def memory(three: Flock) -> RelayJournal:

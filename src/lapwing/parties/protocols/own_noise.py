@@ -31,7 +31,17 @@ class OwnNoise(Protocol):
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
         """Return why this protocol cannot serve the setting, or None."""
-        return rules.quorum_refusal(setting, setting.majority)
+        return rules.quorum_refusal(setting, cls.agreeing(setting))
+
+    @classmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return how many members must sign which values are in the sum."""
+        return setting.majority
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return more than half: agreement is not for privacy here, but so that there is one sum."""
+        return setting.majority
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
@@ -47,7 +57,7 @@ class OwnNoise(Protocol):
     def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
         if len(rounds) == 1:
             return rules.RoundRule(setting.least, "too few members posted their value", setting.length)
-        return rules.RoundRule(setting.majority, rules.TOO_FEW_AGREED)
+        return rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED)
 
     def _post(self, number: int) -> Post:
         return Post() if number else Post(self.field.to_bytes(self.value))

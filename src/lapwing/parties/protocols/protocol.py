@@ -195,6 +195,16 @@ class Protocol(ABC):
 
     @classmethod
     @abstractmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return the number of members that can open a sum. Fewer cannot."""
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return how many members must agree on who is in the sum."""
+        return setting.quorum
+
+    @classmethod
+    @abstractmethod
     def traffic(cls, setting: Setting) -> tuple[RoundTraffic, ...]:
         """Return the exact size of one member's post in every round."""
 
@@ -244,6 +254,8 @@ class Protocol(ABC):
         Raises `ProtocolStopped`.
         """
         cls._require_served(setting)
+        if len(rounds) > len(cls.rounds):
+            raise ProtocolStopped("there are more rounds than this protocol has")
         for number in range(len(rounds)):
             cls.follow(setting, rounds[: number + 1])
         return cls.outcome(setting, rounds) if len(rounds) == len(cls.rounds) else None

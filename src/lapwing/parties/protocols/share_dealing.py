@@ -51,7 +51,7 @@ class ShareDealing(Protocol):
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
         """Return why this protocol cannot serve the setting, or None."""
-        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, setting.quorum)
+        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, cls.agreeing(setting))
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
@@ -94,6 +94,16 @@ class AdditiveSharing(ShareDealing):
 
     name: ClassVar[str] = "additive shares"
     rounds: ClassVar[tuple[str, ...]] = ("present", "deal", "agree", "open")
+
+    @classmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return the least number of members in a sum: all of them must stay to open it."""
+        return setting.least
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return how many members must agree: a quorum, and no fewer than must be in the sum."""
+        return max(setting.quorum, setting.least)
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
@@ -145,7 +155,7 @@ class ShamirSharing(ShareDealing):
     def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
         return (
             rules.RoundRule(setting.least, "too few members dealt their shares"),
-            rules.RoundRule(setting.quorum, rules.TOO_FEW_AGREED),
+            rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED),
             rules.RoundRule(cls.threshold(setting), "too few members opened their part", setting.length),
         )[len(rounds) - 1]
 

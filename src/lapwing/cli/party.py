@@ -40,7 +40,9 @@ CardPath = Annotated[
 Number = Annotated[
     int | None,
     typer.Option(
-        "--number", min=1, help="Which run this is; all members say the same. Else the first not aborted."
+        "--number",
+        min=1,
+        help="The number of the run, the same at all members; else the first not aborted.",
     ),
 ]
 Listen = Annotated[

@@ -40,16 +40,22 @@ QUICK_SIZES, QUICK_MEMBERS = (10, 100, 1000), (2, 10)
 def simulate(
     *,
     members: Annotated[int, typer.Option(help="How many members.", min=1, max=100)] = 3,
-    coalition: Annotated[int, typer.Option(help="How many may be the adversary's.", min=0)] = 1,
-    losses: Annotated[int, typer.Option(help="How many more may fail before they have shared.", min=0)] = 0,
-    people_at: Annotated[int, typer.Option(help="At how many members a person may be.", min=1)] = 1,
+    coalition: Annotated[
+        int, typer.Option(help="The most members that the adversary may control.", min=0)
+    ] = 1,
+    losses: Annotated[
+        int, typer.Option(help="The most further members that may fail before they have shared.", min=0)
+    ] = 0,
+    people_at: Annotated[
+        int, typer.Option(help="The most members that have rows of one person.", min=1)
+    ] = 1,
     adversary: Annotated[
         Literal["unbounded", "bounded"], typer.Option(help="Its computing power.")
     ] = "unbounded",
     protocol: Annotated[
         Literal["auto", "A", "B", "C", "D"], typer.Option(help="auto: the planner chooses.")
     ] = "auto",
-    epsilon: Annotated[str, typer.Option(help="What a person may lose.")] = "1",
+    epsilon: Annotated[str, typer.Option(help="The most that a person may lose, as ε.")] = "1",
     counts: Annotated[
         str | None, typer.Option(help="Made-up counts, such as 120,45,230; else some are made up.")
     ] = None,
@@ -143,12 +149,12 @@ def show_simulation(done: Simulation) -> None:
         out.print(Text(head, style="bold"))
         indented(out, plan.guarantee)
         points(out, plan.notes)
-        heading(out, "What everybody has (made up), and what it would post: one noise share is added")
+        heading(out, "Invented counts, and the same counts with one noise share of each member")
         members = table("member", "count", "with its noise share", right=(1, 2))
         for name, count, noised in zip(done.names, done.counts, done.noised, strict=True):
             members.add_row(name, f"{count:,}", f"{noised:,}")
         out.print(members)
-        heading(out, "Round by round")
+        heading(out, "Rounds")
         rounds = table(
             "round", "posted", "lost", "everybody reads", "each other member reads", right=(3, 4)
         )

@@ -61,10 +61,10 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
     out.print(Text(printable(f"{name}: {title}"), style="bold"))
     chosen = "chosen" if needs.protocol == "auto" else "as asked"
     indented(out, f"{needs.members} members. Protocol {plan.protocol} ({plan.fit.name}), {chosen}.")
-    heading(out, "What is promised")
+    heading(out, "Guarantee")
     indented(out, printable(plan.guarantee))
     points(out, plan.notes)
-    heading(out, "What it costs")
+    heading(out, "Cost")
     budget = pair_text(needs.epsilon, needs.delta if plan.noise == "gaussian" else Fraction(0))
     lines = [f"A person: {budget}, by all members together. Each member's own ledger: {charge_text(plan)}."]
     if not plan.is_local:
@@ -75,9 +75,9 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
         lines.append(f"{plan.noise.capitalize()} noise: {plan.why}.")
     points(out, lines)
     if needs.members > 1:
-        heading(out, "What a person loses if more members belong together than planned")
+        heading(out, "Loss of a person if more members belong together than planned")
         indented(out, _together(plan))
-    heading(out, "Expected error of every number (before anything is made of it)")
+    heading(out, "Expected error of every opened number (before further computation)")
     errors = table("numbers", "of", "deviation", "within, 0.95 sure", right=(1, 2, 3))
     widths = plan.widths(SURE) if not plan.is_local else ()
     for place, (block, deviation) in enumerate(zip(plan.blocks, plan.deviations, strict=True)):
@@ -90,7 +90,7 @@ def _plan(out: Console, plan: JointPlan, name: str, title: str) -> None:
     cost = plan.cost
     rounds = f"{cost.rounds} round{'s' if cost.rounds > 1 else ''}"
     stages = f" in {plan.stages} stages" if plan.stages > 1 else ""
-    heading(out, "What travels")
+    heading(out, "Traffic")
     indented(
         out,
         f"{rounds}{stages}, {cost.messages:,} messages. A member sends {bytes_text(cost.sent)} and gets "
@@ -104,13 +104,13 @@ def _together(plan: JointPlan) -> str:
 
     found, planned = epsilon_by_coalition(plan), plan.requirements.coalition
     if max(found.values()) <= plan.requirements.epsilon:
-        return "No more: every member hides alone."
+        return "No more than planned, whichever members belong together."
     texts = [
         f"{size} of {plan.requirements.members}{' (planned)' if size == planned else ''}"
         f": ε {float(epsilon):.3g}"
         for size, epsilon in found.items()
     ]
-    return "; ".join(texts) + ". Whoever owns or runs several members holds them together."
+    return "; ".join(texts) + ". Members with one owner or one operator belong together."
 
 
 def _alternative(one: ProtocolAlternative, chosen: str) -> list[str]:
@@ -125,7 +125,7 @@ def show_invitation(consortium: Consortium, me: str, title: str) -> None:
     """Show the consortium that a member is asked to sign."""
     with console() as out:
         _plan(out, consortium.plan, consortium.name, title)
-        heading(out, "Who takes part")
+        heading(out, "Members")
         members = table("member", "has signed", "fingerprint of its card")
         for card in consortium.cards:
             you = " (you)" if card.name == me else ""
@@ -217,9 +217,9 @@ def show_verified(found: VerifiedTranscript, path: Path) -> None:
             lines.append(f'The writer of this file says that the run stopped: "{printable(found.stopped)}"')
         lines += [printable(f"Left, and signed why: {one}.") for one in found.left]
         points(out, lines)
-        heading(out, "What is promised about the view")
+        heading(out, "Guarantee about everything that was seen")
         indented(out, printable(found.guarantee))
-        heading(out, "What no transcript can show")
+        heading(out, "Facts that no transcript can show")
         points(out, found.not_checked)
 
 

@@ -1,4 +1,4 @@
-"""A member's seat: what a relay, or another run, cannot make it believe."""
+"""A participant: what a relay, or another run, cannot make it believe."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ from lapwing.cli import demo
 def forever(*_, **__):
     time.sleep(1000)
 
-demo.take_part_in_run = forever
+demo._take_part = forever
 main = threading.main_thread().ident
 threading.Timer(0.5, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
 members = [SimpleNamespace(name="north"), SimpleNamespace(name="south")]

@@ -19,6 +19,7 @@ from lapwing.core.laplace import LaplaceShares
 from lapwing.parties.protocols.protocol import Setting
 from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.simulation import SimulatedRun, run_in_memory
+from support.views import view
 
 ERROR = 1e-9
 DRAWS = 24_000
@@ -33,7 +34,7 @@ def told(run: SimulatedRun, spied: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     rest = np.clip(run.opened.values - spied, -9, 9)
     bits = np.zeros_like(rest)
-    for seen in run.view([SPY]):
+    for seen in view(run, [SPY]):
         said = np.frombuffer(seen.content, dtype=np.uint8)
         if seen.sender == 0 and len(said) == 8 * len(rest):
             # Of every element one bit that is near the top and one near the bottom, whatever the order.

@@ -20,7 +20,6 @@ import numpy as np
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table, tell
-from lapwing.cli.joining import JoinedRun, take_part_in_run
 from lapwing.cli.query import show_answer
 from lapwing.core.explanation import short
 from lapwing.errors import LapwingError, MissingExtra, OverBudget
@@ -32,7 +31,7 @@ from lapwing.examples.visits import write_visits
 from lapwing.parties.consortium import Consortium
 from lapwing.parties.draft import found_consortium, read_draft
 from lapwing.parties.identity import MemberKeys
-from lapwing.parties.messages import ignore_progress
+from lapwing.parties.joining import RunResult, join_run, open_statistic
 from lapwing.parties.requirements import JointRequirements
 from lapwing.parties.simulation import simulate
 from lapwing.parties.statistics import statistic_of
@@ -222,12 +221,12 @@ def _signed(wish: Path, keys: list[MemberKeys], policy: Path) -> Consortium:
     return consortium
 
 
-def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[JoinedRun]:
+def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> list[RunResult]:
     """Run each member in a thread. If the demo is stopped, end the process at once.
 
     The members wait for one another: the process must not wait for them.
     """
-    results: list[Future[JoinedRun]] = [Future() for _ in keys]
+    results: list[Future[RunResult]] = [Future() for _ in keys]
     try:
         for one, result in zip(keys, results, strict=True):
             Thread(target=_take_part, args=(consortium, one, folder, result), daemon=True).start()
@@ -238,26 +237,18 @@ def _together(consortium: Consortium, keys: list[MemberKeys], folder: Path) -> l
         os._exit(INTERRUPTED)
 
 
-def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[JoinedRun]) -> None:
+def _take_part(consortium: Consortium, keys: MemberKeys, folder: Path, result: Future[RunResult]) -> None:
     policy = folder / keys.name / POLICY
     try:
-        done = take_part_in_run(
-            consortium,
-            keys,
-            policy,
-            number=None,
-            confidence=SURE,
-            listen=None,
-            watch=ignore_progress,
-            tell=tell,
-        )
+        with open_statistic(consortium.statistic, policy, tell=tell) as (data, statistic):
+            done = join_run(consortium, keys, data, statistic, confidence=SURE, tell=tell)
     except BaseException as error:
         result.set_exception(error)
     else:
         result.set_result(done)
 
 
-def _show_joint(consortium: Consortium, results: list[JoinedRun], checked: VerifiedTranscript) -> None:
+def _show_joint(consortium: Consortium, results: list[RunResult], checked: VerifiedTranscript) -> None:
     plan, answer = consortium.plan, results[0].answer
     headings, cells = answer.table()
     same = all(one.answer.to_json() == answer.to_json() for one in results)

@@ -36,7 +36,6 @@ from lapwing.errors import BadParameter
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lapwing.parties.statistics import JointAnswer
     from lapwing.sql.answers import Answer
     from lapwing.sql.cell_check import NoisyCheck, TableCheck
     from lapwing.sql.dataset import Dataset
@@ -308,7 +307,7 @@ def show_answer(answer: Answer) -> None:
         show_rows(out, answer)
 
 
-def show_rows(out: Console, answer: Answer | JointAnswer) -> None:
+def show_rows(out: Console, answer: Answer) -> None:
     """Print the first rows of an answer, and its notes."""
     from lapwing.sql.answers import column_notes
 

@@ -218,8 +218,6 @@ class Consortium:
             honest_quorum=requirements.quorum == "honest",
         )
 
-    table = run_configuration  # the name that `lapwing.cli` still uses
-
     # Files
 
     def to_text(self) -> str:

@@ -21,14 +21,20 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.core.conversions import zcdp_to_epsilon
-from lapwing.core.gaussian import GaussianShares
-from lapwing.core.laplace import LaplaceShares
+from lapwing.core.gaussian import GaussianShares, SummedGaussian
+from lapwing.core.laplace import LaplaceShares, SummedLaplace
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.parties import joint_noise
-from lapwing.parties.joint_noise import NoiseShares
+from lapwing.parties.joint_noise import (
+    NoiseShares,
+    local_deviation,
+    local_loss,
+    member_loss,
+    noise_shares,
+    relative_error,
+    split_budget,
+)
 from lapwing.parties.posts import SALT_BYTES, Envelope, Parcel, sealed_size
-from lapwing.parties.protocols.masked_sum import MaskedSum
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
 from lapwing.parties.requirements import (
     ADDITIVE,
@@ -41,8 +47,7 @@ from lapwing.parties.requirements import (
     protocol_fit,
     protocol_setting,
 )
-from lapwing.parties.statistics import CellBlock
-from lapwing.parties.statistics.statistic import MOST_CELLS
+from lapwing.parties.statistics.statistic import MOST_CELLS, CellBlock
 from lapwing.sql.noising import GAUSSIAN_GAIN
 
 MOST_STAGES = 64
@@ -224,7 +229,7 @@ class JointPlan:
         if self.is_local:
             return ()
         alone, honest = self.protocol == OWN_NOISE, self.honest
-        return joint_noise.noise_shares(
+        return noise_shares(
             self.requirements, self.blocks, self.parts, noise=self.noise, honest=honest, alone=alone
         )
 
@@ -232,8 +237,8 @@ class JointPlan:
     def loss(self) -> Loss:
         """The loss that one member charges for its own rows, for all stages together."""
         if self.is_local:
-            return joint_noise.local_loss(self.requirements)
-        return joint_noise.member_loss(self.shares, self.stages)
+            return local_loss(self.requirements)
+        return member_loss(self.shares, self.stages)
 
     @property
     def why(self) -> str:
@@ -260,18 +265,21 @@ class JointPlan:
     def deviations(self) -> tuple[float, ...]:
         """The standard deviation of the noise in each block's opened sums, with all members in them."""
         if self.is_local:
-            return (joint_noise.local_deviation(self.requirements, self.blocks[0]),)
-        return tuple(share.total(self.requirements.members).deviation for share in self.shares)
+            return (local_deviation(self.requirements, self.blocks[0]),)
+        return tuple(noise.deviation for noise in self.noises(self.requirements.members))
 
     @property
     def relative_error(self) -> float:
         """The error of all blocks together, by which plans are compared."""
-        return joint_noise.relative_error(self.blocks, self.deviations)
+        return relative_error(self.blocks, self.deviations)
+
+    def noises(self, contributors: int) -> list[SummedLaplace | SummedGaussian]:
+        """Return the noise in each block of an opened sum of this number of members."""
+        return [share.total(contributors) for share in self.shares]
 
     def widths(self, confidence: Fraction) -> tuple[int, ...]:
         """Return each block's half width: its noise stays within it with this confidence."""
-        totals = [share.total(self.requirements.members) for share in self.shares]
-        return tuple(total.spread(confidence) for total in totals)
+        return tuple(noise.spread(confidence) for noise in self.noises(self.requirements.members))
 
     @property
     def cost(self) -> NetworkCost:
@@ -300,10 +308,7 @@ class JointPlan:
         needs = self.requirements
         if self.protocol in (OWN_NOISE, LOCAL) or not needs.losses:
             return []
-        setting = protocol_setting(needs, self.length)
-        quorum = {ADDITIVE: max(setting.quorum, self.least), MASKED: MaskedSum.agreeing(setting)}.get(
-            self.protocol, setting.quorum
-        )
+        quorum = PROTOCOLS[self.protocol].agreeing(protocol_setting(needs, self.length))
         found = f"{quorum} of {needs.members} members must agree on who is in the sum"
         if needs.members - quorum <= needs.most_losses:
             return [
@@ -410,7 +415,7 @@ def _with_noise(
 def _made(
     needs: JointRequirements, blocks: tuple[CellBlock, ...], stages: int, letter: str, noise: str
 ) -> JointPlan:
-    parts = joint_noise.split_budget(needs, blocks, stages, noise)
+    parts = split_budget(needs, blocks, stages, noise)
     return JointPlan(needs, blocks, stages, letter, noise, parts)
 
 
@@ -422,7 +427,7 @@ def _alternative(letter: str, plan: JointPlan) -> ProtocolAlternative:
     if letter == plan.protocol:
         return ProtocolAlternative(letter, "", 1.0, fit.survives, plan.cost)
     noise = "laplace" if letter == LOCAL else plan.noise
-    parts = joint_noise.split_budget(needs, blocks, stages, noise)
+    parts = split_budget(needs, blocks, stages, noise)
     try:
         other = JointPlan(replace(needs, protocol=letter), blocks, stages, letter, plan.noise, parts)
         error = other.relative_error / plan.relative_error

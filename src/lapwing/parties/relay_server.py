@@ -173,7 +173,7 @@ async def _process_frames(relay: RelayLoop, peer: MemberConnection, is_known: Ca
     try:
         kind, payload = await peer.receive(largest=relay.largest)
         if kind is not FrameKind.HELLO:
-            raise BadValue("a connection must begin with a greeting")
+            raise BadValue("a connection must begin with a hello message")
         relay.arrive(peer, payload)
         is_known()
     except BadValue as error:  # such as a wrong number of the run, which does not concern this run

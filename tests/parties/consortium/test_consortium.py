@@ -84,12 +84,12 @@ def test_a_quorum_is_signed_and_a_majority_is_written_as_before(
     safe = replace(signed, cards=tuple(one.card for one in five), plan=plan, signatures={})
     assert safe.document["wish"]["quorum"] == "honest"
     assert Consortium.from_text(safe.to_text()) == safe
-    assert safe.table(1).setting(0).quorum == 4
+    assert safe.run_configuration(1).setting(0).quorum == 4
     before = json.loads(safe.to_text())
     del before["consortium"]["wish"]["quorum"]
     old = Consortium.from_text(json.dumps(before))
     assert old.plan.requirements.quorum == "majority"
-    assert old.table(1).setting(0).quorum == 3
+    assert old.run_configuration(1).setting(0).quorum == 3
     assert old.digest != safe.digest
     assert "quorum" not in old.document["wish"]
     before["consortium"]["wish"]["quorum"] = "majority"
@@ -98,7 +98,7 @@ def test_a_quorum_is_signed_and_a_majority_is_written_as_before(
 
 
 def test_the_table_of_a_run_is_that_of_the_consortium(signed: Consortium) -> None:
-    one, other = signed.table(1), signed.table(2)
+    one, other = signed.run_configuration(1), signed.run_configuration(2)
     assert one.names == NAMES
     assert (one.protocol, one.coalition, one.losses, one.length, one.stages) == ("C", 1, 0, 4, 1)
     assert one.digest == signed.digest
@@ -267,4 +267,4 @@ def test_members_must_differ_and_the_host_must_be_who_it_says(
     false = MemberKeys.create("north", tmp_path / "false")
     with pytest.raises(BadParameter, match="not its card"):
         replace(unsigned, host=false.card)
-    assert replace(unsigned, host=keys[3].card).table(1).host.name == "west"
+    assert replace(unsigned, host=keys[3].card).run_configuration(1).host.name == "west"

@@ -13,6 +13,7 @@ from lapwing.parties.protocols.registry import PROTOCOLS
 from lapwing.parties.protocols.secret_sharing import FreshCoins
 from lapwing.parties.simulation import run_in_memory
 from support.rehearsals import rehearsed, setting_of, values_of
+from support.views import view
 
 
 def play(protocols: list[Protocol], until: int) -> dict[int, Post]:
@@ -168,7 +169,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
 def test_masks_and_shares_are_fresh_each_run(letter: str) -> None:
     setting = setting_of(3, 1)
     runs = [rehearsed(letter, setting) for _ in range(2)]
-    said = [{seen.content for seen in run.view(range(3)) if len(seen.content) > 0} for run in runs]
+    said = [{seen.content for seen in view(run, range(3)) if len(seen.content) > 0} for run in runs]
     assert said[0]
     assert not said[0] & said[1]
 
@@ -193,6 +194,6 @@ def test_masks_of_another_run_or_stage_differ_even_with_the_same_keys() -> None:
 def test_no_post_has_a_value_in_the_clear(letter: str) -> None:
     setting = setting_of(3, 1)
     values = [np.full(4, 1_234_567 + i) for i in range(3)]
-    for seen in run_in_memory(letter, setting, values).view(range(3)):
+    for seen in view(run_in_memory(letter, setting, values), range(3)):
         for i in range(3):
             assert (1_234_567 + i).to_bytes(8, "little") not in seen.content

@@ -184,7 +184,7 @@ class TestAtTheRelay:
             north.until(FrameKind.WELCOME)
             south = Raw(three, three.keys[1], version=said, run="of another form")
             why = south.end()["why"]
-            assert why.startswith("south was refused: it speaks ")
+            assert why.startswith("south was refused: it has ")
             assert f"this is version {PROTOCOL_VERSION}" in why
             assert "same version of lapwing" in why
             while (news := read_json(north.until(FrameKind.NEWS)))["what"] != "refused":

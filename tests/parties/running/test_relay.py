@@ -43,7 +43,7 @@ class Group:
                 self.flock.keys[i]
             )
             with suppress(OSError):
-                raw.send(json_frame(FrameKind.NOTICE, **notice.to_json()))
+                raw.send(json_frame(FrameKind.LEAVE, **notice.to_json()))
             raw.close()
 
     def round(self, *members: int) -> list[Parcel]:
@@ -146,7 +146,7 @@ def test_the_same_bytes_twice_are_one_post_and_other_bytes_are_refused(group: Gr
         ([HEADER.pack(1 << 20, FrameKind.HELLO)], "at most"),
         ([HEADER.pack(0, 99)], "no known kind"),
         (frame(FrameKind.BEGIN), "do not send"),
-        (json_frame(FrameKind.NOTICE, why="x"), "not of the right form"),
+        (json_frame(FrameKind.LEAVE, why="x"), "not of the right form"),
     ],
 )
 def test_frames_that_cannot_be_are_refused_by_name(group: Group, parts: list[bytes], why: str) -> None:
@@ -160,17 +160,17 @@ def test_a_notice_must_be_signed_by_who_sends_it(group: Group) -> None:
     run, east = group.flock.table.run_id, group.flock.keys[2]
     for i, sender in ((2, 1), (1, 1)):  # in another's name; in its own name, signed by another
         notice = LeaveMessage(run, 0, 0, sender, "I leave").signed(east)
-        group.raws[i].send(json_frame(FrameKind.NOTICE, **notice.to_json()))
-        assert "was refused: a notice" in group.raws[i].end()["why"]
+        group.raws[i].send(json_frame(FrameKind.LEAVE, **notice.to_json()))
+        assert "was refused: a leave message" in group.raws[i].end()["why"]
 
 
 def test_a_notice_reaches_the_others_at_once(group: Group) -> None:
     notice = LeaveMessage(group.flock.table.run_id, 0, 0, 1, "I leave").signed(group.flock.keys[1])
-    group.raws[1].send(json_frame(FrameKind.NOTICE, **notice.to_json()))
+    group.raws[1].send(json_frame(FrameKind.LEAVE, **notice.to_json()))
     for i in (0, 2):
         group.raws[i].post(group.seats[i].post().to_bytes())
     for i in (0, 2):
-        assert b"I leave" in group.raws[i].until(FrameKind.NOTICE)
+        assert b"I leave" in group.raws[i].until(FrameKind.LEAVE)
         assert group.raws[i].closed().missing == {1: "left: I leave"}
 
 

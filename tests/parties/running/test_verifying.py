@@ -99,7 +99,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
         "north did not sign",
     ),
     "what was seen": (lambda ls: _post(ls, 2, 0).__setitem__("seen", "00" * 32), "north did not sign"),
-    "a post left out": (lambda ls: ls[1]["posts"].pop(), "had heard other rounds"),
+    "a post left out": (lambda ls: ls[1]["posts"].pop(), "had received other rounds"),
     "a post twice": (lambda ls: ls[1]["posts"].append(ls[1]["posts"][0]), "posted twice"),
     "posts swapped between members": (
         lambda ls: (_post(ls, 3, 0).__setitem__("member", 1), _post(ls, 3, 1).__setitem__("member", 0)),
@@ -204,7 +204,7 @@ def test_the_sum_of_own_noise_cannot_be_made_of_fewer_posts(
     for rounds in ([without(post), agree], [without(post), without(agree)]):
         opened, _ = sums_from_posts(table, rounds)
         for stopped in (None, "x"):
-            with pytest.raises(Tampered, match=r"had heard other rounds|no longer, in the run"):
+            with pytest.raises(Tampered, match=r"had received other rounds|no longer, in the run"):
                 checked(replace(good, rounds=rounds, opened=opened, stopped=stopped), group)
     for rounds in ([without(post)], [post]):
         with pytest.raises(Tampered, match="rounds are missing"):
@@ -226,10 +226,10 @@ def test_a_run_cannot_be_called_stopped_to_show_other_sums(three: Flock, good: T
 
 def test_notices_are_signed(three: Flock, good: Transcript) -> None:
     notice = LeaveMessage(three.table.run_id, 1, 0, 1, "I leave").signed(three.keys[1])
-    assert checked(replace(good, notices=[notice]), three).left == ("south: I leave",)
+    assert checked(replace(good, leave_messages=[notice]), three).left == ("south: I leave",)
     for wrong in (replace(notice, sender=2), replace(notice, sender=-1), replace(notice, run=bytes(32))):
-        with pytest.raises(Tampered, match="notice"):
-            checked(replace(good, notices=[wrong]), three)
+        with pytest.raises(Tampered, match="leave message"):
+            checked(replace(good, leave_messages=[wrong]), three)
 
 
 def test_too_small_a_set_is_found_even_if_all_signed_it(tmp_path: Path) -> None:

@@ -31,7 +31,17 @@ class OwnNoise(Protocol):
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
         """Return why this protocol cannot serve the setting, or None."""
-        return rules.quorum_refusal(setting, setting.majority)
+        return rules.quorum_refusal(setting, cls.agreeing(setting))
+
+    @classmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return how many members must sign which values are in the sum."""
+        return setting.majority
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return more than half: agreement is not for privacy here, but so that there is one sum."""
+        return setting.majority
 
     @classmethod
     def honest(cls, setting: Setting) -> int:
@@ -44,17 +54,10 @@ class OwnNoise(Protocol):
         return rules.RoundTraffic(WORD * setting.length), rules.RoundTraffic(0)
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last = rounds[-1]
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
         if len(rounds) == 1:
-            rules.require_posts(
-                setting, last, least=setting.least, why="too few members posted their value"
-            )
-            rules.require_elements(setting, last, setting.length)
-        else:
-            rules.require_empty(last)
-            why = "too few members agreed on who is in the sum"
-            rules.require_posts(setting, last, least=setting.majority, why=why)
+            return rules.RoundRule(setting.least, "too few members posted their value", setting.length)
+        return rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED)
 
     def _post(self, number: int) -> Post:
         return Post() if number else Post(self.field.to_bytes(self.value))

@@ -51,7 +51,7 @@ class ShareDealing(Protocol):
     @classmethod
     def refusal(cls, setting: Setting) -> str | None:
         """Return why this protocol cannot serve the setting, or None."""
-        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, setting.quorum)
+        return rules.coalition_refusal(setting) or rules.quorum_refusal(setting, cls.agreeing(setting))
 
     @classmethod
     def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
@@ -96,24 +96,28 @@ class AdditiveSharing(ShareDealing):
     rounds: ClassVar[tuple[str, ...]] = ("present", "deal", "agree", "open")
 
     @classmethod
+    def threshold(cls, setting: Setting) -> int:
+        """Return the least number of members in a sum: all of them must stay to open it."""
+        return setting.least
+
+    @classmethod
+    def agreeing(cls, setting: Setting) -> int:
+        """Return how many members must agree: a quorum, and no fewer than must be in the sum."""
+        return max(setting.quorum, setting.least)
+
+    @classmethod
     def traffic(cls, setting: Setting) -> tuple[rules.RoundTraffic, ...]:
         """Return the size of one member's post in every round."""
         return rules.RoundTraffic(0), *super().traffic(setting)
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        present, last, step = rounds[0], rounds[-1], cls.rounds[len(rounds) - 1]
-        if step == "open":
-            rules.require_all(present, last, why="a member was lost before it had opened its part")
-            rules.require_elements(setting, last, setting.length)
-            return
-        rules.require_empty(last)
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
+        present, step = rounds[0], cls.rounds[len(rounds) - 1]
         if step == "present":
-            rules.require_posts(setting, last, least=setting.least, why="too few members are present")
-        elif step == "deal":
-            rules.require_all(present, last, why="a member was lost before it had dealt its shares")
-        else:
-            rules.require_all(present, last, why="a member was lost before it had agreed")
+            return rules.RoundRule(setting.least, "too few members are present")
+        lost = {"deal": "dealt its shares", "agree": "agreed", "open": "opened its part"}[step]
+        why, elements = f"a member was lost before it had {lost}", setting.length if step == "open" else 0
+        return rules.RoundRule(len(present), why, elements, expected=present)
 
     def _deal(self) -> dict[int, Elements]:
         present = sorted(self.heard[0])
@@ -148,18 +152,12 @@ class ShamirSharing(ShareDealing):
         return setting.coalition + 1
 
     @classmethod
-    def _follow(cls, setting: Setting, rounds: Sequence[Publics]) -> None:
-        last, step = rounds[-1], cls.rounds[len(rounds) - 1]
-        least, why = {
-            "deal": (setting.least, "too few members dealt their shares"),
-            "agree": (setting.quorum, "too few members agreed on who is in the sum"),
-            "open": (cls.threshold(setting), "too few members opened their part"),
-        }[step]
-        if step != "open":
-            rules.require_empty(last)
-        rules.require_posts(setting, last, least=least, why=why)
-        if step == "open":
-            rules.require_elements(setting, last, setting.length)
+    def _rule(cls, setting: Setting, rounds: Sequence[Publics]) -> rules.RoundRule:
+        return (
+            rules.RoundRule(setting.least, "too few members dealt their shares"),
+            rules.RoundRule(cls.agreeing(setting), rules.TOO_FEW_AGREED),
+            rules.RoundRule(cls.threshold(setting), "too few members opened their part", setting.length),
+        )[len(rounds) - 1]
 
     def _deal(self) -> dict[int, Elements]:
         threshold, members = self.threshold(self.setting), self.setting.members

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from lapwing.parties.protocols.protocol import OpenedSum, ProtocolStopped, Setting
-from lapwing.parties.simulation import SimulatedRound, run_in_memory
+from lapwing.parties.simulation import run_in_memory
+from support.views import view
 
 SETTING = Setting(members=4, coalition=1, losses=1, length=2)
 VALUES = [np.array([i, 10 * i]) for i in range(4)]
 
 
-def test_each_round_is_told_as_it_closes() -> None:
-    told: list[SimulatedRound] = []
-    run_in_memory("C", SETTING, VALUES, late={3: 0}, on_round=told.append)
+def test_each_round_has_its_posts_and_those_that_were_in_time() -> None:
+    told = run_in_memory("C", SETTING, VALUES, late={3: 0}).rounds
     assert [said.name for said in told] == ["deal", "agree", "open"]
     assert [sorted(said.posts) for said in told] == [[0, 1, 2, 3], [0, 1, 2], [0, 1, 2]]
     assert [sorted(said.closed) for said in told] == [[0, 1, 2]] * 3
@@ -20,10 +20,10 @@ def test_each_round_is_told_as_it_closes() -> None:
 
 def test_a_view_has_late_posts_and_what_was_sent_to_the_coalition_alone() -> None:
     run = run_in_memory("C", SETTING, VALUES, late={3: 0})
-    seen = run.view([1])
+    seen = view(run, [1])
     assert {(s.round, s.sender) for s in seen if s.recipient == 1} == {(0, 0), (0, 2), (0, 3)}
     assert {s.recipient for s in seen} == {None, 1}
-    assert {s.recipient for s in run.view([])} == {None}
+    assert {s.recipient for s in view(run, [])} == {None}
 
 
 def test_posts_of_those_who_heard_other_rounds_are_not_heard() -> None:

@@ -1,4 +1,4 @@
-"""A member's seat: what a relay, or another run, cannot make it believe."""
+"""A participant: what a relay, or another run, cannot make it believe."""
 
 from __future__ import annotations
 
@@ -143,7 +143,9 @@ class TestRefusals:
         self.shown(three, {"round": 1}, "another round")
 
     def test_a_part_for_nobody(self, three: Flock) -> None:
-        self.shown(three, {"commitments": {0: bytes(32), 7: bytes(32)}}, "part for nobody")
+        self.shown(
+            three, {"commitments": {0: bytes(32), 7: bytes(32)}}, "part for a member that does not exist"
+        )
 
     def test_another_past(self, three: Flock) -> None:
         self.shown(three, {"seen": bytes(32)}, "different rounds")
@@ -160,7 +162,7 @@ class TestRefusals:
         seat, parcels = self.ready(three)
         envelope = replace(Envelope.from_bytes(parcels[2].envelope), sender=9)
         wrong = parcels | {9: Parcel(envelope.signed(three.keys[2]).to_bytes(), {})}
-        with pytest.raises(ProtocolStopped, match="post of nobody"):
+        with pytest.raises(ProtocolStopped, match="post of a member that does not exist"):
             seat.hear(deliver(wrong, seat))
 
     def test_the_same_member_twice(self, three: Flock) -> None:
@@ -185,7 +187,7 @@ class TestRefusals:
 
     def test_another_round_than_the_open_one(self, three: Flock) -> None:
         seat, parcels = self.ready(three)
-        with pytest.raises(ProtocolStopped, match="not the one that is open"):
+        with pytest.raises(ProtocolStopped, match="another round than the open one"):
             seat.hear(replace(deliver(parcels, seat), round=1))
 
     def test_a_private_part_that_was_not_committed_to(self, three: Flock) -> None:

@@ -27,7 +27,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core.exact import positive, whole
+from lapwing.core.exact import inside_unit, positive, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
 from lapwing.learn.features import Features, code_range, kind_step
@@ -50,7 +50,6 @@ from lapwing.learn.validation import (
     ValidationResult,
     ValidationRows,
     Validator,
-    checked_eta,
 )
 from lapwing.learn.validators import (
     AccuracyValidator,
@@ -419,7 +418,7 @@ class ValidatorSettings:
     def __post_init__(self) -> None:
         if self.is_error:
             positive(self.target, "target")
-            checked_eta(self.eta)
+            inside_unit(self.eta, "eta")
             return
         if self.loss not in ("", *NUMBER_LOSSES, *CLASS_LOSSES):
             raise BadParameter("loss", f"must be one of {', '.join((*NUMBER_LOSSES, *CLASS_LOSSES))}")

@@ -96,7 +96,7 @@ def arrived_periods(blocks: BlockRule, through: str, today: date) -> list[str]:
 def checked_through(
     blocks: BlockRule, through: str | None, note: ArrivalNote | None, *, is_known: bool
 ) -> str:
-    """Return the newest block that has data, as far as somebody has said so; "" if nobody has.
+    """Return the newest block with data that was ever declared; "" if none was declared.
 
     It never goes back. `is_known` is True if the ledger knows the data set already.
 

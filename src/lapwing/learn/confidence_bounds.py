@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb
 
-from lapwing.core.exact import ball, precision
+from lapwing.core.exact import ball, least_where, precision
 
 _BITS = 192
 _GRID = 1 << 80
@@ -42,11 +42,7 @@ def mean_ceiling(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) 
             mu = ball(Fraction(point, _GRID))
             return bool(seen - x * mu.log() - y * (1 - mu).log() >= wanted)
 
-        low, high = math.floor(own / (own + rest) * _GRID), _GRID
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if holds(middle) else (middle, high)
-    return Fraction(high, _GRID)
+        return Fraction(least_where(holds, math.floor(own / (own + rest) * _GRID), _GRID), _GRID)
 
 
 def mean_floor(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) -> Fraction:

@@ -1,4 +1,4 @@
-"""The budget of a stream's blocks: what is left in each, and which of them can pay.
+"""The budget of a stream's blocks: the part that is left in each, and the blocks that can pay.
 
 Claim    a block that is chosen can pay in every account that would be charged, unless somebody else spends
          there first: then the charge is refused, and nothing is lost.

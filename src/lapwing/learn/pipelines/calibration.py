@@ -133,7 +133,7 @@ class Calibration:
         """Return the noisy sums as text. Charge the loss first."""
         return json.dumps(self.noise.sample(self.sums(model, rows)).tolist()).encode()
 
-    # What was released, read
+    # Reading a release
 
     def bins(self, released: bytes) -> list[CalibrationBin]:
         """Return each bin, on the scale of the label."""
@@ -182,8 +182,8 @@ class Calibration:
             return f"predicted probability of {label} = {values[1]}", f"how often {label} is {values[1]}"
         return f"predicted probability of the predicted {label}", "how often that is right"
 
-    def told(self, released: bytes) -> dict[str, Any]:
-        """Return the section of the model card."""
+    def to_json(self, released: bytes) -> dict[str, Any]:
+        """Return the section of the model card as plain values."""
         predicted, compared = self.axes
         return {
             "predicted": predicted,

@@ -17,7 +17,7 @@ Test     tests/learn/pipelines/test_statistics.py
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise, product
@@ -33,7 +33,6 @@ from lapwing.errors import BadParameter
 from lapwing.learn.features import Features, code_range, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
-from lapwing.learn.pipelines.network import Network
 from lapwing.learn.table_input import Floats
 from lapwing.learn.trainers import (
     AdditiveTrees,
@@ -140,7 +139,7 @@ class LineNet:
         return mesh / 2 * (self.features.width + 1) * (high - low) / 2
 
     def of_class(self, kind: str, rows: PrivateRows) -> ClassLosses:
-        """Return the loss of each line of the net on each row, less what the mesh can hide.
+        """Return the loss of each line of the net on each row, less the error that the mesh can hide.
 
         It is private.
         """
@@ -149,16 +148,10 @@ class LineNet:
         truth = self.features.target(rows)
         # Half a part in a million more than the mesh hides, for the rounding of floats.
         reach = float(self.reach) + 1e-6 * (high - low)
-        losses: Sequence[Floats] = [
-            _of_errors(
-                kind,
-                np.maximum(
-                    np.abs((low + high) / 2 + (high - low) / 2 * _line(matrix, weights) - truth) - reach,
-                    0.0,
-                ),
-            )
-            for weights in self._weights()
-        ]
+        lines = (
+            (low + high) / 2 + (high - low) / 2 * _line(matrix, weights) for weights in self._weights()
+        )
+        losses = [_of_errors(kind, np.maximum(np.abs(line - truth) - reach, 0.0)) for line in lines]
         return ClassLosses(losses, units=rows.units)
 
     def _weights(self) -> list[Floats]:
@@ -216,7 +209,7 @@ class PipelineStatistic:
         return MeanValidator(target=target, eta=eta, epsilon=epsilon, low=low, high=high, step=self._step)
 
     def values(self, rows: PrivateRows) -> ValidationRows:
-        """Return what the validator adds up, for each row. It is private."""
+        """Return the number or bin of each row, for the validator. It is private."""
         column = rows.columns[self.features.label]
         first, last = self.ends
         if self.kind == MEAN:
@@ -226,10 +219,10 @@ class PipelineStatistic:
             places = np.minimum(places * self.bins // (last - first), self.bins - 1)
         return ValidationRows(np.where(column.known, places, -1), units=rows.units)
 
-    def told(
+    def to_json(
         self, validator: Validator, released: ValidationRelease, judged: ValidationResult
     ) -> dict[str, Any]:
-        """Return what was released, as plain values. It is public."""
+        """Return the released statistic as plain values. It is public."""
         if isinstance(validator, HistogramValidator):
             shares = validator.shares(released) or ()
             shown = [{**one, "share": share} for one, share in zip(self._parts(), shares, strict=True)]
@@ -353,7 +346,7 @@ class TrainerSettings:
             classes = features.classes if features.has_classes else None
             target = None if features.has_classes else Real(*features.target_bounds)
             own = network.NetworkSettings.of(settings)
-            return Network(
+            return network.Network(
                 own, **common, columns=features.declared, classes=classes, target=target, size=size or 1
             )
         if self.kind == LINEAR:
@@ -371,7 +364,7 @@ class TrainerSettings:
     def loaded(self, features: Features, *, epsilon: Fraction, delta: Fraction, model: bytes) -> Learner:
         """Create a trainer that holds a stored model."""
         trainer = self.create(features, epsilon=epsilon, delta=delta, size=1, payer=StoredPayer(model))
-        if isinstance(trainer, Network):
+        if isinstance(trainer, network.Network):
             return trainer.load(model)
         empty = features.coded({column.name: [] for column in features.columns})
         return fit_on_rows(trainer, features, empty, is_labelled=False)
@@ -437,7 +430,7 @@ class ValidatorSettings:
         return self.loss == ERROR
 
     @property
-    def what(self) -> str:
+    def measure(self) -> str:
         """The name of the number that is shown to be small, or (accuracy) large."""
         return self.loss or "accuracy"
 

@@ -169,7 +169,7 @@ class Boosting:
         self._starts = column_starts(columns)
 
     def curves(self, rows: Wholes, truth: Wholes, outputs: int) -> Floats:
-        """Return what each value of each column adds to each score."""
+        """Return the number that each value of each column adds to each score."""
         leaves = sum(column.width for column in self._columns)
         passes = self._run.parts[1].count // len(self._columns)
         counts = (
@@ -188,7 +188,7 @@ class Boosting:
         return mean / (passes - passes // 2) / FINE
 
     def _tree(self, leaf: Wholes, scores: Wholes, truth: Wholes, counts: Floats) -> Wholes:
-        """Return what is added in each leaf, in steps of a score."""
+        """Return the number that each leaf adds to the scores, in steps of a score."""
         part, width = self._run.parts[1], len(counts)
         sums = leaf_error_sums(leaf, score_errors(scores, truth), part.dimension // scores.shape[1])
         noisy = self._run.release(1, sums.ravel()).reshape(sums.shape)[:width] / REACH

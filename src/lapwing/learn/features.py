@@ -307,32 +307,31 @@ class Features:
         """The declared bounds of a numeric label."""
         if self.label_kind is None or self.has_classes:
             raise BadParameter("label", "is no number: it has no bounds")
-        low, high = (
-            float(code * kind_step(self.label_kind)) for code in code_range(self.label, self.label_kind)
-        )
+        low, high = (float(code * kind_step(self.label_kind)) for code in self.label_feature.ends)
         return low, high
 
     def learnable(self, rows: PrivateRows) -> NDArray[np.bool_]:
         """Return a mask of the rows whose label is known. The result is private."""
-        return rows.columns[self._labelled].known
+        return rows.columns[self.label_feature.name].known
 
     def target(self, rows: PrivateRows) -> NDArray[Any]:
         """Return positions of classes, or numbers; -1 or NaN where the label is unknown.
 
         The result is private.
         """
-        column = rows.columns[self._labelled]
-        assert self.label_kind is not None
-        codes = np.clip(column.codes, *code_range(self.label, self.label_kind))
-        if self.has_classes:
-            return np.where(column.known, codes, -1)
-        return np.where(column.known, codes * float(kind_step(self.label_kind)), np.nan)
+        label = self.label_feature
+        column = rows.columns[label.name]
+        if not self.has_classes:
+            return label.table(column)[:, 0]
+        codes, known = label.codes(column)
+        return np.where(known, codes, -1)
 
     @property
-    def _labelled(self) -> str:
-        if not self.label:
+    def label_feature(self) -> Feature:
+        """The label as a column. Raises BadParameter if there is none."""
+        if self.label_kind is None:
             raise BadParameter("label", "is missing: there is nothing to learn")
-        return self.label
+        return Feature(self.label, self.label_kind)
 
     # Plain values, and the description as text
 
@@ -343,8 +342,7 @@ class Features:
         """
         kinds = {column.name: column for column in self.columns}
         if self.label and self.label in values:
-            assert self.label_kind is not None
-            kinds[self.label] = Feature(self.label, self.label_kind)
+            kinds[self.label] = self.label_feature
         given = [values.get(name) for name in kinds] if isinstance(values, Mapping) else [None]
         lengths = {
             len(one) if isinstance(one, Sized) and not isinstance(one, str) else None for one in given

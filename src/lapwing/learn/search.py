@@ -250,7 +250,9 @@ class EveryCandidate(SearchStrategy):
 
     def __post_init__(self) -> None:
         if not isinstance(self.choice, Exponential | PermuteAndFlip):
-            raise BadParameter("choice", "must be Exponential or PermuteAndFlip: see choice_for")
+            raise BadParameter(
+                "choice", "must be Exponential or PermuteAndFlip: see selection_mechanism_for"
+            )
 
     def price(self, candidates: Sequence[Loss], score: Score) -> Loss:
         """Return the worse of two losses: that of all trainings, and that of the choice."""

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from lapwing.core.exact import inside_unit, positive, whole
 from lapwing.core.losses import Loss
 from lapwing.errors import BadParameter
-from lapwing.learn.features import Features, code_range, kind_step
+from lapwing.learn.features import Features, kind_step
 from lapwing.learn.payer import Payer, StoredPayer
 from lapwing.learn.pipelines import network
 from lapwing.learn.table_input import Floats
@@ -192,13 +192,11 @@ class PipelineStatistic:
     @property
     def ends(self) -> tuple[int, int]:
         """The least and the greatest code of the label."""
-        assert self.features.label_kind is not None
-        return code_range(self.features.label, self.features.label_kind)
+        return self.features.label_feature.ends
 
     @property
     def _step(self) -> Fraction:
-        assert self.features.label_kind is not None
-        return kind_step(self.features.label_kind)
+        return kind_step(self.features.label_feature.kind)
 
     def validator(self, *, target: Fraction, eta: Fraction, epsilon: Fraction) -> StatisticValidator:
         """Return the validator of its error."""

@@ -257,51 +257,34 @@ def _run(gate: Gate, owner: RunOwner, *, new_run: bool) -> tuple[int, int]:
     return (run + 1, 0) if new_run or not run else (run, start)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stop:
-    """The reason why there is no next attempt now, and the attempt that failed, if one did."""
-
-    end: RunState
-    words: str
-    failed: AttemptResult | None = None
-
-
 def _loop(
     attempts: AttemptRunner, made: list[AttemptResult], watch: TrainingWatcher
 ) -> tuple[RunState, str]:
+    """Add the results of attempts to `made` until the run ends or must wait. Return why it stopped."""
     for tried in attempts.pipeline.schedule.attempts(attempts.start):
         done = attempts.earlier(tried)
         if done is None:
             blocks = attempts.blocks(tried)
             if blocks is None:
                 return RunState.WAITING, _waiting(attempts, tried)
-            new = _new(attempts, tried, blocks, watch)
-            if isinstance(new, _Stop):
-                made += [new.failed] if new.failed is not None else []
-                return new.end, new.words
-            done = new
+            watch(TrainingEvent("try", tried, tuple(blocks)))
+            if short := _cannot_pay(attempts, tried, blocks):
+                return RunState.OVER_BUDGET, short
+            try:
+                done = attempts.make(tried)
+            except OverBudget as error:  # another request spent in the meantime
+                return RunState.OVER_BUDGET, str(error)
+            except WorkEnded:  # the curator should look before more is spent
+                failed = attempts.earlier(tried)
+                made += [] if failed is None else [failed]
+                words = f"attempt {tried.attempt} was charged, and failed. Train again for the next one"
+                return RunState.FAILED, words
         made.append(done)
         watch(TrainingEvent("done", tried, done.blocks, done))
         if done.judged is not None and done.verdict is not ValidationVerdict.RETRY:
             end = RunState.ACCEPTED if done.verdict is ValidationVerdict.ACCEPT else RunState.REJECTED
             return end, done.judged.words
     return RunState.NOT_ACCEPTED, "the schedule has ended, and no model was shown to be good enough"
-
-
-def _new(
-    attempts: AttemptRunner, tried: PlannedAttempt, blocks: list[str], watch: TrainingWatcher
-) -> AttemptResult | _Stop:
-    """Make an attempt that was not made before."""
-    watch(TrainingEvent("try", tried, tuple(blocks)))
-    if short := _cannot_pay(attempts, tried, blocks):
-        return _Stop(RunState.OVER_BUDGET, short)
-    try:
-        return attempts.make(tried)
-    except OverBudget as error:  # another request spent in the meantime
-        return _Stop(RunState.OVER_BUDGET, str(error))
-    except WorkEnded:  # the curator should look before more is spent
-        words = f"attempt {tried.attempt} was charged, and failed. Train again for the next one"
-        return _Stop(RunState.FAILED, words, attempts.earlier(tried))
 
 
 def _waiting(attempts: AttemptRunner, tried: PlannedAttempt) -> str:

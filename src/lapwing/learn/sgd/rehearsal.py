@@ -217,11 +217,8 @@ class GradientRehearsal:
         """Raise BadParameter if units' gradients do not add up to the gradient of all losses."""
         x, y = self.form.rows(self._rows)
         weights = torch.rand(self.units, dtype=torch.float64, device=x.device) + 0.5
-        if self.drops_in_sums:
+        with nullcontext() if self.drops_in_sums else without_dropout(self.module):
             parts, whole = self._tried(x, y), self._by_torch(x, y, weights)
-        else:
-            with without_dropout(self.module):
-                parts, whole = self._tried(x, y), self._by_torch(x, y, weights)
         lengths = {
             part.name: float((part.squares().sqrt() * weights).nan_to_num(0, 0, 0).sum()) for part in parts
         }

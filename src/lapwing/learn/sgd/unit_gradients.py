@@ -283,7 +283,7 @@ def _linear(layer: nn.Linear, inputs: Tensor, slopes: Tensor, page: int) -> dict
 
 def _conv(layer: nn.Conv2d, inputs: Tensor, slopes: Tensor, page: int) -> dict[str, ParameterGradients]:
     padding = layer.padding
-    assert not isinstance(padding, str)  # `takes` sends these elsewhere
+    assert not isinstance(padding, str)  # `has_rule` refuses these
     patches = functional.unfold(
         inputs, layer.kernel_size, dilation=layer.dilation, padding=padding, stride=layer.stride
     )  # row, in · kernel, place

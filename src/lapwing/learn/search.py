@@ -19,7 +19,7 @@ Because  *all candidates*: every training is paid, and so is the choice; trainin
          choice reads models and test units, which are other units. *Random runs*: the output of a run
          (candidate, model, noisy score) is private at the base loss, and `Repetition` prices the best of
          them. The order of outputs is total and public. docs/arguments/selection.md
-Test     tests/learn/selection/test_ways.py
+Test     tests/learn/selection/test_search_strategies.py
 
 The mechanism that chooses is the one with the smaller error at equal cost, in the filter that binds the
 account. Where pure ε runs out first, permute-and-flip is never worse than the exponential mechanism. Where

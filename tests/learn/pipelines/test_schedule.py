@@ -1,4 +1,4 @@
-"""What an attempt gets is fixed by public facts, and doubles: at most four times the need in all."""
+"""The data and ε of an attempt follow from public facts, and double: at most four times the need in all."""
 
 from __future__ import annotations
 

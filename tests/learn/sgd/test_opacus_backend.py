@@ -1,4 +1,4 @@
-"""With Opacus' gradients of rows, all that privacy rests on is still ours."""
+"""With Opacus' gradients of rows, clipping, noise and accounting are still Lapwing's own."""
 
 from __future__ import annotations
 

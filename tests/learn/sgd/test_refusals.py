@@ -1,4 +1,4 @@
-"""What cannot be trained privately is refused by its name, before anything is charged."""
+"""Modules that cannot be trained privately are refused by name, before anything is charged."""
 
 from __future__ import annotations
 

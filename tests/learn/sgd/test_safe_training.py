@@ -1,4 +1,4 @@
-"""What a trainer keeps to itself: rows out of range, coins, what a loss remembers, how many there are."""
+"""A trainer reveals neither rows out of range, random numbers, state of a loss, nor the number of units."""
 
 from __future__ import annotations
 

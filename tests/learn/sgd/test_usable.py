@@ -1,4 +1,4 @@
-"""Whoever makes the module fail is left out: the work goes on, the others' floats stay, nothing is said."""
+"""Units for which the module fails are left out: training goes on, other floats stay, no error is shown."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh 
          `lapwing.core.noise`, new ones for each call of the function that it yields, and not from a seed
          that somebody set.
 Because  torch's generators are seeded from there, and restored afterwards.
-Test     tests/learn/sgd/test_coins.py
+Test     tests/learn/sgd/test_torch_randomness.py
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which mechanism chooses, and how far off it is."""
+"""The choice of the selection mechanism, and its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has come in: told by appends alone, and whoever loses the note of it is offered less, never more."""
+"""Blocks arrive by appends alone. A lost note offers fewer blocks, never more."""
 
 from __future__ import annotations
 

@@ -165,10 +165,10 @@ class PipelineShare:
     taken: Costs
     is_open: bool
 
-    def target(self, labels: Sequence[str]) -> Target | None:
-        """Return the ledger target of the given blocks that are open, or None."""
+    def targets(self, labels: Sequence[str]) -> tuple[Target, ...]:
+        """Return the ledger target of those of the given blocks that are open; none if no block is."""
         there = tuple(label for label in labels if label in self.blocks)
-        return Target(self.label, there) if there else None
+        return (Target(self.label, there),) if there else ()
 
 
 def find_share(ledger: Ledger, policy: Policy, sharing: SharingRule, pipeline: str) -> PipelineShare | None:

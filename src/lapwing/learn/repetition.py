@@ -18,7 +18,7 @@ Because  P[A = y] is an average of f'(X) over X between Q(< y) and Q(<= y), time
 Test     tests/learn/selection/test_runs.py: against the exact law of the best of K
 
 Claim    `delta_at` is at least the true δ at ε, in either direction.
-Because  *Gaussian*: each noise is a rounded continuous one up to a factor e^paid (privacy.gaussian);
+Because  *Gaussian*: each noise is a rounded continuous one up to a factor e^paid (`rounded_gaussian`);
          continuous ones compose to one whose squared ratio is the sum. *Other fixed runs*: δ is convex
          in e^ε, so it lies below the line between two points at which the run was priced.
 Test     tests/learn/selection/test_profile.py

@@ -26,11 +26,11 @@ def column(*pairs: tuple[int, bool]) -> CodedColumn:
     )
 
 
-@given(CODES, st.sampled_from(sorted(KINDS)), st.booleans(), st.booleans())
+@given(CODES, st.sampled_from(sorted(KINDS)), st.booleans())
 def test_features_are_bounded_and_each_row_stands_alone(
-    pairs: list[tuple[int, bool]], name: str, indicator: bool, as_code: bool
+    pairs: list[tuple[int, bool]], name: str, indicator: bool
 ) -> None:
-    feature = Feature(name, KINDS[name], indicator=indicator, as_code=as_code)
+    feature = Feature(name, KINDS[name], indicator=indicator)
     whole = feature.matrix(column(*pairs))
     assert whole.shape == (len(pairs), len(feature.names))
     assert (np.abs(whole) <= 1).all()

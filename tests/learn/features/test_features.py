@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import numpy as np
 import pytest
 
 from lapwing.errors import BadParameter
@@ -26,22 +25,21 @@ VALUES: dict[str, list[Any]] = {
 
 
 def test_the_matrix_is_as_described(question: RowQuestion) -> None:
-    features = Features.of(question, label="urgent", missing={"cost": 0, "day": None}, bias=True)
+    features = Features.of(question, label="urgent", missing={"cost": 0, "day": None})
     rows = features.coded(VALUES)
     matrix = features.matrix(rows)
     assert matrix.shape == (3, features.width) == (3, len(features.names))
-    assert features.names[-1] == "1"
     assert "age is missing" in features.names
     assert "cost is missing" not in features.names
     assert "day is missing" not in features.names
-    assert (np.linalg.norm(matrix, axis=1) <= features.norm).all()
+    assert ((matrix**2).sum(axis=1) <= len(features.columns)).all()
     table = features.table(rows)
     assert len(checked_columns(features.declared, table.shape[1])) == table.shape[1]
 
 
 def test_without_indicators_there_is_one_column_each(question: RowQuestion) -> None:
-    features = Features.of(question, label=None, indicators=False, as_codes=["ward"])
-    assert features.width == len(KINDS)
+    features = Features.of(question, label=None, indicators=False)
+    assert features.width == len(KINDS) - 1 + 3  # a feature for each of three wards
     assert len(features.declared) == len(KINDS)
 
 
@@ -65,11 +63,18 @@ def test_classes_and_numbers_to_be_learned(question: RowQuestion) -> None:
 
 
 def test_the_description_comes_back_from_its_text(question: RowQuestion) -> None:
-    features = Features.of(question, label="cost", missing={"age": 40}, as_codes=["ward"], bias=True)
+    features = Features.of(question, label="cost", missing={"age": 40})
     assert Features.from_json(json.loads(json.dumps(features.to_json()))) == features
     assert Features.from_json(json.loads(str(features))) == features
     without = Features.of(question, label=None)
     assert Features.from_json(without.to_json()) == without
+
+
+def test_a_description_of_features_that_are_no_longer_made_is_refused(question: RowQuestion) -> None:
+    told = Features.of(question, label="cost").to_json()
+    for wrong in ({**told, "bias": True}, {**told, "columns": [{**told["columns"][0], "as_code": True}]}):
+        with pytest.raises(BadParameter, match="of another form"):
+            Features.from_json(wrong)
 
 
 @pytest.mark.parametrize("bad", [None, {}, {"form": "other"}, {"form": "lapwing features 1"}])
@@ -82,7 +87,6 @@ def test_columns_that_are_not_there_are_refused(question: RowQuestion) -> None:
     wrongs: list[dict[str, Any]] = [
         {"label": "x"},
         {"label": None, "missing": {"x": 1}},
-        {"label": None, "as_codes": ["x"]},
     ]
     for wrong in wrongs:
         with pytest.raises(BadParameter, match="no column 'x'"):

@@ -1,4 +1,4 @@
-"""Who may spend what: first come, equal shares, unlock. No rule lets a block lose more than it may."""
+"""The rules of sharing: first come, equal shares, unlock. No rule lets a block lose more than it may."""
 
 from __future__ import annotations
 

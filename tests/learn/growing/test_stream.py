@@ -1,4 +1,4 @@
-"""Data arrives, blocks open, old ones stay as they are, and each pays at most its own budget."""
+"""Data arrives, new blocks open, old blocks stay as they are, and each pays at most its own budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind: a card that says what holds and what does not, a model only if accepted."""
+"""The files of a run: a card with the guarantees and their limits, and a model only if it was accepted."""
 
 from __future__ import annotations
 

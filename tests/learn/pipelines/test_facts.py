@@ -1,4 +1,4 @@
-"""A run is what its receipts say: nothing on disk, and no later policy, makes another one of it."""
+"""A run is defined by its receipts: neither files on disk nor a later policy can change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pipeline file: what it says, and all mistakes at once, with their lines."""
+"""A pipeline file: its meaning, and all mistakes at once, with their lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Losses of rows; and that no line can lose less than the net says."""
+"""Losses of rows; and no line loses less than the net of lines says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of attempts and of the evaluation show what they were given."""
+"""Pictures of attempts and of calibration show the numbers that they were given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop: accept, retry, reject, wait; what others spend changes no choice; kill -9 loses nothing."""
+"""The loop: accept, retry, reject, wait. Spending by others changes no choice; kill -9 loses nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attempt gets is fixed by public facts, and doubles: at most four times the need in all."""
+"""The data and ε of an attempt follow from public facts, and double: at most four times the need in all."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ def tries(of: AttemptSchedule, start: int, most: int = 12) -> list[PlannedAttemp
     return [one for one in found if one is not None]
 
 
+def use(tried: PlannedAttempt) -> Fraction:
+    """The budget that an attempt takes from all its blocks together."""
+    return tried.blocks * tried.epsilon
+
+
 schedules = st.builds(
     lambda strategy, least, times, first, more: AttemptSchedule(
         strategy=strategy,
@@ -48,7 +53,7 @@ def test_all_attempts_use_at_most_about_twice_the_last(of: AttemptSchedule, star
     made = tries(of, start)
     for k, last in enumerate(made):
         # Waiting for whole blocks rounds up, by less than one block each time.
-        assert sum(one.use for one in made[: k + 1]) <= 2 * last.use + (k + 1) * of.most
+        assert sum(use(one) for one in made[: k + 1]) <= 2 * use(last) + (k + 1) * of.most
         assert of.least <= last.epsilon <= of.most
         assert of.first_blocks <= last.blocks <= (of.most_blocks or last.blocks)
 
@@ -60,7 +65,7 @@ def test_each_attempt_uses_twice_the_one_before_so_four_times_the_need_at_most(
 ) -> None:
     made = tries(of, start)
     for before, after in pairwise(made):
-        assert 2 * before.use - of.most <= after.use <= 2 * before.use + of.most
+        assert 2 * use(before) - of.most <= use(after) <= 2 * use(before) + of.most
         assert after.blocks >= before.blocks
         assert after.epsilon >= before.epsilon
 
@@ -73,7 +78,7 @@ def test_conserve_takes_more_data_first_and_then_more_epsilon_and_then_waits() -
 
 def test_all_data_is_used_also_where_its_number_is_no_power_of_two() -> None:
     made = tries(schedule(Strategy.CONSERVE, "0.1", "0.8"), 6, 4)
-    assert [(one.blocks, one.use) for one in made] == [
+    assert [(one.blocks, use(one)) for one in made] == [
         (1, Fraction(1, 10)),
         (2, Fraction(1, 5)),
         (4, Fraction(2, 5)),

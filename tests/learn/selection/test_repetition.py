@@ -1,4 +1,4 @@
-"""What a random number of runs costs, in all."""
+"""The price of a random number of runs."""
 
 from __future__ import annotations
 

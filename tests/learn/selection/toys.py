@@ -1,4 +1,4 @@
-"""Trainers that are quick, and say what they were shown."""
+"""Quick trainers that record the rows that they were given."""
 
 from __future__ import annotations
 

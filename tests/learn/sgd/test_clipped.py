@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lapwing.errors import BadParameter
 from lapwing.learn.sgd import ClippedGradients
 from lapwing.learn.sgd.unit_gradients import safe_squares
-from learn.sgd.made import losses
+from learn.sgd.made import clipped_sum, losses
 
 
 def gradients_of(page: int = 4) -> ClippedGradients:
@@ -78,16 +78,16 @@ def test_lengths_of_all_sizes_are_right_and_nobodys_depend_on_others(width: int)
 
 
 def test_pages_of_any_size_give_the_same_sum() -> None:
-    expected = gradients_of(10).of(X, Y)
+    expected = clipped_sum(gradients_of(10), X, Y)
     for page in (1, 3, 7, 64):
-        sums, norms = gradients_of(page).of(X, Y)
+        sums, norms = clipped_sum(gradients_of(page), X, Y)
         torch.testing.assert_close(norms, expected[1], rtol=1e-6, atol=1e-9)
         for name, value in expected[0].items():
             torch.testing.assert_close(sums[name], value, rtol=1e-5, atol=1e-7)
 
 
 def test_no_rows_are_a_sum_of_nothing() -> None:
-    sums, norms = gradients_of().of(X[:0], Y[:0])
+    sums, norms = clipped_sum(gradients_of(), X[:0], Y[:0])
     assert len(norms) == 0
     assert not any(value.any() for value in sums.values())
 
@@ -101,6 +101,6 @@ def test_a_page_has_its_shape() -> None:
 
 def test_norms_are_no_longer_than_the_clip_afterwards() -> None:
     for row in range(10):
-        sums, _ = gradients_of(4).of(X[row : row + 1], Y[row : row + 1])
+        sums, _ = clipped_sum(gradients_of(4), X[row : row + 1], Y[row : row + 1])
         length = torch.sqrt(sum(value.double().square().sum() for value in sums.values()))  # type: ignore[arg-type]
         assert float(length) <= 0.1 * (1 + 1e-6)

@@ -1,4 +1,4 @@
-"""With Opacus' gradients of rows, all that privacy rests on is still ours."""
+"""With Opacus' gradients of rows, clipping, noise and accounting are still Lapwing's own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lapwing.learn.sgd.private_trainer import module_to_bytes
 from lapwing.ledger import Ledger, Unit
 from lapwing.ledger.gate import Gate
 from lapwing.ledger.spending import Target
-from learn.sgd.made import MODULES, losses
+from learn.sgd.made import MODULES, clipped_sum, losses
 from learn.sgd.test_neighbours import SIZES, Sums, check, grid_of, product
 from learn.sgd.test_opacus import OWN
 from support.slowly import first, slow
@@ -67,7 +67,7 @@ def test_clipped_sums_are_those_of_our_own_way(name: str, unit_rows: int) -> Non
         through_opacus(module, clip=0.25, page=16, unit_rows=unit_rows),
     ):
         gradients.rehearse(x[:0], y[:0])
-        found.append(gradients.of(x, y))
+        found.append(clipped_sum(gradients, x, y))
     (ours, our_norms), (theirs, their_norms) = found
     assert (our_norms > 0.25).any()
     torch.testing.assert_close(their_norms, our_norms, rtol=1e-5, atol=1e-6)
@@ -82,7 +82,7 @@ def test_nothing_of_opacus_stays_on_the_module() -> None:
     before = copy.deepcopy([vars(part) for part in module.modules()])
     gradients = through_opacus(module, clip=1, page=16)
     gradients.rehearse(torch.zeros(0, 4), NO_TARGETS)
-    gradients.of(torch.randn(6, 4), torch.randint(0, 3, (6,)))
+    clipped_sum(gradients, torch.randn(6, 4), torch.randint(0, 3, (6,)))
     for part, old in zip(module.modules(), before, strict=True):
         assert vars(part).keys() == old.keys()
         assert part.training == old["training"]

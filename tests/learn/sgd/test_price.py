@@ -1,4 +1,4 @@
-"""A run costs what it is priced at, and ends within its ε."""
+"""A run costs its price, and ends within its ε."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be trained privately is refused by its name, before anything is charged."""
+"""Modules that cannot be trained privately are refused by name, before anything is charged."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_dropout_is_taken_whole_and_in_training() -> None:
     module = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 3))
     gradients = ClippedGradients(module, losses, clip=1, page=16)
     gradients.rehearse(torch.zeros(0, 6), NO_TARGETS)
-    assert gradients.way == "one backward pass"
+    assert gradients.method == "one backward pass"
     assert module[1].training
 
 

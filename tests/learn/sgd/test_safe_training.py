@@ -1,4 +1,4 @@
-"""What a trainer keeps to itself: rows out of range, coins, what a loss remembers, how many there are."""
+"""A trainer reveals neither rows out of range, random numbers, state of a loss, nor the number of units."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from lapwing.learn.payer import PublicData
 from lapwing.learn.sgd import PrivateTrainer, clipping, sensitivity
 from lapwing.learn.sgd.randomness import UnitIndex
-from learn.sgd.made import losses
+from learn.sgd.made import clipped_sum, losses
 from learn.sgd.test_trainer import DELTA, X, Y, module_of, trainer_of
 
 
@@ -113,7 +113,7 @@ def test_very_many_units_are_summed_with_care(
         trainer._sum(gradients, x[rows], y[rows], UnitIndex(len(rows), None)).clone()
         for rows in (list(range(70)), some)
     )
-    single = torch.cat([value.flatten() for value in gradients.of(x, y)[0].values()])
+    single = torch.cat([value.flatten() for value in clipped_sum(gradients, x, y)[0].values()])
     torch.testing.assert_close(many, single.double(), rtol=1e-5, atol=1e-5)
     step = float(trainer.sensitivity.step)
     moved = (many.double() / step).round() - (fewer.double() / step).round()

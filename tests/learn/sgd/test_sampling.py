@@ -1,4 +1,4 @@
-"""Units are sampled each on its own coin; a unit's rows are drawn from its own."""
+"""Each unit is sampled independently, and its rows are drawn from its own rows."""
 
 from __future__ import annotations
 

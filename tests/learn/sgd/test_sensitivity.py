@@ -1,4 +1,4 @@
-"""The price of floats: bounds that hold, and what they cost."""
+"""Bounds of float errors hold, and cost little."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The trainer charges first, ends at its ε, goes on with fresh coins for fresh money, and learns."""
+"""The trainer charges first, ends at its ε, resumes with fresh randomness and a new charge, and learns."""
 
 from __future__ import annotations
 

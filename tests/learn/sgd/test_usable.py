@@ -1,4 +1,4 @@
-"""Whoever makes the module fail is left out: the work goes on, the others' floats stay, nothing is said."""
+"""Units for which the module fails are left out: training goes on, other floats stay, no error is shown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional
 from lapwing.errors import BadValue
 from lapwing.learn.sgd import ClippedGradients
 from lapwing.learn.sgd.clipping import fill_empty_rows
-from learn.sgd.made import losses
+from learn.sgd.made import clipped_sum, losses
 from learn.sgd.test_neighbours import Sums, check, grid_of
 
 
@@ -140,7 +140,7 @@ def test_a_unit_with_fewer_rows_than_places_counts() -> None:
     gradients.rehearse(x[:0], y[:0])
     sums = gradients.empty(single=True)
     norms = gradients.add_page(torch.where(present[:, None], x, 0), y * present, present, sums)
-    alone, expected = ClippedGradients(module, losses, clip=1, page=8).of(x[present], y[present])
+    alone, expected = clipped_sum(ClippedGradients(module, losses, clip=1, page=8), x[present], y[present])
     torch.testing.assert_close(norms, expected, rtol=1e-5, atol=0)
     torch.testing.assert_close(sums, torch.cat([value.flatten() for value in alone.values()]))
 

@@ -1,4 +1,4 @@
-"""What is predicted for a row does not depend on who else is asked about, not even in the last bit."""
+"""The prediction for a row does not depend on the other rows, not even in the last bit."""
 
 from __future__ import annotations
 

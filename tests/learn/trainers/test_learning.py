@@ -1,4 +1,4 @@
-"""They learn: on easy generated data, where a trainer that learned nothing would fail by far."""
+"""Trainers learn: on easy generated data, where a trainer that learned nothing would fail by far."""
 
 from __future__ import annotations
 

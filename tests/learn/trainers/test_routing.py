@@ -1,4 +1,4 @@
-"""Whose row each is goes through scikit-learn's tools, and is never left out by mistake."""
+"""Units reach trainers through scikit-learn's tools, and are never left out by mistake."""
 
 from __future__ import annotations
 

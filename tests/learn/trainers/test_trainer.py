@@ -1,4 +1,4 @@
-"""Trainers keep scikit-learn's manners, and pay for every fit."""
+"""Trainers follow scikit-learn's conventions, and pay for every fit."""
 
 from __future__ import annotations
 

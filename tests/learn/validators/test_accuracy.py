@@ -1,4 +1,4 @@
-"""Accuracy: a bad model passes with at most η, by exact laws; without correction for noise it does not."""
+"""Accuracy: a bad model is accepted with at most η, by exact laws, and more often without correction."""
 
 from __future__ import annotations
 

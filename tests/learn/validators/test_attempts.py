@@ -1,4 +1,4 @@
-"""Attempts share η; what was released is judged by who released it, and comes back from its bytes."""
+"""Attempts share η. A release is judged only by the validator that made it, and is read from its bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every unit becomes one whole number, of its own rows alone, and none is refused for its values."""
+"""Every unit becomes one whole number, from its own rows alone, and no row is refused for its value."""
 
 from __future__ import annotations
 

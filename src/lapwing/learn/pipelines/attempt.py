@@ -154,7 +154,7 @@ class StatisticWork(AttemptWork):
         judged = self.validator.judge(released, attempt=self._attempt)
         if judged.verdict is not ValidationVerdict.ACCEPT:
             return stored_attempt(released, judged)
-        told = self._statistic.told(self.validator, released, judged)
+        told = self._statistic.to_json(self.validator, released, judged)
         return stored_attempt(released, judged, json.dumps(told, sort_keys=True).encode())
 
 

@@ -1,4 +1,4 @@
-"""The model card: what was learned from which data, at which price, what was shown, and what was not.
+"""The model card: the model, its data, its price, the bounds that were shown, and their limits.
 
 Everything in it is public: it is computed from the pipeline file, from released numbers and from receipts.
 """
@@ -60,7 +60,7 @@ def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
         "trainer": {"kind": pipeline.trainer.kind, **pipeline.trainer.plain},
         "learned": {"label": pipeline.label, "features": outcome.features.names, "sql": pipeline.sql},
         "validated": {
-            "what": validator.what,
+            "what": validator.measure,
             "target": float(validator.target),
             "bound": None if validator.bound is None else float(validator.bound),
             "eta": float(validator.eta),
@@ -81,7 +81,7 @@ def model_card(outcome: TrainingOutcome, policy: Policy) -> dict[str, Any]:
 
 
 def _released(outcome: TrainingOutcome) -> dict[str, Any]:
-    """Return what an accepted run released besides a model: the statistic, or the calibration."""
+    """Return the statistic or the calibration that an accepted run released."""
     done, pipeline = outcome.accepted, outcome.pipeline
     if done is None or done.judged is None or done.model is None:
         return {}
@@ -89,7 +89,7 @@ def _released(outcome: TrainingOutcome) -> dict[str, Any]:
         return {"statistic": {**json.loads(done.model), "error_at_most": done.judged.bound}}
     if pipeline.calibration is None or done.calibration is None:
         return {}
-    return {"calibration": pipeline.calibration.of(outcome.features).told(done.calibration)}
+    return {"calibration": pipeline.calibration.of(outcome.features).to_json(done.calibration)}
 
 
 def _privacy(outcome: TrainingOutcome) -> dict[str, Any]:

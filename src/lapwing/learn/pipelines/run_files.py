@@ -186,7 +186,7 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
             attempts = attempts_picture(
                 outcome.pipeline.name,
                 attempts_to_plot(outcome),
-                what=outcome.pipeline.validator.what,
+                what=outcome.pipeline.validator.measure,
                 target=float(outcome.pipeline.validator.target),
             )
             save(attempts, place / PICTURE)
@@ -198,7 +198,7 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
 
 
 def statistic_record(card: dict[str, Any]) -> dict[str, Any]:
-    """Return the file of an accepted statistic: what was released, and its greatest error."""
+    """Return the file of an accepted statistic: the released numbers, and their greatest error."""
     last = card["attempts"][-1]
     return {
         "form": "lapwing statistic 1",
@@ -300,7 +300,7 @@ def mlflow_params(card: dict[str, Any]) -> dict[str, str]:
 
 
 def mlflow_metrics(card: dict[str, Any]) -> list[tuple[str, float, int]]:
-    """Return what was spent and released: a name, a number, and the attempt."""
+    """Return the numbers that were spent and released: a name, a number, and the attempt."""
     found = []
     for one in card["attempts"]:
         named = {name: one[name] for name in ("epsilon", "delta", "estimate", "bound")}

@@ -22,7 +22,7 @@ Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh 
          `lapwing.core.noise`, new ones for each call of the function that it yields, and not from a seed
          that somebody set.
 Because  torch's generators are seeded from there, and restored afterwards.
-Test     tests/learn/sgd/test_coins.py
+Test     tests/learn/sgd/test_torch_randomness.py
 """
 
 from __future__ import annotations
@@ -271,11 +271,11 @@ def generator_state(device: torch.device) -> GeneratorState:
     return torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
 
-def restore_generator(coins: GeneratorState, device: torch.device) -> None:
+def restore_generator(state: GeneratorState, device: torch.device) -> None:
     """Restore the state of torch's generators, so that they repeat their random numbers."""
-    torch.set_rng_state(coins[0])
-    if coins[1] is not None:
-        torch.cuda.set_rng_state(coins[1], device)
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1], device)
 
 
 class _WithoutDropout(TorchFunctionMode):

@@ -1,4 +1,4 @@
-"""Which mechanism chooses, and how far off it is."""
+"""The choice of the selection mechanism, and its error."""
 
 from __future__ import annotations
 
@@ -71,15 +71,17 @@ def test_errors_are_those_of_the_exact_laws(gap: float) -> None:
     """Of three candidates: permute-and-flip by enumerating its coins."""
     p = math.exp(-gap)
     best = (1 - p) ** 2 + 2 * p * (1 - p) / 2 + p**2 / 3
-    assert flip_error(2)(gap) == pytest.approx(gap * (1 - best))
-    assert exponential_error(2)(gap) == pytest.approx(gap * 2 * p / (1 + 2 * p))
+    assert flip_error(gap, 2) == pytest.approx(gap * (1 - best))
+    assert exponential_error(gap, 2) == pytest.approx(gap * 2 * p / (1 + 2 * p))
 
 
 def test_the_worst_gap_is_among_those_looked_at() -> None:
     for candidates in (2, 10, 10_000):
-        for error in (exponential_error(candidates - 1), flip_error(candidates - 1)):
-            finer = max(error(gap) for gap in np.linspace(0.001, math.log(candidates) + 20, 20_000))
-            coarse = max(error(k * (math.log(candidates) + 3) / 400) for k in range(1, 401))
+        for error in (exponential_error, flip_error):
+            finer = max(
+                error(gap, candidates - 1) for gap in np.linspace(0.001, math.log(candidates) + 20, 20_000)
+            )
+            coarse = max(error(k * (math.log(candidates) + 3) / 400, candidates - 1) for k in range(1, 401))
             assert coarse == pytest.approx(finer, rel=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""A file is taken into the source whole, once, under a name that the source finds."""
+"""A file is copied into the source completely and once, under a name that the source's pattern finds."""
 
 from __future__ import annotations
 

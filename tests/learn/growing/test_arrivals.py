@@ -1,4 +1,4 @@
-"""What has come in: told by appends alone, and whoever loses the note of it is offered less, never more."""
+"""Blocks arrive by appends alone. A lost note offers fewer blocks, never more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from lapwing.core.losses import Pure
 from lapwing.errors import BadParameter, Unavailable
-from lapwing.learn import stream_blocks
+from lapwing.learn import arrivals
 from lapwing.learn.stream import Stream
 from lapwing.sql.truncated import prepared_copy, registration
 from learn.growing.conftest import ARRIVALS, COHORTS, Opens, write_rides
@@ -22,7 +22,7 @@ TENTH = Pure(Fraction(1, 10))
 
 
 def note(stream: Stream) -> Path:
-    return stream_blocks.stream_folder(stream.policy) / stream_blocks.ARRIVALS_FILE
+    return arrivals.stream_folder(stream.policy) / arrivals.ARRIVALS_FILE
 
 
 def test_before_the_first_append_nothing_has_come_in(stream_at: Opens) -> None:

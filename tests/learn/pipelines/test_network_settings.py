@@ -1,4 +1,4 @@
-"""What a file says about a network: good values are taken, wrong ones are told with their line."""
+"""The settings of a network: good values are used, and wrong ones are reported with their line."""
 
 from __future__ import annotations
 

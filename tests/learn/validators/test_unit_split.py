@@ -1,4 +1,4 @@
-"""Halves: a unit trains or tests for ever, whatever else is in the data and however its id is typed."""
+"""A unit trains or tests for ever, whatever else is in the data and however its id is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All candidates, or a random number of them: what it costs, who wins, what is left of the losers."""
+"""All candidates, or a random number of them: the price, the winner, and no trace of the losers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLflow: what the card says and the files of a run, in a real store; and what is said without it."""
+"""MLflow: the card and the files of a run are logged to a real store; without MLflow the extra is named."""
 
 from __future__ import annotations
 

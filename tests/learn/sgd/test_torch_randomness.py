@@ -1,4 +1,4 @@
-"""The coins of a module: fresh and secret, the same again when asked, none in a rehearsal."""
+"""Torch's random numbers: fresh and secret, repeatable for a second try, and fixed in a rehearsal."""
 
 from __future__ import annotations
 

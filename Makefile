@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# pip compiles on one core. Some packages bring files for other versions of Python, which do not compile: "-" goes on.
+COMPILE = -$(BIN)/python -m compileall -qq -j 2 $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') src
 
 .PHONY: setup demo browser test fast test-all lint docs bench pictures clean
 
@@ -14,6 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check \
 		--constraint constraints.txt --editable '.[dev]'
+	$(COMPILE)
 	touch $(READY)
 
 demo: $(READY)

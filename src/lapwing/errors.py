@@ -30,7 +30,16 @@ from typing import Any
 
 
 class LapwingError(Exception):
-    """Base of all errors raised on purpose by Lapwing. It comes whole out of a worker process."""
+    """Base of all errors raised on purpose by Lapwing. It comes whole out of a worker process.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     lapwing.explain("-1", "1e-6", 100)
+        ... except lapwing.LapwingError as error:
+        ...     print(error)
+        epsilon: must be above 0
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.args), self.__dict__
@@ -80,7 +89,16 @@ class Undecided(LapwingError, RuntimeError):
 
 
 class OverBudget(LapwingError):
-    """A charge does not fit: what was asked, what is left, what to do now."""
+    """A charge does not fit: what was asked, what is left, what to do now.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     dataset.ask("SELECT COUNT(*) FROM visits", epsilon=20)
+        ... except lapwing.OverBudget as error:
+        ...     print(error.left)
+        ε 2.8 of 3
+    """
 
     def __init__(self, asked: str, left: str, what_now: str, *, where: str = "") -> None:
         super().__init__(f"asked {asked}, but {left} is left{where and f' on {where}'}. {what_now}")

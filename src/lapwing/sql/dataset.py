@@ -396,9 +396,6 @@ class Dataset:
         """
         self.curator.clear_hold(*receipts)
 
-    looked = clear_hold  # deprecated: the command line still uses these two names
-    dropped = truncated
-
     def close(self) -> None:
         """Close the curator if this session has its own. Threads first get the answers they paid for.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import doctest
-import importlib.util
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -25,8 +24,8 @@ from lapwing.learn import load_pipeline, write_outputs
 from lapwing.ledger import Ledger, Spending, Target, Unit
 from lapwing.parties import JointRequirements
 from lapwing.sql.truncated.reader import Reader
+from support.scripts import ROOT, load_script
 
-ROOT = Path(__file__).parents[2]
 AFTER_TRAINING = {
     f"lapwing.learn.{name}"
     for name in ("card_text", "load_model", "log_to_mlflow", "model_card", "write_outputs")
@@ -34,16 +33,7 @@ AFTER_TRAINING = {
 PERSON: dict[str, Any] = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
 
 
-def _checker() -> Any:
-    spec = importlib.util.spec_from_file_location("check_reference", ROOT / "docs" / "check_reference.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-check_reference = _checker()
+check_reference = load_script("docs/check_reference.py")
 NAMES = dict(check_reference.public_names())
 
 

@@ -80,7 +80,10 @@ def _ledger(stack: ExitStack) -> dict[str, Any]:
     """A ledger with one account, and the price of a release."""
     ledger = stack.enter_context(Ledger.create("patients.ledger"))
     ledger.open_account("patients", epsilon=1, delta="1e-6", **PERSON)
-    price = Spending([Target("patients")], Pure("0.1"), *PERSON.values(), "example", {}, b"how many?")
+    price = Spending(
+        targets=[Target("patients")], loss=Pure(Fraction(1, 10)), **PERSON,
+        mechanism="example", parameters={}, request=b"how many?",
+    )  # fmt: skip
     return {"ledger": ledger, "price": price}
 
 

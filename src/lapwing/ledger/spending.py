@@ -86,11 +86,11 @@ class Spending:
         BadParameter: if a part is not valid, or the loss does not hold for the relation.
 
     Example:
+        >>> from fractions import Fraction
         >>> from lapwing.core import Pure, Relation
         >>> from lapwing.ledger import Spending, Target, Unit
-        >>> price = Spending(
-        ...     [Target("patients")], Pure("0.5"), Unit.PERSON, Relation.ADD_REMOVE, "example", {}, b"?"
-        ... )
+        >>> loss, person = Pure(Fraction(1, 2)), (Unit.PERSON, Relation.ADD_REMOVE)
+        >>> price = Spending([Target("patients")], loss, *person, "example", {}, b"how many?")
         >>> len(price.digest)
         64
     """

@@ -38,6 +38,14 @@ class LapwingError(Exception):
     """Base of all errors that Lapwing raises on purpose. All attributes survive pickling.
 
     `code` names the kind of error for programs: it stays the same where wording changes.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     lapwing.explain("-1", "1e-6", 100)
+        ... except lapwing.LapwingError as error:
+        ...     print(error)
+        epsilon: must be above 0
     """
 
     code: ClassVar[str] = "lapwing-error"
@@ -106,6 +114,14 @@ class OverBudget(LapwingError):
     """A charge exceeds the budget that is left, and was not made.
 
     `asked` and `left` are losses in words, `where` the account, `what_now` advice.
+
+    Example:
+        >>> import lapwing
+        >>> try:
+        ...     dataset.ask("SELECT COUNT(*) FROM visits", epsilon=20)
+        ... except lapwing.OverBudget as error:
+        ...     print(error.left)
+        ε 2.8 of 3
     """
 
     code = "over-budget"

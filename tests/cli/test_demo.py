@@ -191,7 +191,7 @@ STOPPED = """
 import signal, sys, threading, time
 from pathlib import Path
 from types import SimpleNamespace
-from lapwing.cli import demo
+from lapwing.cli import demo_parties as demo
 
 def forever(*_, **__):
     time.sleep(1000)

@@ -8,7 +8,8 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from lapwing.sql.binding.public_tables import typed_csv, typed_csv_values
+from lapwing.engines.csv_files import DEFAULT_CSV
+from lapwing.sql.binding.public_tables import PublicTable, typed_csv_values
 
 
 @pytest.mark.parametrize(
@@ -33,5 +34,21 @@ def test_all_values_decide_together(texts: list[object], values: list[object]) -
 
 
 def test_columns_decide_apart() -> None:
-    table = typed_csv(pa.table({"a": ["1", "2"], "b": ["x", "2"]}))
-    assert table.to_pydict() == {"a": [1, 2], "b": ["x", "2"]}
+    rows = pa.table({"a": ["1", "2"], "b": ["x", "2"]})
+    assert PublicTable.of("t", rows, {}, csv=DEFAULT_CSV).values == {"a": [1, 2], "b": ["x", "2"]}
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["1", "2.50", "", "-3.125"],
+        ["2025-01-31T10:00+01:00", "2025-01-31T10:00", None],
+        ["2025-01-31T10:00", "2025-01-31T10:00+01:00"],
+        ["2025-01-31T10:00+02:00", "2025-12-31T23:30-01:00"],
+        ["2025-01-31 10:00", "2025-01-31 11:00"],
+    ],
+)
+def test_values_are_those_of_an_arrow_column(texts: list[object]) -> None:
+    """They were kept as Arrow before: stored answers must not change, not even by a digit in a text."""
+    found = typed_csv_values(texts)
+    assert list(map(str, found)) == list(map(str, pa.array(found).to_pylist()))

@@ -259,7 +259,7 @@ def truncated(
 ) -> None:
     """Estimate how many people (with --beyond: and rows) exceed the row limit. It is charged."""
     with opened_dataset(policy, analyst) as found:
-        answer = found.dropped(table, epsilon=epsilon, rows=rows, beyond=beyond)
+        answer = found.truncated(table, epsilon=epsilon, rows=rows, beyond=beyond)
         _show_answers(answer, None, plot=None, as_json=as_json)
 
 
@@ -269,7 +269,7 @@ def clear_hold(
 ) -> None:
     """Let questions that failed be asked again. The curator decides: why they failed may be private."""
     with opened_dataset(policy, "curator") as found:
-        found.looked(*receipts)
+        found.clear_hold(*receipts)
     for receipt in receipts:
         print(f"The question of receipt {receipt} may be asked again. Its charge stays.")
 

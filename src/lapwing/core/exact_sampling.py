@@ -209,7 +209,20 @@ def _powers(base: arb, count: int) -> NDArray[np.float64]:
 
 
 def exp_neg(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return exp(-x) for x >= 0, with a relative error of at most 2^-47, and 0 for x above 700."""
+    """Return exp(-x) for x >= 0, with a relative error of at most 2^-47, and 0 for x above 700.
+
+    Args:
+        x: the exponents, none below 0.
+
+    Returns:
+        exp(-x), element by element.
+
+    Example:
+        >>> import numpy as np
+        >>> from lapwing.noise import exp_neg
+        >>> exp_neg(np.array([0.0, 1000.0]))
+        array([1., 0.])
+    """
     coarse, fine = _tables()
     capped = np.minimum(x, LARGEST_EXPONENT)
     nearest = np.rint(capped * _STEPS)

@@ -288,6 +288,19 @@ class Lookup(NamedTuple):
 
     The upper half of word i is a slot. If it is below `used`, number i is starts[slot] + (word & mask). The
     other numbers are those of `spare`, one after the other. There are enough.
+
+    Attributes:
+        words: the random words, one for each number.
+        starts: the least number of each slot.
+        used: the number of slots in use.
+        mask: selects the lower bits of a word.
+        spare: the numbers of the words whose slot is not in use.
+
+    Example:
+        >>> from lapwing.noise import discrete_gaussian_lookup
+        >>> draws = discrete_gaussian_lookup(3, 1000)
+        >>> draws is None or len(draws.words) == 1000
+        True
     """
 
     words: NDArray[np.int32]

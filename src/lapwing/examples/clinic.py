@@ -25,19 +25,19 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from lapwing.core import sensitivity as moves
-from lapwing.core.budget import Terms
-from lapwing.core.laplace import Laplace
-from lapwing.core.losses import Loss, Pure, Relation
-from lapwing.core.order_statistics import Quantile
-from lapwing.core.partition_selection import PartitionSelection
-from lapwing.core.randomized_response import RandomizedResponse
-from lapwing.core.selection import Exponential
-from lapwing.core.values import Grid
+from lapwing.core import Pure, Relation, Terms
+from lapwing.core.losses import Loss
 from lapwing.errors import OverBudget, Tampered
-from lapwing.ledger import Ledger, Unit
-from lapwing.ledger.gate import ChargedRelease, Gate, Release
-from lapwing.ledger.spending import Spending, Target
+from lapwing.ledger import ChargedRelease, Gate, Ledger, Release, Spending, Target, Unit
+from lapwing.mechanisms import (
+    Exponential,
+    Grid,
+    Laplace,
+    PartitionSelection,
+    Quantile,
+    RandomizedResponse,
+)
+from lapwing.mechanisms import sensitivity as moves
 
 ACCOUNT = "patients"
 PRINCIPAL = "the demo"

@@ -28,7 +28,13 @@ EVERYONE = "*"
 
 
 class Unit(Enum):
-    """The privacy unit: what two neighbouring data sets differ in."""
+    """The privacy unit: what two neighbouring data sets differ in.
+
+    Example:
+        >>> from lapwing.ledger import Unit
+        >>> Unit.PERSON.value
+        'person'
+    """
 
     PERSON = "person"
     ROW = "row"
@@ -44,6 +50,11 @@ class Slices(Enum):
 
     If neighbours replace a unit, they replace its data. A rule that reads data could then move the unit
     from one block to another, and the unit would be charged to both. Then only the other two are possible.
+
+    Example:
+        >>> from lapwing.ledger import Slices
+        >>> ledger.account("patients").slices is Slices.NONE
+        True
     """
 
     NONE = "none"
@@ -54,7 +65,25 @@ class Slices(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A lifetime budget, as it was opened."""
+    """A lifetime budget, as it was opened.
+
+    Args:
+        number: the account's number in the ledger.
+        root: the number of the account that this one raises; its own number if it raises none.
+        name: the name, and the commitment to it that entries show.
+        unit: the privacy unit.
+        relation: the relation of neighbouring data sets.
+        terms: the lifetime budget, and its shares.
+        slices: the rule by which units are divided into blocks.
+        rule: a description of that rule, for people.
+        everyone: the number of the block that is charged for all units.
+        raises: the number of the account that this one raises; None for a first account.
+
+    Example:
+        >>> account = ledger.account("patients")
+        >>> account.label, float(account.terms.epsilon)
+        ('patients', 1.0)
+    """
 
     number: int
     root: int
@@ -139,7 +168,21 @@ def row_of(account: Account) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A slice of an account's units, with what was spent and what is reserved there."""
+    """A slice of an account's units, with what was spent and what is reserved there.
+
+    Args:
+        number: the block's number in the ledger.
+        account: the number of its account.
+        name: the name, and the commitment to it that entries show.
+        state: whether the block is open.
+        spent: the costs of all charges, one for each filter.
+        held: the costs that are reserved for work that has not ended.
+
+    Example:
+        >>> [block] = ledger.blocks("patients")
+        >>> float(block.left(ledger.account("patients").terms))
+        1.0
+    """
 
     number: int
     account: int

@@ -45,7 +45,22 @@ _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """A registered data set: its accounts, and a public counter of its versions."""
+    """A registered data set: its accounts, and a public counter of its versions.
+
+    Args:
+        number: the data set's number in the ledger.
+        name: the name, and the commitment to it that entries show.
+        origin: the name of the place that the data comes from.
+        rule: how the data's units are divided into blocks.
+        accounts: the numbers of the accounts that its releases are charged to.
+        version: a counter of its versions, from 1.
+
+    Example:
+        >>> from lapwing.ledger import register
+        >>> data = register(ledger, "visits", origin="hospital", account="patients", units=["ann", "ben"])
+        >>> data.label, data.version
+        ('visits', 1)
+    """
 
     number: int
     name: CommittedName
@@ -89,6 +104,11 @@ def register(
 
     Raises:
         BadParameter: if the name is taken, or the curator's key is missing.
+
+    Example:
+        >>> from lapwing.ledger import register
+        >>> register(ledger, "visits", origin="hospital", account="patients", units=["ann", "ben"]).version
+        1
     """
     label, origin = checked_label(label, "data set"), checked_label(origin, "origin")
     rule = checked_label(rule, "rule") if rule else ""  # in the same form as the account's
@@ -130,7 +150,27 @@ def append(
     people_differ_from: Sequence[str] = NO_DIFFERENCE,
     curator: CuratorKey | None = None,
 ) -> DataSet:
-    """Register a new version of a data set, after every change of the data or new preparation."""
+    """Register a new version of a data set, after every change of the data or new preparation.
+
+    Args:
+        ledger: the open ledger.
+        label: the name of the data set.
+        units: the ids of the units in the data now. They are hashed, not stored.
+        people_differ_from: names of accounts whose people are others, as the curator signs.
+        curator: the curator's key, if `people_differ_from` names accounts.
+
+    Returns:
+        The data set in its new version, with the accounts of everybody who is in it.
+
+    Raises:
+        BadParameter: if the ledger knows no such data set or account.
+
+    Example:
+        >>> from lapwing.ledger import append, register
+        >>> data = register(ledger, "visits", origin="hospital", account="patients", units=["ann"])
+        >>> append(ledger, "visits", units=["ben"]).version
+        2
+    """
     others = _differences(ledger, people_differ_from, curator)
     sketch = Sketch.of(units, ledger.keys.people)
     ledger.require_here()

@@ -113,7 +113,21 @@ def numbers_in(ranges: Ranges) -> Iterator[int]:
 
 
 class Receipt(NamedTuple):
-    """A receipt of a charge: who was charged, for what, at which price, and where the entry stands."""
+    """A receipt of a charge: who was charged, for what, at which price, and where the entry stands.
+
+    Attributes:
+        ledger: the id of the ledger.
+        position: the number of the entry.
+        principal: the name of the principal that was charged.
+        entry: the public bytes of the entry.
+        answer: the SHA-256 digest of the stored answer; None if there is none yet.
+
+    Example:
+        >>> from lapwing.ledger import ChargedRelease, Gate
+        >>> receipt = Gate(ledger, principal="ann").release(ChargedRelease(price, lambda: b"42")).receipt
+        >>> receipt.principal, receipt.record["mechanism"]
+        ('ann', 'example')
+    """
 
     ledger: str
     position: int

@@ -96,6 +96,15 @@ class CuratorKey:
     """The key with which the curator signs decisions.
 
     They are raises, recoveries, and data with other people.
+
+    Args:
+        signing: the private key.
+
+    Example:
+        >>> from lapwing.ledger import CuratorKey
+        >>> key = CuratorKey.create("other.curator")
+        >>> CuratorKey.load("other.curator").public == key.public
+        True
     """
 
     signing: SigningKey

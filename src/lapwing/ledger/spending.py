@@ -34,6 +34,19 @@ class Target:
 
     `everyone` charges all blocks, and those that are opened later. It is for data whose units are not
     divided by the account's rule.
+
+    Args:
+        account: the name of the account.
+        blocks: the names of the blocks that are charged.
+        everyone: whether all blocks are charged.
+
+    Raises:
+        BadParameter: if a name is not valid, a block is named twice, or blocks besides `everyone`.
+
+    Example:
+        >>> from lapwing.ledger import Target
+        >>> Target("patients", ["2026-01", "2026-02"]).blocks
+        ('2026-01', '2026-02')
     """
 
     account: str
@@ -57,7 +70,30 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The price of a release and the accounts that pay it, fixed before data is read."""
+    """The price of a release and the accounts that pay it, fixed before data is read.
+
+    Args:
+        targets: the accounts, and their blocks, that are charged.
+        loss: the privacy loss of the release.
+        unit: the privacy unit that the loss is about; it must be that of the accounts.
+        relation: the relation of neighbours that the loss is about.
+        mechanism: the name of the mechanism, for the entry.
+        parameters: its public parameters, for the entry.
+        request: the bytes of the request. Entries show only their digest.
+        keeps_request: whether the request is stored beside the entry.
+
+    Raises:
+        BadParameter: if a part is not valid, or the loss does not hold for the relation.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from lapwing.core import Pure, Relation
+        >>> from lapwing.ledger import Spending, Target, Unit
+        >>> loss, person = Pure(Fraction(1, 2)), (Unit.PERSON, Relation.ADD_REMOVE)
+        >>> price = Spending([Target("patients")], loss, *person, "example", {}, b"how many?")
+        >>> len(price.digest)
+        64
+    """
 
     targets: Sequence[Target]
     loss: Loss

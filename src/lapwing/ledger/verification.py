@@ -86,6 +86,11 @@ def verify(
 
     Raises:
         BadParameter: There is no such file, it is none of the three, or the key is not of the right form.
+
+    Example:
+        >>> import lapwing
+        >>> lapwing.verify("patients.ledger").kind
+        'ledger'
     """
     wanted = None if key is None else _public(key)
     match kind_of(where):

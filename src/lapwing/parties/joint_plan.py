@@ -377,7 +377,22 @@ class JointPlan:
 def plan_jointly(needs: JointRequirements, blocks: Sequence[CellBlock], stages: int = 1) -> JointPlan:
     """Choose the protocol with the least error, then the most losses survived, then the fewest bytes.
 
-    Raises `BadParameter` if no protocol serves.
+    Args:
+        needs: the privacy requirements of all members.
+        blocks: the cells that are summed up, by the scale of their noise.
+        stages: the number of sums that are opened one after another.
+
+    Returns:
+        The plan: its protocol, noise, errors, bytes and guarantee.
+
+    Raises:
+        BadParameter: if no protocol serves these requirements.
+
+    Example:
+        >>> from lapwing.parties import CellBlock, plan_jointly
+        >>> plan = plan_jointly(needs, [CellBlock("visits", length=10, l1=1, l2_squared=1)])
+        >>> plan.protocol, round(plan.deviations[0], 2)
+        ('C', 1.66)
     """
     cells = tuple(blocks)
     _check_form(cells, stages)

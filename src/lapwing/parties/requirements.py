@@ -33,6 +33,31 @@ class JointRequirements:
     honest member, with "majority" any member. If it is empty, the safest possible value is chosen: "honest"
     if enough members stay after the losses, and "majority" if no losses are planned, as there is only the
     set of all members then.
+
+    Args:
+        members: the number of members.
+        coalition: the most members that the adversary may control.
+        losses: the most members that may fail before they have shared their values.
+        adversary: "unbounded", or "computational" for one who cannot break encryption.
+        protocol: "auto", or the letter of a protocol.
+        epsilon: the ε of a run, for all stages together.
+        delta: its δ.
+        people_at: the most members that can have rows of one person.
+        noise: "auto", "laplace" or "gaussian".
+        quorum: "honest", "majority", or "" for the safest that is possible.
+
+    Raises:
+        BadParameter: if the numbers do not fit one another.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> from lapwing.parties import JointRequirements
+        >>> needs = JointRequirements(
+        ...     members=3, coalition=1, losses=0, people_at=1, adversary="unbounded", protocol="auto",
+        ...     epsilon=Fraction(1), delta=Fraction(0), noise="auto",
+        ... )
+        >>> needs.members
+        3
     """
 
     members: int

@@ -229,7 +229,23 @@ def simulate(
 ) -> Simulation:
     """Run a count with made-up data. `lose` is the first round without a post, by member.
 
-    Raises `BadParameter`.
+    Args:
+        needs: the privacy requirements of all members.
+        counts: the made-up count of each member.
+        names: the names of the members.
+        lose: the first round without a post, by the name of each member that fails.
+
+    Returns:
+        The steps of the run, and its opened sum if there is one.
+
+    Raises:
+        BadParameter: if the numbers do not fit the requirements, or the protocol opens no sum.
+
+    Example:
+        >>> from lapwing.parties import simulate
+        >>> done = simulate(needs, (120, 45, 230), ("north", "south", "east"), lose={})
+        >>> done.truth
+        395
     """
     if needs.protocol == LOCAL:
         raise BadParameter(

@@ -72,8 +72,8 @@ class Answer:
 
     Example:
         >>> answer = dataset.ask("SELECT COUNT(*) AS n FROM visits", epsilon="0.1")
-        >>> answer.columns[0].values[0]
-        600
+        >>> answer.columns[0].name, len(answer.columns[0].values)
+        ('n', 1)
     """
 
     rows: AnswerRows
@@ -162,8 +162,8 @@ class Answer:
             The columns, the price, the receipt and all sentences.
 
         Example:
-            >>> answer.to_json()["replayed"]
-            False
+            >>> sorted(answer.to_json())[:3]
+            ['columns', 'combines', 'confidence']
         """
         return {
             "columns": [

@@ -129,7 +129,7 @@ class Curator:
 
         Example:
             >>> curator.all_blocks()
-            ['2026-01', '2026-02']
+            ['0', '1', '2', '3', '4', '5', '6', '7']
         """
         if not self.has_ledger:
             return []
@@ -159,7 +159,7 @@ class Curator:
             BadParameter: If one of them is not the receipt of a question that was charged and failed.
 
         Example:
-            >>> curator.clear_hold(17)
+            >>> curator.clear_hold(failed)
         """
         was_used = bool(receipts) and policy_ledger.has_ledger(self.policy)
         if not was_used or not all(has_ended(self.ledger, position) for position in receipts):
@@ -344,7 +344,7 @@ class Curator:
             BadParameter: If the source cannot be read; the error says where.
 
         Example:
-            >>> curator.prepare()
+            >>> curator.prepare(again=True)
             True
         """
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy

@@ -304,7 +304,7 @@ class Dataset:
 
         Example:
             >>> dataset.left()
-            'ε 9.5 of 10 for one more answer without δ'
+            'ε ... of 3 for one more answer without δ'
         """
         return policy_ledger.budget_left(self.ledger, self.policy, self.analyst)
 
@@ -327,7 +327,7 @@ class Dataset:
             BadParameter: If the source cannot be read.
 
         Example:
-            >>> dataset.prepare()
+            >>> dataset.prepare(again=True)
             True
         """
         return self.curator.prepare(progress, today=today, again=again)
@@ -346,7 +346,7 @@ class Dataset:
 
         Example:
             >>> dataset.register()
-            2
+            3
         """
         return self.curator.register(again=again)
 
@@ -361,7 +361,7 @@ class Dataset:
 
         Example:
             >>> dataset.version()
-            1
+            3
         """
         return self.curator.version()
 
@@ -373,7 +373,7 @@ class Dataset:
 
         Example:
             >>> dataset.all_blocks()
-            ['2026-01', '2026-02']
+            ['0', '1', '2', '3', '4', '5', '6', '7']
         """
         return self.curator.all_blocks()
 
@@ -392,12 +392,9 @@ class Dataset:
             BadParameter: If one of them is not the receipt of a question that was charged and failed.
 
         Example:
-            >>> dataset.clear_hold(17)
+            >>> dataset.clear_hold(failed)
         """
         self.curator.clear_hold(*receipts)
-
-    looked = clear_hold  # deprecated: the command line still uses these two names
-    dropped = truncated
 
     def close(self) -> None:
         """Close the curator if this session has its own. Threads first get the answers they paid for.

@@ -12,12 +12,11 @@ from lapwing.plots.learn import (
     ShownBin,
     attempts_picture,
     calibration_picture,
-    needed_picture,
-    release_picture,
-    violations_picture,
 )
 from lapwing.plots.style import save
+from support.scripts import load_script
 
+sage = load_script("benchmarks/learn_sage_pictures.py")
 ATTEMPTS = [
     ShownAttempt(1, 4.6, 7.3, "retry", 1, 0.25),
     ShownAttempt(2, None, None, "crashed", 1, 0.5),
@@ -64,7 +63,7 @@ def test_a_rejection_shows_the_bound_that_decided() -> None:
     assert "what every model of its class loses at least" in said
 
 
-@pytest.mark.parametrize("picture", [needed_picture, release_picture])
+@pytest.mark.parametrize("picture", [sage.needed_picture, sage.release_picture])
 def test_series_are_drawn_as_they_are(picture: Any) -> None:
     found = drawn(picture(SERIES))
     assert found["one"] == ([0.1, 1.0], [1.0, 20.0])
@@ -72,7 +71,7 @@ def test_series_are_drawn_as_they_are(picture: Any) -> None:
 
 
 def test_eta_stands_beside_violations() -> None:
-    found = drawn(violations_picture({"ours": [(0.1, 0.0), (1.0, 0.01)]}, eta=0.05))
+    found = drawn(sage.violations_picture({"ours": [(0.1, 0.0), (1.0, 0.01)]}, eta=0.05))
     assert found["eta"][1] == [0.05, 0.05]
     assert found["ours"][1] == [0.0, 0.01]
 

@@ -209,7 +209,11 @@ def card_text(card: dict[str, Any]) -> str:
         The text, with a line break at its end.
 
     Example:
-        See `model_card`.
+        ```python
+        from lapwing.learn import card_text, model_card
+
+        print(card_text(model_card(outcome, stream.policy)))
+        ```
     """
     validated, data, privacy = card["validated"], card["data"], card["privacy"]
     better = "at least" if validated["what"] == "accuracy" else "at most"

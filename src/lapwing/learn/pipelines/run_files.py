@@ -158,7 +158,13 @@ def write_outputs(outcome: TrainingOutcome, policy: Policy, folder: Path) -> dic
         BadParameter: If the folder holds a run of another pipeline, stream, ledger or analyst.
 
     Example:
-        See `lapwing.learn.train`.
+        ```python
+        from pathlib import Path
+
+        from lapwing.learn import write_outputs
+
+        print(write_outputs(outcome, stream.policy, Path("durations.runs"))["card"])
+        ```
     """
     place = run_folder(folder, outcome.run)
     require_same_owner(place, outcome.owner)
@@ -267,6 +273,17 @@ def log_to_mlflow(card: dict[str, Any], files: dict[str, Path], uri: str) -> str
     Raises:
         MissingExtra: If MLflow is not installed.
         Unavailable: If MLflow refuses.
+
+    Example:
+        ```python
+        from pathlib import Path
+
+        from lapwing.learn import log_to_mlflow, model_card, write_outputs
+
+        store = Path("mlflow").absolute().as_uri()
+        files = write_outputs(outcome, stream.policy, Path("durations.runs"))
+        print(log_to_mlflow(model_card(outcome, stream.policy), files, store))
+        ```
     """
     os.environ[_QUIET] = "true"  # before the import, which sends a report
     try:

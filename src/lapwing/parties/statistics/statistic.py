@@ -41,6 +41,21 @@ class CellBlock:
     Claim    removing one unit at one member moves that member's cells of this block by at most `l1` in L1
              and √`l2_squared` in L2. `weight` tells how much its error matters, per unit of `l1`.
     Test     tests/parties/statistics/test_neighbours.py
+
+    Args:
+        label: the name of the block.
+        length: the number of cells.
+        l1: the sensitivity in L1.
+        l2_squared: the square of the sensitivity in L2.
+        weight: how much the error of these cells matters.
+
+    Raises:
+        BadParameter: if a number is too small, too large, or `l2_squared` is above the square of `l1`.
+
+    Example:
+        >>> from lapwing.parties import CellBlock
+        >>> CellBlock("visits", length=10_000, l1=1, l2_squared=1).weight
+        Fraction(1, 1)
     """
 
     label: str

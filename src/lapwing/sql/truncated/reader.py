@@ -36,7 +36,7 @@ from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.engines.engine import Engine, EngineFailed
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger
-from lapwing.sql.binding.public_tables import PublicTable, typed_csv
+from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.expression import Kind, Text, Truth, codes_of
@@ -341,7 +341,8 @@ def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
     for table in policy.tables.values():
         if table.is_public:
             kinds: dict[str, Kind] = {name: column.kind for name, column in table.columns.items()}
-            found[table.name] = PublicTable.of(table.name, _public_rows(policy, table), kinds)
+            csv = table.source.csv if table.source.form == "csv" else None
+            found[table.name] = PublicTable.of(table.name, _public_rows(policy, table), kinds, csv=csv)
     return found
 
 
@@ -352,8 +353,6 @@ def _public_rows(policy: Policy, table: Table) -> pa.Table:
         rows = opened.engine.run(f"SELECT * FROM {opened.relations[table.name]}")  # noqa: S608
     finally:
         opened.engine.close()
-    if table.source.form == "csv":
-        rows = typed_csv(rows, table.source.csv)
     names = {column.source.lower(): column.name for column in table.columns.values() if column.source}
     return rows.rename_columns([names.get(name.lower(), name) for name in rows.column_names])
 

@@ -31,6 +31,7 @@ from lapwing.cli.console import (
     write_plot,
 )
 from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 if TYPE_CHECKING:
     from lapwing.cli.joining import JoinedRun
@@ -186,12 +187,8 @@ def _write_merged(path: Path, signed: Consortium) -> Consortium:
 
     with _locked(path):
         merged = Consortium.read(path).merged(signed)
-        new = path.with_name(f".{path.name}.new")
-        with new.open("w", encoding="utf-8") as writing:
-            writing.write(merged.to_text())
-            writing.flush()
-            os.fsync(writing.fileno())
-        new.replace(path)
+        with replaced_private_file(path, mode=PUBLIC) as file:
+            file.write(merged.to_text().encode())
     return merged
 
 

@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from lapwing.errors import BadParameter, Tampered, Unavailable
-from lapwing.storage.private_file import sync_folder
+from lapwing.storage.private_file import sync_to_disk
 
 _PATIENCE = 10.0
 _LARGEST = (1 << 63) - 1
@@ -393,7 +393,7 @@ class FileAnchor(Anchor):
             if self._seen:  # making a new one would hide that the old one is gone
                 raise
             file = os.open(self._path, flags | os.O_CREAT, _MODE)
-            sync_folder(os.path.dirname(self._path))
+            sync_to_disk(os.path.dirname(self._path))
         try:
             status = _require_plain(file)
         except BaseException:
@@ -451,7 +451,7 @@ class FileAnchor(Anchor):
             if self._file == old:
                 with suppress(OSError):
                     os.unlink(beside)
-        sync_folder(os.path.dirname(self._path))
+        sync_to_disk(os.path.dirname(self._path))
 
 
 def _require_plain(file: int) -> os.stat_result:

@@ -37,7 +37,8 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.remote_anchors import witness_directory
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged
-from lapwing.storage.private_file import sqlite_errors, touch_private_file
+from lapwing.storage.private_file import touch_private_file
+from lapwing.storage.sqlite import connect_sqlite, sqlite_errors
 
 NO_DIFFERENCE: tuple[str, ...] = ()
 _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
@@ -354,7 +355,7 @@ def open_registry() -> Iterator[SourceRegistry]:
     with sqlite_errors(f"the registry {path}"):
         if folder is not None:
             touch_private_file(folder / REGISTRY_FILE)
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        connection = connect_sqlite(path, wait=PATIENCE)
     with closing(connection):  # this rolls back an open transaction
         own = SourceRegistry(connection, path)
         yield own

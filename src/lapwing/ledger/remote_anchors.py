@@ -37,7 +37,7 @@ from urllib.request import (
 
 from lapwing.errors import BadParameter, Unavailable
 from lapwing.ledger.anchors import Anchor, FileAnchor, Head, Mark, newest, parse_line, parse_lines, text_of
-from lapwing.storage.private_file import is_locked
+from lapwing.storage.sqlite import is_locked
 
 URL_TIMEOUT = 10.0
 URL_TRIES = 10

@@ -37,13 +37,14 @@ from lapwing.ledger.store import (
 )
 from lapwing.storage.group_commit import GroupCommit, PendingCommit
 from lapwing.storage.lock_file import LockFile, SinglePath
-from lapwing.storage.private_file import new_private_file, sqlite_errors
+from lapwing.storage.private_file import new_private_file
+from lapwing.storage.sqlite import DURABLE, connect_sqlite, sqlite_errors
 
 T = TypeVar("T")
 _new = tuple.__new__  # of named tuples, without a call of Python
 OLDEST_SQLITE = (3, 37)  # STRICT tables
 WAIT_AT_MOST = 60.0  # seconds, for readers that hold up a checkpoint or another program
-CACHE_KIB = 16_384
+_PRAGMAS = ("journal_mode = WAL", *DURABLE, "cache_size = -16384")  # KiB
 
 
 def _debit_sql(which: str) -> str:
@@ -203,18 +204,7 @@ class SqliteStore(Store):
         _INHERITED.open.add(self)
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=WAIT_AT_MOST, isolation_level=None, check_same_thread=False
-        )
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",  # NORMAL loses acknowledged charges when the power fails
-            "fullfsync = ON",  # where syncing stops short of the disk (macOS)
-            f"cache_size = -{CACHE_KIB}",
-            "trusted_schema = OFF",
-        ):
-            connection.execute(f"PRAGMA {pragma}")
-        return connection
+        return connect_sqlite(self.path, _PRAGMAS, wait=WAIT_AT_MOST)
 
     def _translated(self) -> AbstractContextManager[None]:
         return sqlite_errors(f"the ledger {self.where}")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import ssl
 import stat
@@ -32,6 +31,7 @@ from cryptography.x509.oid import NameOID
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadFile, BadParameter, Unavailable
+from lapwing.storage.private_file import PRIVATE, new_private_file
 
 NAME = re.compile(r"[a-z0-9-]{1,40}")
 SIGNATURE_BYTES = 64
@@ -169,11 +169,15 @@ class MemberKeys:
             signing = Ed25519PrivateKey.from_private_bytes(random_bytes(32))
             box = X25519PrivateKey.from_private_bytes(random_bytes(32))
             card = _card(name, signing, box)
-            _write_new(folder / _SIGNING, _pem(signing), 0o600)
-            _write_new(folder / _BOX, _pem(box), 0o600)
-            _write_new(folder / _CERTIFICATE, card.certificate.encode(), 0o644)
             text = json.dumps(card.to_json(), indent=2) + "\n"
-            _write_new(folder / f"{name}.card", text.encode(), 0o644)
+            for file, content, mode in (
+                (_SIGNING, _pem(signing), PRIVATE),
+                (_BOX, _pem(box), PRIVATE),
+                (_CERTIFICATE, card.certificate.encode(), 0o644),
+                (f"{name}.card", text.encode(), 0o644),
+            ):
+                with new_private_file(folder / file, mode=mode) as writing:
+                    writing.write(content)
         except OSError as error:
             raise Unavailable(f"keys cannot be written to {folder}: {error.strerror}") from error
         return cls(card, folder, signing, box)
@@ -290,11 +294,3 @@ def _private(path: Path) -> Any:
         return serialization.load_pem_private_key(content, None)
     except (ValueError, TypeError) as error:
         raise BadFile([f"{path}: is not a key as lapwing party init makes it"]) from error
-
-
-def _write_new(path: Path, content: bytes, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    with os.fdopen(handle, "wb") as writing:
-        writing.write(content)
-        writing.flush()
-        os.fsync(writing.fileno())

@@ -14,7 +14,6 @@ run can be written again at any time: the ledger has everything.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -34,7 +33,7 @@ from lapwing.learn.validation import ValidationVerdict
 from lapwing.ledger.gate import Gate, ReleaseStep
 from lapwing.sql import row_questions
 from lapwing.sql.row_questions import RowQuestion
-from lapwing.sql.truncated.prepared_copy import sync_to_disk
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 
 def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[RowQuestion, Features]:
@@ -132,13 +131,8 @@ def write_accepted(path: Path, text: str) -> None:
 def write_whole_file(path: Path, text: str) -> None:
     """Write a file completely or not at all, also through a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    sync_to_disk(path.parent)
+    with replaced_private_file(path, mode=PUBLIC) as file:
+        file.write(text.encode())
 
 
 class RunState(Enum):

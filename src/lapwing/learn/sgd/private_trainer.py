@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,6 +42,7 @@ from lapwing.learn.sgd.randomness import (
 )
 from lapwing.learn.sgd.sensitivity import GradientSensitivity, StepSchedule, step_schedule
 from lapwing.ledger import Receipt
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 _MAGIC = b"lapwing model 1\n"
 _KINDS = {torch.float32: "<f4", torch.float64: "<f8"}
@@ -84,8 +84,7 @@ class Checkpoint:
 
     def save(self, path: Path) -> None:
         """Write the file completely or not at all."""
-        beside = path.with_name(path.name + ".new")
-        with beside.open("wb") as file:
+        with replaced_private_file(path, mode=PUBLIC) as file:
             torch.save(
                 {
                     "step": self.step,
@@ -95,9 +94,6 @@ class Checkpoint:
                 },
                 file,
             )
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
 
     @classmethod
     def load(cls, path: Path, *, run: dict[str, str]) -> Checkpoint:

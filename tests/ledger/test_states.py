@@ -14,7 +14,7 @@ from lapwing.ledger.accountant import replay as books_module
 from lapwing.ledger.accountant.replay import Replay, books_of, replay_from
 from lapwing.ledger.entry import RawEntry, digest_of
 from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.ledger import recover
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.attackers import STEP, somebody_at, tell_a_story
 from support.ledgers import Home, open_account, open_sliced, release, spending

@@ -92,6 +92,11 @@ class Mark(_Mark):
         return tuple.__new__(cls, (seq, digest))
 
     @property
+    def last(self) -> int:
+        """The number of the last entry that the line is about, as of a head: `seq`."""
+        return self[0]
+
+    @property
     def line(self) -> str:
         """The text of the mark, without the end of the line."""
         return f"m {self[0]} {self[1].hex()}"

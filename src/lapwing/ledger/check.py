@@ -172,11 +172,11 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
     found: list[Mark | Head] = []
     for line in lines:
         if isinstance(line, Head):
-            same, last = _is_borne_out(tx, line), line.last
+            same = _is_borne_out(tx, line)
         else:
             rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
-            same, last = bool(rows) and bytes(rows[0][0]) == line.digest, line.seq
-        if not same and last > lost_up_to:
+            same = bool(rows) and bytes(rows[0][0]) == line.digest
+        if not same and line.last > lost_up_to:
             found.append(line)
     return found
 
@@ -206,14 +206,13 @@ def _compare_anchor(
 ) -> None:
     """Compare an anchor: it may know less than the ledger, but nothing else and nothing more."""
     for line in differing(tx, lines, replay.lost_up_to):
-        last = line.last if isinstance(line, Head) else line.seq
-        if last > replay.last:
+        if line.last > replay.last:
             findings.add(
-                f"the anchor {where} knows entry {last}, but the ledger ends at {replay.last}: "
+                f"the anchor {where} knows entry {line.last}, but the ledger ends at {replay.last}: "
                 "this is an older copy, or entries were removed"
             )
         else:
-            findings.add(f"the anchor {where} knows another entry {last} than the ledger")
+            findings.add(f"the anchor {where} knows another entry {line.last} than the ledger")
 
 
 def _compare_catalogue(made: Catalogue, found: Catalogue, findings: Findings) -> None:

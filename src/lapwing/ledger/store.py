@@ -321,9 +321,9 @@ class Store(ABC):
     def close(self) -> None:
         """Seal the entries and close the database."""
 
-    def migrate(self, migrations: Sequence[Callable[[schema.StoreDialect], tuple[str, ...]]]) -> None:
+    def migrate(self) -> None:
         """Bring the tables up to date, in one transaction."""
-        steps = [migration(self.dialect) for migration in migrations]
+        steps = [migration(self.dialect) for migration in schema.MIGRATIONS]
         self.statements = (schema.VERSION_TABLE, *(statement for step in steps for statement in step))
 
         def work(tx: Transaction) -> None:

@@ -23,7 +23,7 @@ from fractions import Fraction
 from typing import NoReturn
 
 from lapwing.core.conversions import renyi_cap
-from lapwing.core.exact import Number, least_where, round_down, round_up, set_fields, whole
+from lapwing.core.exact import Number, least_from, round_down, round_up, set_fields, whole
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
 from lapwing.errors import BadParameter, OverBudget, SessionOver
 
@@ -217,10 +217,7 @@ class Terms:
         def exceeds(units: int) -> bool:
             return self.after(spent, self.price(Pure(Fraction(units, EPSILON_UNIT)))) is None
 
-        low, high = 0, 1
-        while not exceeds(high):
-            low, high = high, 2 * high
-        return Fraction(least_where(exceeds, low, high) - 1, EPSILON_UNIT)
+        return Fraction(least_from(exceeds) - 1, EPSILON_UNIT)
 
     def how_many(self, charge: Charge, spent: tuple[int, ...] | None = None) -> int:
         """Return how many charges of this kind would be admitted one after another.

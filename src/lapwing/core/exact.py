@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from decimal import Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from numbers import Rational
 
@@ -134,6 +134,17 @@ def least_where(holds: Callable[[int], bool], low: int, high: int) -> int:
     return high
 
 
+def least_from(holds: Callable[[int], bool], start: int = 1) -> int:
+    """Find the least whole number from 1 on where `holds` is true, by doubling from `start` and bisection.
+
+    `holds` must stay true once it is, and become true somewhere.
+    """
+    low, high = 0, start
+    while not holds(high):
+        low, high = high, 2 * high
+    return least_where(holds, low, high)
+
+
 def narrow(
     holds: Callable[[Fraction], bool], low: Fraction, high: Fraction, relative: Fraction
 ) -> tuple[Fraction, Fraction]:
@@ -213,3 +224,25 @@ def sqrt_up(value: Fraction | int) -> Fraction:
         return Fraction(*roots)
     with precision(128):
         return upper(ball(value).sqrt())
+
+
+def short_up(value: Fraction, digits: int = 6, *, powers: range = range(-4, 7)) -> str:
+    """Return a value that is not negative as a decimal with that many digits, rounded up.
+
+    It has an exponent if its power of ten is not among `powers`.
+    """
+    return _short(value, digits, ROUND_CEILING, powers)
+
+
+def short_down(value: Fraction, digits: int = 4) -> str:
+    """Return a value that is not negative as a decimal with that many digits, rounded down."""
+    return _short(value, digits, ROUND_FLOOR, range(-4, 7))
+
+
+def _short(value: Fraction, digits: int, rounding: str, powers: range) -> str:
+    if not value:
+        return "0"
+    with localcontext(prec=digits, rounding=rounding):
+        number = (Decimal(value.numerator) / Decimal(value.denominator)).normalize()
+    power = number.adjusted()
+    return f"{number:f}" if power in powers else f"{number.scaleb(-power):f}e{power}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
+from lapwing.core.exact import least_from
 from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
 from lapwing.errors import BadParameter, OverBudget
@@ -236,13 +237,7 @@ def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
 
 def _largest(fits: Callable[[int], bool]) -> int:
     """Return the largest whole number that fits, if all smaller ones fit too; 0 if none does."""
-    low, high = 0, 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return least_from(lambda number: not fits(number)) - 1
 
 
 def _fewer_blocks(fixed: list[_AccountBlocks], chosen: list[_AccountBlocks], largest: int) -> str:

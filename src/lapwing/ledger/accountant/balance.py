@@ -104,6 +104,15 @@ def joined(low: NDArray[Any], high: NDArray[Any]) -> tuple[int, ...]:
     return tuple([(top << LIMB) + rest for rest, top in zip(low.tolist(), high.tolist(), strict=True)])
 
 
+def find_sorted(known: NDArray[Any], wanted: NDArray[np.int64]) -> NDArray[np.intp]:
+    """Return the index of each wanted number among rising numbers; -1 if it is not there."""
+    if not len(known):
+        return np.full(len(wanted), -1, np.intp)
+    rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1).astype(np.intp)
+    rows[known[rows] != wanted] = -1
+    return rows
+
+
 OPEN, LOST, MOVED = 0, 1, 2
 AT_ONCE = 1 << 16
 FINDINGS_AT_MOST = 20
@@ -210,15 +219,11 @@ class Balances:
     def find(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the rows of block numbers; -1 for a block that was never opened."""
         known = self.numbers.rows
-        if not len(known):
-            return np.full(len(numbers), -1, np.intp)
-        if known[-1] - known[0] + 1 == len(known):  # no gaps
+        if len(known) and known[-1] - known[0] + 1 == len(known):  # no gaps
             rows: NDArray[np.intp] = (numbers - known[0]).astype(np.intp)
             rows[(rows < 0) | (rows >= len(known))] = -1
             return rows
-        rows = np.minimum(np.searchsorted(known, numbers), len(known) - 1).astype(np.intp)
-        rows[known[rows] != numbers] = -1
-        return rows
+        return find_sorted(known, numbers)
 
     def rows_between(self, first: int, last: int) -> slice:
         """Return the rows of all blocks with numbers in a range."""
@@ -304,10 +309,7 @@ class Balances:
         if wrong.any():
             number = int(self.numbers.rows[rows][np.argmax(wrong)])
             self._not_open(entry, number, int(self._accounts.rows[account]))
-        if hold:
-            self.change_held([rows], costs)
-        else:
-            self.change_spent([rows], costs)
+        (self.change_held if hold else self.change_spent)([rows], costs)
         for piece in self._pieces(rows):
             admitted = self._admitted(piece)
             if not admitted.all():
@@ -317,19 +319,19 @@ class Balances:
 
     def change_spent(self, many: Sequence[slice], costs: Sequence[int]) -> None:
         """Add costs to what blocks have spent."""
-        low, high = limbs(costs)
-        for rows in many:
-            for piece in self._pieces(rows):
-                self._spent.add(piece, low, high)
+        self._change(self._spent, many, costs)
 
     def change_held(self, many: Sequence[slice], costs: Sequence[int]) -> None:
         """Add costs to what blocks have reserved. Settled costs are negative."""
         if self._held is None:
             self._held = ExactSums(WIDTH, self.numbers.count)
+        self._change(self._held, many, costs)
+
+    def _change(self, sums: ExactSums, many: Sequence[slice], costs: Sequence[int]) -> None:
         low, high = limbs(costs)
         for rows in many:
             for piece in self._pieces(rows):
-                self._held.add(piece, low, high)
+                sums.add(piece, low, high)
 
     # Keeping
 

@@ -44,14 +44,13 @@ class HeldInAccount:
         """The part of the reserved costs that steps have spent."""
         return _least(self.used, self.held)
 
-    def after(self, costs: Costs) -> Costs | None:
-        """Return the used costs after a step; None if that exceeds a filter that the reservation needs."""
-        used = tuple([before + cost for before, cost in zip(self.used, costs, strict=True)])
-        within = [
-            total > cap or sum_ <= total
-            for sum_, total, cap in zip(used, self.total, self.caps, strict=True)
-        ]
-        return used if all(within) else None
+    @property
+    def is_within(self) -> bool:
+        """Whether no filter that the reservation needs is exceeded by the used costs."""
+        return all(
+            total > cap or used <= total
+            for used, total, cap in zip(self.used, self.total, self.caps, strict=True)
+        )
 
 
 @dataclass(slots=True)
@@ -98,9 +97,9 @@ class Reservations:
             part = held.parts[account]
             if held.is_fixed and costs != part.total:
                 self.findings.add(f"entry {entry}: a fixed run must be spent whole, and was not")
-            if part.after(costs) is None:
-                self.findings.add(f"entry {entry}: takes more than reservation {number} holds")
             part.used = tuple([before + cost for before, cost in zip(part.used, costs, strict=True)])
+            if not part.is_within:
+                self.findings.add(f"entry {entry}: takes more than reservation {number} holds")
         return held
 
     def settle(self, entry: int, number: int, *, is_spent: bool) -> None:

@@ -21,10 +21,16 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lapwing.ledger.accountant import forms
-from lapwing.ledger.accountant.balance import Balances, BlockRow, Costs, Findings, GrowingArray
+from lapwing.ledger.accountant.balance import (
+    Balances,
+    BlockRow,
+    Costs,
+    Findings,
+    GrowingArray,
+    find_sorted,
+)
 from lapwing.ledger.accountant.forms import MalformedEntry, costs_of, is_ending, is_object, parsed, read
 from lapwing.ledger.accountant.registers import (
     HeldInAccount,
@@ -87,7 +93,7 @@ class Outcomes:
 
     def _flush_outcomes(self) -> None:
         given = np.array(self.pending_outcomes, np.int64)
-        rows = self._find(given[:, 1])
+        rows = find_sorted(self._charges.rows, given[:, 1])
         good = (rows >= 0) & (given[:, 1] < given[:, 0])
         ordered = np.sort(rows)  # np.unique imports masked arrays: longer than all the rest
         is_once = bool((ordered[1:] != ordered[:-1]).all())
@@ -104,17 +110,9 @@ class Outcomes:
                 self._outcomes.rows[row] = outcome
                 self._entries.rows[row] = entry
 
-    def _find(self, charges: NDArray[np.int64]) -> NDArray[np.intp]:
-        known = self._charges.rows
-        if not len(known):
-            return np.full(len(charges), -1, np.intp)
-        rows = np.minimum(np.searchsorted(known, charges), len(known) - 1).astype(np.intp)
-        rows[known[rows] != charges] = -1
-        return rows
-
     def of(self, charge: int) -> int:
         """Return the outcome of a charge, after `flush`."""
-        row = int(self._find(np.array([charge], np.int64))[0])
+        row = int(find_sorted(self._charges.rows, np.array([charge], np.int64))[0])
         return int(self._outcomes.rows[row]) if row >= 0 else NOTHING
 
     def keys(self) -> Iterator[tuple[int, bytes]]:
@@ -428,17 +426,18 @@ class Replay:
 
     def _recovered(self, seq: int, record: dict[str, Any]) -> None:
         self._flush()
-        signature = bytes.fromhex(record["signature"])
-        if not good_signature(self.curator, encode(record | {"signature": None}), signature):
-            self._find(seq, "was not signed by the curator")
+        self._require_signed(seq, record)
         self.reservations.lose_everything()
         self.balances.lose_everything()
         self.recovered.append((seq, record["lost"] and record["lost"][0]))
 
-    def _checked(self, seq: int, record: dict[str, Any]) -> None:
+    def _require_signed(self, seq: int, record: dict[str, Any]) -> None:
         signature = bytes.fromhex(record["signature"])
         if not good_signature(self.curator, encode(record | {"signature": None}), signature):
             self._find(seq, "was not signed by the curator")
+
+    def _checked(self, seq: int, record: dict[str, Any]) -> None:
+        self._require_signed(seq, record)
         self._note(CuratorCheck(seq, record["account"], record["policy"], is_change=False))
 
     def _changed(self, seq: int, record: dict[str, Any]) -> None:

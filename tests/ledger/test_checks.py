@@ -9,7 +9,7 @@ import pytest
 
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger import CuratorKey
-from lapwing.ledger.accountant.replay import books_of, replay_from
+from lapwing.ledger.accountant.replay import replay_from, state_bytes
 from lapwing.ledger.publishing import export_statement
 from lapwing.ledger.statement import verify_statement
 from support.ledgers import Home, open_account, release
@@ -75,16 +75,16 @@ def test_statements_show_checks_and_what_was_changed_after_them(file_home: Home,
 def test_books_keep_checks_and_are_those_of_before_without_any(file_home: Home) -> None:
     with file_home.create() as ledger:
         open_account(ledger)
-        before = books_of(ledger.verify().replay)
+        before = state_bytes(ledger.verify().replay)
         assert before is not None
         assert b"checks" not in before
         assert replay_from(before).checks == []
         ledger.record_check("visits", ONE, file_home.curator)
         replay = ledger.verify().replay
-        books = books_of(replay)
+        books = state_bytes(replay)
         assert books is not None
         assert replay_from(books).checks == replay.checks == ledger.checks
-        assert books_of(replay_from(books)) == books
+        assert state_bytes(replay_from(books)) == books
 
 
 def test_a_check_that_is_taken_out_is_found(file_home: Home) -> None:

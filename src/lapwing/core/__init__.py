@@ -3,6 +3,7 @@
 The modules build on one another in this order, and each imports only earlier ones:
 
 exact               rationals, balls and safe rounding
+process_bound       objects that cannot be copied or forked
 random_stream       the only source of random bits
 exact_sampling      exact decisions and table lookups, from which all samplers are built
 laplace_sampler     geometric and discrete Laplace draws

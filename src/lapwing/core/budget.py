@@ -15,17 +15,16 @@ Units: δ in 1e-18, ε and Rényi values in 1e-9. A bound that a loss does not h
 
 from __future__ import annotations
 
-import os
 import threading
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import NoReturn
 
 from lapwing.core.conversions import renyi_cap
 from lapwing.core.exact import Number, least_from, round_down, round_up, set_fields, whole
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
-from lapwing.errors import BadParameter, OverBudget, SessionOver
+from lapwing.core.process_bound import FORK_COUNTER, ProcessBound
+from lapwing.errors import BadParameter, OverBudget
 
 EPSILON_UNIT = 10**9
 DELTA_UNIT = 10**18
@@ -64,44 +63,6 @@ def price(loss: Loss, orders: tuple[int, ...]) -> Charge:
     _set(charge, "orders", orders)
     _set(charge, "costs", costs)
     return charge
-
-
-class _ForkCounter:
-    """The number of forks since this module was loaded, in this line of processes; needs no system call."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        os.register_at_fork(after_in_child=self._increment)
-
-    def _increment(self) -> None:
-        self.count += 1
-
-
-FORK_COUNTER = _ForkCounter()
-
-
-class ProcessBound:
-    """An object that must exist once: it can be neither saved, nor copied, nor continued in a forked child.
-
-    A copy would be a second budget, or a second set of answers.
-    """
-
-    def __init__(self) -> None:
-        self._forks = FORK_COUNTER.count
-        self._process = os.getpid()
-
-    @property
-    def is_here(self) -> bool:
-        """Whether this is the process in which the object was made."""
-        return self._forks == FORK_COUNTER.count and self._process == os.getpid()
-
-    def require_here(self) -> None:
-        """Raise SessionOver in a forked child."""
-        if not self.is_here:
-            raise SessionOver(f"this {type(self).__name__} belongs to another process; start a new one")
-
-    def __reduce__(self) -> NoReturn:
-        raise SessionOver(f"a {type(self).__name__} cannot be saved or copied: start a new one")
 
 
 # The shares of δ: for δ₀ (paid once for all filters), for Σ(ε_b, δ_b), and for each order.

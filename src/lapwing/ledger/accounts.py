@@ -19,7 +19,7 @@ from typing import Any
 from lapwing.core.budget import Charge, Terms, price
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import CommittedName, Costs, encode, now
+from lapwing.ledger.entry import CommittedName, Costs, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
@@ -73,7 +73,7 @@ class Account:
         return self.name.label
 
     @property
-    def news(self) -> str:
+    def notice(self) -> str:
         """The notice of a new account, for people."""
         epsilon, delta = float(self.terms.epsilon), float(self.terms.delta)
         return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
@@ -125,6 +125,12 @@ def account_of(row: Row) -> Account:
         everyone=everyone,
         raises=raises,
     )
+
+
+def accounts_where(tx: Transaction, condition: str = "true", *parameters: Any) -> list[Account]:
+    """Return the accounts that meet an SQL condition, in the order of opening."""
+    sql = f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE {condition} ORDER BY account"  # noqa: S608
+    return [account_of(row) for row in tx.rows(sql, *parameters)]
 
 
 def row_of(account: Account) -> Row:
@@ -192,7 +198,7 @@ def block_of(row: Row, account: Account) -> Block:
     )
 
 
-def in_numbers(numbers: Sequence[int]) -> str:
+def sql_list(numbers: Sequence[int]) -> str:
     """Return whole numbers as a list for SQL. `int` makes sure that nothing else can be in it."""
     return ", ".join(str(int(number)) for number in numbers)
 
@@ -290,7 +296,7 @@ def raised_account(
     argued in docs/arguments/ledger.md, d.
     """
     root = family[0]
-    numbers = in_numbers([account.number for account in family])
+    numbers = sql_list([account.number for account in family])
     if tx.rows(f"SELECT 1 FROM reservations WHERE ended = 0 AND account IN ({numbers}) LIMIT 1"):  # noqa: S608
         raise BadParameter("account", "has open reservations: settle them before raising")
     number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
@@ -307,9 +313,7 @@ def raised_account(
     pairs = [[row[0], block + 1 + k] for k, row in enumerate(moved)]
     names = [CommittedName(label, bytes(salt), name) for _, name, label, salt in moved]
     _insert_blocks(tx, account, block + 1, names, terms.caps)
-    body = _body(account, moved=pairs)
-    body["signature"] = curator.sign(encode(body)).hex()
-    tx.append(encode(body))
+    tx.append(encode_signed(_body(account, moved=pairs), curator.sign))
     return account
 
 

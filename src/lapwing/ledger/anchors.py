@@ -136,7 +136,7 @@ class Anchor(ABC):
     def __init__(self, where: str) -> None:
         self.where = where  # for messages: no password is in it
         self._inside = threading.Lock()  # held by the one thread that is using it
-        _FORKS.anchors.add(self)
+        _FORK_GUARD.anchors.add(self)
 
     @abstractmethod
     def exists(self) -> bool:
@@ -165,7 +165,7 @@ class Anchor(ABC):
         """Drop the parent's files and connections in a forked child, without sending anything."""
 
 
-class _Forks:
+class _ForkGuard:
     """A guard that lets a process fork only while none of its threads is inside an anchor.
 
     Otherwise the child would inherit a lock that no thread opens, and SQLite's memory of a transaction that
@@ -196,7 +196,7 @@ class _Forks:
             anchor.detach_in_child()
 
 
-_FORKS = _Forks()
+_FORK_GUARD = _ForkGuard()
 
 
 def parse_line(line: bytes | str, where: str = "an anchor", place: int = 1) -> Mark | Head:

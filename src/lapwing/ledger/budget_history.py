@@ -38,16 +38,15 @@ from lapwing.ledger.accountant.forms import WIDTH
 from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import (
-    ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
     CURRENT_BLOCKS,
     EVERYONE,
     Account,
     Block,
     Slices,
-    account_of,
+    accounts_where,
     block_of,
-    in_numbers,
+    sql_list,
 )
 from lapwing.ledger.entry import Costs, RawEntry
 from lapwing.ledger.ledger import Ledger
@@ -206,8 +205,7 @@ def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
 
     def work(tx: Transaction) -> LedgerOverview:
         families: dict[int, list[Account]] = {}
-        for row in tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account"):  # noqa: S608
-            found = account_of(row)
+        for found in accounts_where(tx):
             families.setdefault(found.root, []).append(found)
         labels = {root: accounts[0].label for root, accounts in families.items()}
         return LedgerOverview(
@@ -241,7 +239,7 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
     first = accounts[0]
     rows = tx.rows(f"SELECT {BLOCK_COLUMNS} FROM {CURRENT_BLOCKS} ORDER BY block", first.number)  # noqa: S608
     owners = {account.number: account for account in accounts}
-    numbers = in_numbers([account.number for account in accounts])
+    numbers = sql_list([account.number for account in accounts])
     held = tx.rows(
         "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
         f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
@@ -299,8 +297,8 @@ MOST_NUMBERS = 1 << 22  # moments times blocks
 HISTORY_HALVINGS = 20  # to a millionth
 AT_ONCE = 1 << 14
 _TIME = re.compile(rb'"at":"([^"]*)"')
-# What makes a line jump: it is drawn where it happened, however long the history is.
-_JUMP = re.compile(rb'\{"kind":"(?:account|recovered)"')
+# An event that makes the remainder jump is drawn at its own time, however long the history is.
+_EVENT = re.compile(rb'\{"kind":"(?:account|recovered)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,8 +334,7 @@ class _Reader:
 
     def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
         self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
-        rows = tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ?", root.number)  # noqa: S608
-        self._accounts = {account.number: account for account in map(account_of, rows)}
+        self._accounts = {one.number: one for one in accounts_where(tx, "root = ?", root.number)}
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
         # By the accountant's row of a block: its column, which it keeps when it moves; -1 until it has one.
@@ -355,24 +352,24 @@ class _Reader:
         step = self._step()
         for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
             text = bytes(body)
-            jumps = _JUMP.match(text) is not None
+            is_event = _EVENT.match(text) is not None
             time = max(now, _time_of(text))  # clocks may be set back; history is not
-            if jumps or time - looked >= step:
+            if is_event or time - looked >= step:
                 self._feed(waiting)
                 self._look(now)
                 looked = now
             now = time
             waiting.append((seq, text, bytes(digest)))
-            if jumps:
+            if is_event:
                 self._feed(waiting)
-                self._jump(now, json.loads(text))
+                self._record_event(now, json.loads(text))
                 self._look(now)
             elif len(waiting) >= AT_ONCE:
                 self._feed(waiting)
                 self._watch(count)
         self._feed(waiting)
         self._look(now, always=True)
-        return self._course()
+        return self._result()
 
     def _step(self) -> timedelta:
         """Return the time between two looks; 0 if every entry can be shown."""
@@ -391,7 +388,7 @@ class _Reader:
         self._replay.feed(waiting)
         waiting.clear()
 
-    def _jump(self, now: datetime, record: dict[str, Any]) -> None:
+    def _record_event(self, now: datetime, record: dict[str, Any]) -> None:
         if record["kind"] == "recovered":
             self._recovered.extend([now] if self._grants else [])
             return
@@ -439,7 +436,7 @@ class _Reader:
         self._columns[fresh] = np.arange(len(rows) - len(fresh), len(rows))
         return self._columns[rows]
 
-    def _course(self) -> BudgetHistory:
+    def _result(self) -> BudgetHistory:
         table = np.full((len(self._rows), len(self._left)), np.nan)
         for k, (_, left) in enumerate(self._rows):
             table[k, : len(left)] = left

@@ -20,21 +20,22 @@ from operator import itemgetter, sub
 
 from lapwing.errors import Tampered
 from lapwing.ledger.accountant.balance import Findings
-from lapwing.ledger.accountant.replay import FAILED, Replay, books_of
+from lapwing.ledger.accountant.replay import FAILED, Replay, state_bytes
 from lapwing.ledger.accounts import ACCOUNT_COLUMNS, EVERYONE
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.entry import KEPT, commitment, request_of
 from lapwing.ledger.schema import columns
 from lapwing.ledger.seals import NOTHING_BEFORE, MerkleTree, Seal, digest_of_seal
 from lapwing.ledger.store import (
-    SEAL_COLUMNS,
     Catalogue,
     Row,
     SignedState,
     Store,
     Transaction,
+    last_seal,
     read_state,
-    seal_of,
+    seals_where,
+    tree_up_to,
 )
 from lapwing.ledger.unit_ids import untagged
 
@@ -131,8 +132,7 @@ def _history(
     """Replay all entries after the state, compare the seals, and return the number of sealed entries."""
     replay, tree, last = state.replay, state.tree, state.seal
     number, previous = (last.number, last.digest) if last else (0, NOTHING_BEFORE)
-    later = f"SELECT {SEAL_COLUMNS} FROM seals WHERE number > ? ORDER BY number"  # noqa: S608
-    seals = iter([seal_of(row) for row in tx.rows(later, number if last else BELOW_ALL)])
+    seals = iter(seals_where(tx, "number > ? ORDER BY number", number if last else BELOW_ALL))
     seal = next(seals, None)
     entries = store.history(tx, replay.last)
     while some := list(islice(entries, AT_ONCE)):
@@ -172,7 +172,7 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
     found: list[Mark | Head] = []
     for line in lines:
         if isinstance(line, Head):
-            same = _is_borne_out(tx, line)
+            same = _agrees_with_ledger(tx, line)
         else:
             rows = tx.rows("SELECT digest FROM entries WHERE seq = ?", line.seq)
             same = bool(rows) and bytes(rows[0][0]) == line.digest
@@ -181,23 +181,15 @@ def differing(tx: Transaction, lines: Iterable[Mark | Head], lost_up_to: int) ->
     return found
 
 
-def _is_borne_out(tx: Transaction, head: Head) -> bool:
+def _agrees_with_ledger(tx: Transaction, head: Head) -> bool:
     """Return whether the ledger has the seal of this head; or, without such a seal, the same entries.
 
     A copy that was made before the last seal was written has lost nothing.
     """
-    rows = tx.rows(f"SELECT {SEAL_COLUMNS} FROM seals WHERE number = ?", head.number)  # noqa: S608
-    if rows:
-        return seal_of(rows[0]).head == head
-    rows = tx.rows(
-        f"SELECT {SEAL_COLUMNS} FROM seals WHERE last <= ? ORDER BY number DESC LIMIT 1",  # noqa: S608
-        head.last,
-    )
-    before = seal_of(rows[0]) if rows else None
-    tree = MerkleTree.restore(before.size, before.frontier) if before else MerkleTree()
-    further = "SELECT digest FROM entries WHERE seq > ? AND seq <= ? ORDER BY seq"
-    for (digest,) in tx.rows(further, before.last if before else 0, head.last):
-        tree.add(bytes(digest))
+    found = seals_where(tx, "number = ?", head.number)
+    if found:
+        return found[0].head == head
+    tree = tree_up_to(tx, last_seal(tx, head.last), head.last)
     return (tree.size, tree.root) == (head.size, head.root)
 
 
@@ -235,7 +227,7 @@ def _compare_state(
     """Compare the state that continues from the signed one with the state from the whole history."""
     if signed is not None:
         signed.replay.feed(store.history(tx, signed.replay.last))
-        if books_of(signed.replay) != books_of(replay):
+        if state_bytes(signed.replay) != state_bytes(replay):
             findings.add("the signed state is not what the entries say")
 
 

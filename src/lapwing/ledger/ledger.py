@@ -139,7 +139,7 @@ class Ledger(LedgerAccounts):
             store.write(lambda tx: tx.append(encode(genesis)))
             store.seal()
             _state_at_newest_seal(store, own, SignedState())
-            notify(place.news)
+            notify(place.notice)
         except BaseException:
             store.signing = None  # half a ledger is sealed nowhere
             store.close()

@@ -27,7 +27,7 @@ from lapwing.ledger.accounts import (
     new_account,
     raised_account,
 )
-from lapwing.ledger.entry import CommittedName, encode, now
+from lapwing.ledger.entry import CommittedName, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.lookup import LedgerLookup
 from lapwing.ledger.store import Store, Transaction
@@ -104,7 +104,7 @@ class LedgerAccounts(LedgerLookup):
             )
 
         self.require_here()
-        return self.learn(self.store.write(work))
+        return self.remember(self.store.write(work))
 
     def open_blocks(self, label: str, names: Iterable[str]) -> None:
         """Open blocks, each with the whole budget less what was charged to everyone."""
@@ -133,7 +133,7 @@ class LedgerAccounts(LedgerLookup):
         self.require_here()
         account = self.store.write(lambda tx: raised_account(tx, self.family(tx, root), terms, curator))
         self.forget_blocks(root)
-        return self.learn(account)
+        return self.remember(account)
 
     # Decisions of the curator
 
@@ -150,8 +150,7 @@ class LedgerAccounts(LedgerLookup):
         self.require_curator(curator)
         account = self.account(label).number
         body = {"kind": "check", "at": now(), "account": account, "policy": policy, "signature": None}
-        body["signature"] = curator.sign(encode(body)).hex()
-        self._append_check(account, policy, encode(body), is_change=False)
+        self._append_check(account, policy, encode_signed(body, curator.sign), is_change=False)
 
     def record_policy(self, label: str, policy: str) -> None:
         """Write an entry if an account with checks is used under a policy that no check has seen."""

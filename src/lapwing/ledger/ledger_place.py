@@ -62,7 +62,7 @@ class LedgerPlace:
             raise BadParameter("ledger", f"{self.anchor.where} knows a ledger: it is never replaced")
 
     @property
-    def news(self) -> str:
+    def notice(self) -> str:
         """The notice of a new ledger, for people."""
         return (
             f"New ledger {self.database}, for life. The curator's key is in {self.curator}: move it away."
@@ -102,7 +102,7 @@ class LedgerPlace:
 
 def id_of(store: Store) -> str:
     """Return the id that the first entry gives the ledger. It names the ledger's witness files."""
-    first = store.read(lambda tx: tx.rows("SELECT body FROM entries ORDER BY seq LIMIT 1"))
+    first = store.rows("SELECT body FROM entries ORDER BY seq LIMIT 1")
     try:
         return bytes.fromhex(json.loads(bytes(first[0][0]))["ledger"]).hex()
     except (IndexError, KeyError, TypeError, ValueError):

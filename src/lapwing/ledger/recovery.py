@@ -15,7 +15,7 @@ from pathlib import Path
 from lapwing.errors import BadParameter, Tampered
 from lapwing.ledger.anchors import Anchor, Head, Mark
 from lapwing.ledger.check import CheckReport, check, differing
-from lapwing.ledger.entry import encode, now
+from lapwing.ledger.entry import encode_signed, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.ledger_place import LedgerPlace
 from lapwing.ledger.schema import COSTS, LOST, OPEN
@@ -72,6 +72,5 @@ def _close_all(tx: Transaction, store: Store, lost: list[Mark | Head], curator: 
         "lost": None if newest is None else [newest.last, digest.hex()],
         "signature": None,
     }
-    body["signature"] = curator.sign(encode(body)).hex()
-    tx.append(encode(body))
+    tx.append(encode_signed(body, curator.sign))
     return closed

@@ -29,7 +29,7 @@ from lapwing.core.losses import (
 )
 from lapwing.errors import BadParameter
 from lapwing.ledger.accountant.guarantee import check_words
-from lapwing.ledger.accounts import EVERYONE, Slices, in_numbers
+from lapwing.ledger.accounts import EVERYONE, Slices, sql_list
 from lapwing.ledger.entry import KEPT_NAME, KEPT_VALUE, Costs, Ranges, Receipt, request_of, text_of
 from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.request_status import is_running
@@ -309,7 +309,7 @@ class LogReader:
         if missing:
             found = self._tx.rows(
                 "SELECT block, blocks.label, slices FROM blocks "  # noqa: S608 (whole numbers of ours)
-                f"JOIN accounts ON accounts.account = blocks.account WHERE block IN ({in_numbers(missing)})"
+                f"JOIN accounts ON accounts.account = blocks.account WHERE block IN ({sql_list(missing)})"
             )
             self._blocks.update((number, block_name(label, Slices(kind))) for number, label, kind in found)
         return tuple(self._blocks[number] for number in numbers)

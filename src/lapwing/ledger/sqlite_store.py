@@ -146,7 +146,7 @@ class _Transaction(Transaction):
         return seq
 
 
-class _Inherited:
+class _FilesOpenAtFork:
     """A record of the files that were open when this process was forked off.
 
     SQLite keeps its locks in memory. A child that opened such a file would believe that it holds its
@@ -163,7 +163,7 @@ class _Inherited:
         self.open = weakref.WeakSet()
 
 
-_INHERITED = _Inherited()
+_FORKED = _FilesOpenAtFork()
 
 
 class SqliteStore(Store):
@@ -180,7 +180,7 @@ class SqliteStore(Store):
             raise Unavailable(f"there is no ledger at {path}")
         self.where = str(path)
         self.path = path.resolve()
-        if self.path in _INHERITED.files:
+        if self.path in _FORKED.files:
             raise Unavailable(
                 f"{path} was open when this process was forked off. Start a new process, or fork first"
             )
@@ -201,7 +201,7 @@ class SqliteStore(Store):
             self._writer = self._connect()
             undone.pop_all()
             self.session = self._lock.session
-        _INHERITED.open.add(self)
+        _FORKED.open.add(self)
 
     def _connect(self) -> sqlite3.Connection:
         return connect_sqlite(self.path, _PRAGMAS, wait=WAIT_AT_MOST)
@@ -260,7 +260,7 @@ class SqliteStore(Store):
                         watch = self._watch if marks else nobody_watches
                         watch("written")
                         crossed = marks and (marks[0].seq - 1) // SEAL_EVERY != marks[-1].seq // SEAL_EVERY
-                        seal = next_seal(_Transaction(writer), self, stated=False) if crossed else None
+                        seal = next_seal(_Transaction(writer), self, with_state=False) if crossed else None
                         # Before the commit: afterwards the processor comes from elsewhere, and is slow.
                         keep = self.prepare(marks, seal.head if seal else None) if marks else None
                         run("COMMIT")
@@ -306,7 +306,7 @@ class SqliteStore(Store):
 
     def seal(self) -> Seal | None:
         """Seal all entries so far, write the seal to the anchors, and return the newest seal."""
-        seal = self.write(lambda tx: next_seal(tx, self, stated=True))
+        seal = self.write(lambda tx: next_seal(tx, self, with_state=True))
         with self._turn:
             self._lock.take_turn()
             try:
@@ -346,7 +346,7 @@ class SqliteStore(Store):
         if self.signing is not None:
             self.seal()
         self._is_closed = True
-        _INHERITED.open.discard(self)
+        _FORKED.open.discard(self)
         for connection in (self._writer, *self._readers):
             connection.close()
         self._one_path.close()

@@ -170,7 +170,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
             name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
             slices=slices, rule=rule,
         )  # fmt: skip
-        notify(made.news)
+        notify(made.notice)
 
     if label not in known:
         _require_population(policy)

@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from lapwing.core.budget import FORK_COUNTER
 from lapwing.core.noise import random_bytes
+from lapwing.core.process_bound import FORK_COUNTER
 from lapwing.errors import BadParameter, MissingExtra, SessionOver, Unavailable
 
 try:
@@ -243,7 +243,7 @@ class PostgresConnections:
         self._all: weakref.WeakSet[PostgresConnection] = weakref.WeakSet()
         self._forks = FORK_COUNTER.count
         self._closed = False
-        _everywhere.add(self)
+        _pools.add(self)
 
     @property
     def is_here(self) -> bool:
@@ -299,18 +299,19 @@ class PostgresConnections:
         """Detach all connections in a forked child, without sending anything on the parent's sockets."""
         nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         for link in list(self._all):
-            _of_the_parent.append(link.connection)  # closing it would say goodbye in the parent's name
+            # Closing it would end the parent's session.
+            _connections_of_parent.append(link.connection)
             with suppress(psycopg.Error):
                 os.dup2(nothing, link.connection.fileno(), inheritable=False)
         os.close(nothing)
 
 
-_everywhere: weakref.WeakSet[PostgresConnections] = weakref.WeakSet()
-_of_the_parent: list[Any] = []
+_pools: weakref.WeakSet[PostgresConnections] = weakref.WeakSet()
+_connections_of_parent: list[Any] = []
 
 
 def _detach_all_in_child() -> None:
-    for pool in list(_everywhere):
+    for pool in list(_pools):
         pool.detach_in_child()
 
 

@@ -106,7 +106,7 @@ def require_account(
             slices=Slices.IDENTITIES,
             rule=RESPONDENTS_RULE,
         )
-        tell(made.news)
+        tell(made.notice)
     account = ledger.account(RESPONDENTS_ACCOUNT)
     if account.terms.epsilon != lifetime:
         raise BadParameter(

@@ -286,19 +286,19 @@ class Balances:
         self._spent.add(touched, low, high)
         for row in touched[~self._admitted(touched)]:
             mine = rows == row
-            self._blame(int(row), prices[mine], entries[mine])
+            self._report_first_beyond(int(row), prices[mine], entries[mine])
 
-    def _blame(self, row: int, prices: NDArray[np.intp], entries: NDArray[np.int64]) -> None:
+    def _report_first_beyond(self, row: int, prices: NDArray[np.intp], entries: NDArray[np.int64]) -> None:
         """Report the first charge of a batch that should have been refused, by subtracting from the end."""
         caps = self.caps_of(row)
-        total, guilty = self._taken(row), int(entries[0])
+        total, first = self._taken(row), int(entries[0])
         for price, entry in zip(prices[::-1], entries[::-1], strict=True):
             if holds(total, caps):
                 break
-            guilty = int(entry)
+            first = int(entry)
             costs = joined(self._low.rows[price], self._high.rows[price])
             total = tuple([sum_ - cost for sum_, cost in zip(total, costs, strict=True)])
-        self._beyond(guilty, row)
+        self._beyond(first, row)
 
     def debit(self, entry: int, first: int, last: int, account: int, costs: Costs, *, hold: bool) -> slice:
         """Charge or reserve costs on many blocks at once, after `flush`, and return their rows."""

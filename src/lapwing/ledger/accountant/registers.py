@@ -13,7 +13,7 @@ from lapwing.core.budget import Terms
 from lapwing.core.exact import exact
 from lapwing.errors import LapwingError
 from lapwing.ledger.accountant.balance import LOST, MOVED, Balances, Costs, Findings
-from lapwing.ledger.accountant.textbook import caps_objection
+from lapwing.ledger.accountant.textbook import first_wrong_cap
 from lapwing.ledger.entry import Ranges, encode
 from lapwing.ledger.keys import good_signature
 
@@ -23,7 +23,7 @@ class HeldInAccount:
     """The costs that a reservation holds in one account.
 
     A step changes spent and reserved costs, but not their sum, as far as filters can tell. So `used` may be
-    ahead of the blocks, which are updated (`booked`) when they are looked at.
+    ahead of the blocks, which are updated (`in_blocks`) when they are looked at.
     """
 
     account: int
@@ -32,7 +32,7 @@ class HeldInAccount:
     total: Costs
     caps: Costs
     used: Costs = (0,) * 8
-    booked: Costs = (0,) * 8
+    in_blocks: Costs = (0,) * 8
 
     @property
     def held(self) -> Costs:
@@ -110,7 +110,7 @@ class Reservations:
         held.has_ended = True
         del self.still_open[number]
         for part in held.parts.values():
-            self._book(part)
+            self._update_blocks(part)
             left = _minus(part.held, part.moved)
             self.balances.change_held(part.rows, _minus((0,) * 8, left))
             if is_spent:
@@ -131,7 +131,7 @@ class Reservations:
         """Update the blocks with what steps have spent so far."""
         for held in self.still_open.values():
             for part in held.parts.values():
-                self._book(part)
+                self._update_blocks(part)
 
     def __iter__(self) -> Iterator[tuple[int, int, Ranges, bool, bool, int, Costs, Costs]]:
         """Yield one row for each reservation and account, as the database has it.
@@ -154,13 +154,13 @@ class Reservations:
             return None
         return held
 
-    def _book(self, part: HeldInAccount) -> None:
-        if part.used == part.booked:
+    def _update_blocks(self, part: HeldInAccount) -> None:
+        if part.used == part.in_blocks:
             return
-        before = _least(part.booked, part.held)
-        self.balances.change_spent(part.rows, _minus(part.used, part.booked))
+        before = _least(part.in_blocks, part.held)
+        self.balances.change_spent(part.rows, _minus(part.used, part.in_blocks))
         self.balances.change_held(part.rows, _minus(before, part.moved))
-        part.booked = part.used
+        part.in_blocks = part.used
 
 
 def _minus(one: Costs, other: Costs) -> Costs:
@@ -280,7 +280,7 @@ class Registers:
             return None
         if caps != terms.caps:
             self._find(seq, "its caps are not those of its ε and δ")
-        k = caps_objection(terms.epsilon, terms.delta, terms.orders, caps)
+        k = first_wrong_cap(terms.epsilon, terms.delta, terms.orders, caps)
         if k is not None:
             self._find(seq, f"its cap number {k} does not follow from its ε and δ")
         return caps

@@ -6,7 +6,7 @@ Claim    a history without findings is one in which no block was ever charged be
 Because  sums, decisions, caps and prices are computed here a second time, by other code.
 Test     tests/ledger/test_replay.py
 
-Its state at one moment can be kept as bytes (`books_of`), from which a replay continues (`replay_from`).
+Its state at one moment can be kept as bytes (`state_bytes`), from which a replay continues (`replay_from`).
 They hold everything that decides whether a later entry is right: accounts, what each block has spent and
 reserved, open reservations, and data sets. They do not hold the outcomes of single charges: those are
 looked up in the entries.
@@ -459,25 +459,25 @@ def _learn(seen: set[bytes], text: bytes, is_good: Callable[[bytes], bool]) -> b
     return True
 
 
-BOOKS_FORMAT = 1
-LARGEST_BOOKS = (
+STATE_FORMAT = 1
+LARGEST_STATE = (
     2000  # blocks, or reservations: writing many with every seal would cost more than replaying them
 )
 
 
-class OtherBooksFormat(Exception):
+class OtherStateFormat(Exception):
     """The bytes were written by another version, so everything is replayed. Internal."""
 
 
-def books_of(replay: Replay) -> bytes | None:
+def state_bytes(replay: Replay) -> bytes | None:
     """Return the state after all entries that a replay has read; None if it is too large to be kept."""
     replay.bring_up_to_date()
     held = replay.reservations.still_open
-    if max(replay.balances.numbers.count, len(held)) > LARGEST_BOOKS:
+    if max(replay.balances.numbers.count, len(held)) > LARGEST_STATE:
         return None
     return encode(
         {
-            "format": BOOKS_FORMAT,
+            "format": STATE_FORMAT,
             "ledger": replay.ledger,
             "key": replay.key.hex(),
             "curator": replay.curator.hex(),
@@ -503,16 +503,16 @@ def books_of(replay: Replay) -> bytes | None:
                 [one.number, one.name, one.origin, one.rule, one.accounts, one.version]
                 for one in replay.registers.datasets.values()
             ],
-            **({"checks": replay.checks} if replay.checks else {}),  # books without are those of before
+            **({"checks": replay.checks} if replay.checks else {}),  # as before there were checks
         }
     )  # fmt: skip
 
 
 def replay_from(books: bytes) -> Replay:
-    """Return a replay that continues from `books_of`. The bytes must be authentic."""
+    """Return a replay that continues from `state_bytes`. The bytes must be authentic."""
     said = json.loads(books)
-    if said["format"] != BOOKS_FORMAT:
-        raise OtherBooksFormat
+    if said["format"] != STATE_FORMAT:
+        raise OtherStateFormat
     replay = Replay()
     balances, registers = replay.balances, replay.registers
     replay.ledger = registers.ledger = said["ledger"]
@@ -536,7 +536,7 @@ def replay_from(books: bytes) -> Replay:
         for account, ranges, total, used in parts:
             rows = [balances.rows_between(first, last) for first, last in ranges]
             part = HeldInAccount(account, ranges, rows, tuple(total), registers.accounts[account].caps)
-            part.used = part.booked = tuple(used)
+            part.used = part.in_blocks = tuple(used)
             held.parts[account] = part
         replay.reservations.reserve(held)
     for number, name, origin, rule, accounts, version in said["data"]:

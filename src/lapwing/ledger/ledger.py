@@ -9,66 +9,19 @@ Test     tests/ledger/, tests/faults/test_ledger_tampering.py
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import Tampered
-from lapwing.ledger.accountant.replay import CuratorCheck
 from lapwing.ledger.check import CheckReport, check
 from lapwing.ledger.entry import FORMAT, encode, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.ledger_accounts import LedgerAccounts
 from lapwing.ledger.ledger_place import LedgerPlace
 from lapwing.ledger.store import SignedState, Store, Transaction, keep_state, last_seal
-
-
-class RunningRequests:
-    """The requests that run in this process, by their hashed keys.
-
-    Several threads may try the same key. Only the thread whose charge was accepted stays in it.
-    """
-
-    def __init__(self) -> None:
-        self._tries: dict[bytes, int] = {}
-        self._unrecorded: list[int] = []  # failed charges that the ledger has not recorded
-        self._counting = threading.Lock()
-
-    def begin(self, key: bytes) -> None:
-        """Note that a thread tries this key."""
-        with self._counting:
-            self._tries[key] = self._tries.get(key, 0) + 1
-
-    def end(self, key: bytes) -> None:
-        """Note that a thread has finished, or did not get the key."""
-        with self._counting:
-            tries = self._tries.get(key, 0) - 1
-            if tries > 0:
-                self._tries[key] = tries
-            else:
-                self._tries.pop(key, None)
-
-    def give_up(self, key: bytes, position: int) -> None:
-        """Note that a charge has failed without an answer."""
-        self.end(key)
-        with self._counting:
-            self._unrecorded.append(position)
-
-    def unrecorded_failures(self) -> tuple[int, ...]:
-        """Return the failed charges that are not recorded in the ledger yet."""
-        return tuple(self._unrecorded)
-
-    def recorded(self, position: int) -> None:
-        """Note that a failed charge is recorded. Several threads may call it for the same charge."""
-        with self._counting:
-            if position in self._unrecorded:
-                self._unrecorded.remove(position)
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._tries
 
 
 class Ledger(LedgerAccounts):
@@ -82,17 +35,6 @@ class Ledger(LedgerAccounts):
         ...         "patients", epsilon=1, delta="1e-6", unit=Unit.PERSON, relation=Relation.ADD_REMOVE
         ...     )
     """
-
-    def __init__(
-        self,
-        store: Store,
-        keys: LedgerKeys,
-        ledger_id: str,
-        curator: bytes,
-        checks: Iterable[CuratorCheck] = (),
-    ) -> None:
-        super().__init__(store, keys, ledger_id, curator, checks)
-        self.running = RunningRequests()
 
     @classmethod
     def create(

@@ -30,13 +30,14 @@ from lapwing.ledger.accounts import (
 from lapwing.ledger.entry import CommittedName, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey, LedgerKeys
 from lapwing.ledger.lookup import LedgerLookup
+from lapwing.ledger.running_requests import RunningRequests
 from lapwing.ledger.store import Store, Transaction
 
 MOST_BLOCKS_TO_AN_ENTRY = 10_000
 
 
 class LedgerAccounts(LedgerLookup):
-    """The part of a ledger that changes accounts and blocks. It does not charge."""
+    """The part of an open ledger that changes accounts and blocks. It does not charge."""
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class LedgerAccounts(LedgerLookup):
         self.id = ledger_id
         self.curator = curator
         self.checks = list(checks)
+        self.running = RunningRequests()
 
     def open_account(
         self,

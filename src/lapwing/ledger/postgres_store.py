@@ -524,5 +524,4 @@ class PostgresStore(Store):
         finally:
             self._keeper.close()
             self._pool.close()
-            for anchor in (*self.anchors, *self.witnesses):
-                anchor.close()
+            self.close_anchors()

@@ -351,5 +351,4 @@ class SqliteStore(Store):
             connection.close()
         self._one_path.close()
         self._lock.close()
-        for anchor in (*self.anchors, *self.witnesses):
-            anchor.close()
+        self.close_anchors()

@@ -286,6 +286,11 @@ class Store(ABC):
             self.mark((), seal.head)
             self.anchored = seal.number
 
+    def close_anchors(self) -> None:
+        """Close the files and connections of all anchors."""
+        for anchor in (*self.anchors, *self.witnesses):
+            anchor.close()
+
     @abstractmethod
     def write(self, work: Callable[[Transaction], T], *, alone: bool = True) -> T:
         """Run `work` in a durable transaction. If `alone`, no other write of the ledger runs meanwhile."""

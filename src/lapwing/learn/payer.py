@@ -107,7 +107,7 @@ class LedgerPayer(Payer):
         from lapwing.ledger.gate import Gate, Target
         from lapwing.learn import LedgerPayer
         from lapwing.ledger import Unit
-        from lapwing.privacy import Relation
+        from lapwing.core import Relation
 
         payer = LedgerPayer(
             Gate(ledger, principal="ana"),

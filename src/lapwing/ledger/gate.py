@@ -76,7 +76,7 @@ class Gate:
     Example:
         >>> from fractions import Fraction
         >>> from lapwing.ledger import ChargedRelease, Gate, Ledger, Spending, Target, Unit
-        >>> from lapwing.privacy import Pure, Relation
+        >>> from lapwing.core import Pure, Relation
         >>> with Ledger.create("visits.ledger") as ledger:
         ...     person = {"unit": Unit.PERSON, "relation": Relation.ADD_REMOVE}
         ...     account = ledger.open_account("patients", epsilon=1, delta=0, **person)

@@ -29,7 +29,7 @@ class Ledger(LedgerAccounts):
 
     Example:
         >>> from lapwing.ledger import Ledger, Unit
-        >>> from lapwing.privacy import Relation
+        >>> from lapwing.core import Relation
         >>> with Ledger.create("visits.ledger") as ledger:
         ...     account = ledger.open_account(
         ...         "patients", epsilon=1, delta="1e-6", unit=Unit.PERSON, relation=Relation.ADD_REMOVE

@@ -3,7 +3,7 @@
 A price must not be lower than the textbook says, and a cap not higher than (ε, δ) allows. Each cost is
 checked on its own, because a filter may look at one of them alone. A price may be too high.
 
-The code shares no formula with `lapwing.privacy`: what both agree on is unlikely to be a slip of either.
+The code shares no formula with `lapwing.core`, so it is unlikely that both make the same mistake.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class Terms:
         return min(fit(DELTA0), best)
 
     def refusal(self, spent: tuple[int, ...], charge: Charge) -> OverBudget:
-        """Return the error for a charge that does not fit: the request, the rest, and what would pass."""
+        """Return the error for a charge that does not fit: the request, the rest, and what would fit."""
         if charge.costs[DELTA0] + spent[DELTA0] > self.caps[DELTA0]:
             asked = f"δ {_decimal_text(charge.costs[DELTA0], DELTA_UNIT)}"
             left = _decimal_text(max(self.caps[DELTA0] - spent[DELTA0], 0), DELTA_UNIT)

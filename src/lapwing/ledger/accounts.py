@@ -1,6 +1,6 @@
-"""Accounts and blocks: what is protected, for how much, and how they are written.
+"""Accounts and blocks: their privacy unit and lifetime budget, and how they are written.
 
-An account fixes once and for life what is protected and for how much. Its blocks are disjoint slices of the
+An account fixes its privacy unit and its budget once and for life. Its blocks are disjoint slices of the
 units, each with the whole budget. The block `*` stands for all units that are in no named block. Raising a
 budget opens a further account of the same *family*, into which all blocks move. Each change is one
 transaction together with its entry.
@@ -28,7 +28,7 @@ EVERYONE = "*"
 
 
 class Unit(Enum):
-    """The privacy unit: what two neighbouring data sets differ in."""
+    """The privacy unit: two neighbouring data sets differ in one of them."""
 
     PERSON = "person"
     ROW = "row"
@@ -79,7 +79,7 @@ class Account:
         return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
 
     def spent(self, left: Costs) -> Costs:
-        """Return what was spent of each cap, given what is left: at most cap + 1, which leaves -1."""
+        """Return the spent part of each cap, given the rest: at most cap + 1, which leaves -1."""
         return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])
 
     def costs(self, loss: Loss) -> Costs:
@@ -145,7 +145,7 @@ def row_of(account: Account) -> Row:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A slice of an account's units, with what was spent and what is reserved there."""
+    """A slice of an account's units, with its spent and reserved costs."""
 
     number: int
     account: int
@@ -361,6 +361,6 @@ def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Accou
 
 
 def _everyone(tx: Transaction, account: Account, prefix: str) -> Costs:
-    """Return what is left or reserved in the block of everyone."""
+    """Return the costs that are left or reserved in the block of everyone."""
     sql = f"SELECT {columns(prefix)} FROM budgets WHERE block = ?"  # noqa: S608
     return tuple(tx.rows(sql, account.everyone)[0])

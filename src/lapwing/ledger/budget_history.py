@@ -1,4 +1,4 @@
-"""What accounts and blocks have left: now (`overview`) and over time (`BudgetHistory`). It costs no budget.
+"""The remaining budget of accounts and blocks: now (`overview`) and over time (`BudgetHistory`).
 
 The remainder of a block is the largest pure ε that a next request could spend there. `Terms.largest_pure`
 finds it by trying, which takes milliseconds: too long for thirty thousand blocks. Here floats find the
@@ -59,7 +59,7 @@ NEARBY = 4  # ledger units
 
 
 def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int = HALVINGS) -> Reals:
-    """Return what is left for each row of sums, in floats.
+    """Return the remaining pure ε for each row of sums, in floats.
 
     Plots need fewer halvings than ledger units do.
     """
@@ -128,7 +128,7 @@ NOTHING = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class BlockRemainder:
-    """What one block has left."""
+    """The remaining budget of one block."""
 
     label: str
     account: int
@@ -200,7 +200,7 @@ class LedgerOverview:
 
 
 def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
-    """Return what is left in all accounts, or in one, as of one snapshot."""
+    """Return the remaining budget of all accounts, or of one, as of one snapshot."""
     wanted = None if account is None else ledger.account(account).number
 
     def work(tx: Transaction) -> LedgerOverview:
@@ -313,7 +313,7 @@ class BudgetGrant:
 
 @dataclass(frozen=True, slots=True)
 class BudgetHistory:
-    """What each block of an account and its raises had left, over time."""
+    """The remaining budget of each block of an account and its raises, over time."""
 
     label: str
     times: tuple[datetime, ...]  # never falling; at least one
@@ -408,7 +408,7 @@ class _Reader:
         self._columns = np.append(self._columns, np.full(more, -1, np.intp))
 
     def _look(self, now: datetime, *, always: bool = False) -> None:
-        """Record what is left, if any of it has changed."""
+        """Record the remaining budget, if any of it has changed."""
         if not self._terms:
             return
         self._replay.blocks()  # which brings the books up to date

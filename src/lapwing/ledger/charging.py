@@ -288,7 +288,7 @@ class _Part:
     caps: Costs
 
     def move(self, costs: Costs) -> Costs | None:
-        """Return what a step takes of the reserved costs, or None if it is more than was reserved.
+        """Return the reserved costs that a step uses, or None if the reservation has not enough left.
 
         If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
         too.

@@ -118,7 +118,7 @@ def numbers_in(ranges: Ranges) -> Iterator[int]:
 
 
 class Receipt(NamedTuple):
-    """A receipt of a charge: who was charged, for what, at which price, and where the entry stands."""
+    """A receipt of a charge: its principal, its entry (with request, price and time), and its position."""
 
     ledger: str
     position: int

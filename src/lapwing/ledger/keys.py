@@ -1,4 +1,4 @@
-"""Keys: who may write the ledger, who may decide about it, and what hides the unit ids.
+"""Keys of the ledger, which signs its history and hashes unit ids, and of the curator, who signs decisions.
 
 The *ledger's* signing key signs the history, and its *people* key hashes unit ids. Both are stored beside
 the ledger. The *curator's* key signs decisions that only a person may take, and belongs elsewhere.

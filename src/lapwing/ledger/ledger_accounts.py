@@ -109,7 +109,7 @@ class LedgerAccounts(LedgerLookup):
         return self.remember(self.store.write(work))
 
     def open_blocks(self, label: str, names: Iterable[str]) -> None:
-        """Open blocks, each with the whole budget less what was charged to everyone."""
+        """Open blocks, each with the whole budget less the charges to everyone."""
         account = self.account(label)
         if account.slices is Slices.NONE:
             raise BadParameter("blocks", "the account has no slices")

@@ -187,7 +187,7 @@ def refusal(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AccountBlocks:
-    """Blocks of one account with what is taken of each, as arrays."""
+    """Blocks of one account with the spent and reserved costs of each, as arrays."""
 
     account: Account
     blocks: list[Block]
@@ -195,7 +195,7 @@ class _AccountBlocks:
     is_open: NDArray[np.bool_]
 
     def fits(self, costs: Costs) -> NDArray[np.bool_]:
-        """Return whether each block admits the costs. It must decide as portfolio.Terms.after does."""
+        """Return whether each block admits the costs. It must decide as `Terms.after` does."""
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
         one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(

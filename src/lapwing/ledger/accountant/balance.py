@@ -1,4 +1,4 @@
-"""The second accountant's balances: what every block has spent and reserved, from the entries alone.
+"""The second accountant's balances: the spent and reserved costs of every block, from the entries alone.
 
 Nothing here is taken from `Terms.after` or from the database. Sums are exact and never cut off: each is
 kept in two machine words. Charges are added in batches. That finds the same as a check after every charge:
@@ -122,7 +122,7 @@ BlockRow = tuple[int, int, int, Costs, Costs]
 
 @dataclass(slots=True)
 class Findings:
-    """A list of what is wrong, in plain words. The first few are kept, the others counted."""
+    """A list of errors in plain words. The first few are kept, the others counted."""
 
     texts: list[str] = field(default_factory=list)
     count: int = 0
@@ -211,7 +211,7 @@ class Balances:
         return slice(start, start + count)
 
     def start_as(self, rows: slice, other: int) -> None:
-        """Let new blocks begin with what another block has spent."""
+        """Let new blocks begin with the spent costs of another block."""
         low, high = limbs(self._spent.exactly(other))
         if low.any() or high.any():
             self._spent.add(rows, low, high)
@@ -318,11 +318,11 @@ class Balances:
         return rows
 
     def change_spent(self, many: Sequence[slice], costs: Sequence[int]) -> None:
-        """Add costs to what blocks have spent."""
+        """Add to the spent costs of blocks."""
         self._change(self._spent, many, costs)
 
     def change_held(self, many: Sequence[slice], costs: Sequence[int]) -> None:
-        """Add costs to what blocks have reserved. Settled costs are negative."""
+        """Add to the reserved costs of blocks. Settled costs are negative."""
         if self._held is None:
             self._held = ExactSums(WIDTH, self.numbers.count)
         self._change(self._held, many, costs)
@@ -372,11 +372,11 @@ class Balances:
         return tuple(self._caps.rows[self.owners.rows[row]].tolist())
 
     def spent(self, row: int) -> Costs:
-        """Return what a block has spent, exactly."""
+        """Return the spent costs of a block, exactly."""
         return self._spent.exactly(row)
 
     def held(self, row: int) -> Costs:
-        """Return what a block has reserved, exactly."""
+        """Return the reserved costs of a block, exactly."""
         return (0,) * WIDTH if self._held is None else self._held.exactly(row)
 
     def taken(self, rows: RowIndex) -> WholeNumbers:

@@ -128,7 +128,7 @@ class Reservations:
         return any(not accounts.isdisjoint(held.parts) for held in self.still_open.values())
 
     def bring_up_to_date(self) -> None:
-        """Update the blocks with what steps have spent so far."""
+        """Update the blocks with the costs that steps have spent so far."""
         for held in self.still_open.values():
             for part in held.parts.values():
                 self._update_blocks(part)
@@ -331,7 +331,7 @@ class Registers:
     # Blocks
 
     def blocks(self, seq: int, record: dict[str, Any]) -> None:
-        """Open blocks of an account. They begin with what was charged to everyone in it."""
+        """Open blocks of an account. They begin with the costs charged to everyone in it."""
         opened, first, names = self.accounts.get(record["account"]), record["first"], record["names"]
         if opened is None or opened.slices == "none":
             self._find(seq, f"account {record['account']} has no blocks to open")

@@ -32,17 +32,6 @@ if TYPE_CHECKING:
     from lapwing.core.fixed_run import FixedRun
     from lapwing.core.losses import GaussianNoise, LaplaceNoise, Pure, Relation, Repeated, SampledGaussian
 
-_HOMES = {
-    "FixedRun": "fixed_run",
-    "GaussianNoise": "losses",
-    "LaplaceNoise": "losses",
-    "PrivacyFilter": "budget",
-    "Pure": "losses",
-    "Relation": "losses",
-    "Repeated": "losses",
-    "SampledGaussian": "losses",
-    "Terms": "budget",
-}
 __all__ = [
     "FixedRun",
     "GaussianNoise",
@@ -54,4 +43,5 @@ __all__ = [
     "SampledGaussian",
     "Terms",
 ]
-__getattr__ = lazy_names(__name__, _HOMES)
+_ELSEWHERE = {"FixedRun": "fixed_run", "PrivacyFilter": "budget", "Terms": "budget"}
+__getattr__ = lazy_names(__name__, dict.fromkeys(__all__, "losses") | _ELSEWHERE)

@@ -21,7 +21,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from lapwing.core.conversions import renyi_cap
-from lapwing.core.exact import Number, least_from, round_down, round_up, set_fields, whole
+from lapwing.core.exact import Number, least_from, least_where, round_down, round_up, set_fields, whole
 from lapwing.core.losses import ZERO, Loss, Pure, checked_delta, checked_epsilon
 from lapwing.core.process_bound import FORK_COUNTER, ProcessBound
 from lapwing.errors import BadParameter, OverBudget
@@ -79,14 +79,10 @@ assert SHARE_DELTA0 + SHARE_PAIR + sum(SHARE_ORDERS) == 1
 def best_order(epsilon: Fraction, delta: Fraction) -> int:
     """Return the whole order at which most zCDP charges fit: where cap / order is greatest."""
 
-    def worth(order: int) -> Fraction:
+    def worth(order: int) -> Fraction:  # it rises, then falls
         return renyi_cap(order, epsilon, delta) / order
 
-    low, high = 2, LARGEST_CENTRE
-    while low < high:  # the worth rises, then falls
-        middle = (low + high) // 2
-        low, high = (middle + 1, high) if worth(middle) < worth(middle + 1) else (low, middle)
-    return low
+    return least_where(lambda order: worth(order) >= worth(order + 1), 1, LARGEST_CENTRE)
 
 
 def default_orders(epsilon: Fraction, delta: Fraction) -> tuple[int, ...]:
@@ -118,18 +114,17 @@ class Terms:
         orders = tuple([whole(order, "orders", at_least=2) for order in self.orders])
         if len(orders) != len(SHARE_ORDERS) or tuple(sorted(set(orders))) != orders:
             raise BadParameter("orders", "must be five rising whole numbers")
-        object.__setattr__(self, "orders", orders)
         caps = [
             round_down(self.delta * SHARE_DELTA0, DELTA_UNIT),
             round_down(self.epsilon, EPSILON_UNIT),
             round_down(self.delta * SHARE_PAIR, DELTA_UNIT),
         ]
-        for order, share in zip(self.orders, SHARE_ORDERS, strict=True):
+        for order, share in zip(orders, SHARE_ORDERS, strict=True):
             # A filter with a cap below 0 never holds; -1 keeps even a free charge out of it.
             delta = self.delta * share
             cap = renyi_cap(order, self.epsilon, delta) if delta else Fraction(-1)
             caps.append(max(round_down(cap, EPSILON_UNIT), -1))
-        object.__setattr__(self, "caps", tuple(caps))
+        set_fields(self, orders=orders, caps=tuple(caps))
 
     @classmethod
     def of(cls, epsilon: Number, delta: Number) -> Terms:

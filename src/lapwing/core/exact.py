@@ -113,10 +113,10 @@ def whole(value: int | Fraction, name: str, *, at_least: int = 0) -> int:
     return int(value)
 
 
-def set_fields(record: object, **checked: int | Fraction | None) -> None:
-    """Set fields of a frozen dataclass to checked numbers, during its `__post_init__`.
+def set_fields(record: object, **checked: object) -> None:
+    """Set fields of a frozen dataclass to checked values, during its `__post_init__`.
 
-    The numbers are Python integers and rationals. So nothing that is computed from the fields later can
+    Numbers are Python integers and rationals. So nothing that is computed from the fields later can
     overflow, even if the caller gave numpy integers or floats.
     """
     for name, value in checked.items():

@@ -289,24 +289,28 @@ def _compare_principals(tx: Transaction, replay: Replay, findings: Findings) -> 
 def _compare_keys(tx: Transaction, replay: Replay, findings: Findings, after: int) -> None:
     """Compare the keys by which requests are found again, and the outcomes of charges."""
     keys = tx.stream(f"SELECT seq, key FROM entries WHERE seq > {after} AND key IS NOT NULL ORDER BY seq")  # noqa: S608
-    for mine, row in zip_longest(replay.outcomes.keys(), keys):
-        if mine is None or row is None or mine != (row[0], bytes(row[1])):
-            number = min(found[0] for found in (mine, row) if found)
-            findings.add(f"the key of entry {number} is not the one that it says")
-            break
+    number = _first_difference(replay.outcomes.keys(), ((seq, bytes(key)) for seq, key in keys))
+    if number is not None:
+        findings.add(f"the key of entry {number} is not the one that it says")
     answers = tx.stream(
         f"SELECT charge, entry, bytes IS NULL FROM answers WHERE charge > {after} ORDER BY charge"  # noqa: S608
     )
-    for given, row in zip_longest(replay.outcomes.given(), answers):
-        if given is None or row is None or given != (row[0], row[1], bool(row[2])):
-            number = min(found[0] for found in (given, row) if found)
-            findings.add(f"the outcome of charge {number} is not as the entries say")
-            break
-
+    found = ((charge, entry, bool(failed)) for charge, entry, failed in answers)
+    number = _first_difference(replay.outcomes.given(), found)
+    if number is not None:
+        findings.add(f"the outcome of charge {number} is not as the entries say")
     sql = "SELECT entry, bytes IS NULL FROM answers WHERE charge = ?"
     for entry, charge, outcome in replay.outcomes.later_outcomes:
         if tx.rows(sql, charge) != [(entry, outcome == FAILED)]:
             findings.add(f"the outcome of charge {charge} is not as the entries say")
+
+
+def _first_difference(mine: Iterator[Row], found: Iterator[Row]) -> int | None:
+    """Return the least number, which comes first in a row, where two lists of rows differ."""
+    for one, other in zip_longest(mine, found):
+        if one != other:
+            return int(min(row[0] for row in (one, other) if row))
+    return None
 
 
 def _accounts(replay: Replay) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
-from lapwing.core.exact import least_from
+from lapwing.core.exact import least_from, set_fields
 from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
 from lapwing.errors import BadParameter, OverBudget
@@ -42,10 +42,10 @@ class Target:
     everyone: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "account", checked_label(self.account, "account"))
+        set_fields(self, account=checked_label(self.account, "account"))
         if isinstance(self.blocks, str):
             raise BadParameter("blocks", "must be several names, not one text")
-        object.__setattr__(self, "blocks", tuple([checked_label(name, "block") for name in self.blocks]))
+        set_fields(self, blocks=tuple([checked_label(name, "block") for name in self.blocks]))
         if not isinstance(self.everyone, bool):
             raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
@@ -92,11 +92,10 @@ class Spending:
         public = f'"loss":{_described(self.loss)},"mechanism":{mechanism},"parameters":{parameters}'
         whom = [[target.account, list(target.blocks), target.everyone] for target in self.targets]
         asked = text_of([whom, self.unit.value, self.relation.value, public])
-        object.__setattr__(self, "asked", asked.encode("ascii") + b"\n" + self.request)
-        digest = hashlib.sha256(self.asked).hexdigest()
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "everyone", any(target.everyone for target in self.targets))
-        object.__setattr__(self, "digest", digest)
+        content = asked.encode("ascii") + b"\n" + self.request
+        everyone = any(target.everyone for target in self.targets)
+        digest = hashlib.sha256(content).hexdigest()
+        set_fields(self, asked=content, digest=digest, public=public, everyone=everyone)
 
     def _parameters(self) -> str:
         """Return the parameters as they stand in an entry."""
@@ -128,7 +127,7 @@ class Spending:
         return known[1]
 
     def _check_targets(self) -> None:
-        object.__setattr__(self, "targets", tuple(self.targets))
+        set_fields(self, targets=tuple(self.targets))
         if not self.targets or not all(isinstance(target, Target) for target in self.targets):
             raise BadParameter("targets", "must name at least one account")
         if len({target.account for target in self.targets}) < len(self.targets):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
+from lapwing.core.exact import least_where
 from lapwing.errors import BadParameter, LapwingError, Tampered, Unavailable
 from lapwing.ledger import schema
 from lapwing.ledger.accountant.replay import OtherStateFormat, Replay, replay_from, state_bytes
@@ -216,14 +217,14 @@ def is_as_sealed(tx: Transaction, entry: int, public: bytes, ledger_id: bytes) -
     root.
     """
     [(newest,)] = tx.rows("SELECT coalesce(max(number), 0) FROM seals")
-    low, high = 1, int(newest) + 1  # the first seal that covers the entry, or `high`
-    while low < high:
-        middle = (low + high) // 2
-        covers = bool(tx.rows("SELECT 1 FROM seals WHERE number = ? AND last >= ?", middle, entry))
-        low, high = (low, middle) if covers else (middle + 1, high)
-    if low > newest:
+
+    def covers(number: int) -> bool:
+        return bool(tx.rows("SELECT 1 FROM seals WHERE number = ? AND last >= ?", number, entry))
+
+    first = least_where(covers, 0, int(newest) + 1)
+    if first > newest:
         return True
-    *earlier, seal = seals_where(tx, "number IN (?, ?) ORDER BY number", low - 1, low)
+    *earlier, seal = seals_where(tx, "number IN (?, ?) ORDER BY number", first - 1, first)
     before = earlier[0] if earlier else None
     try:
         tree = tree_up_to(tx, before, seal.last)

@@ -16,8 +16,8 @@ from lapwing.core.losses import Approximate, Relation, Repeated
 from lapwing.ledger import Ledger, Slices, Unit, register
 from lapwing.ledger.budget_history import overview, remaining_exactly
 from lapwing.ledger.gate import Gate
-from lapwing.ledger.ledger import recover
 from lapwing.ledger.overview_json import overview_json
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.events import GAUSSIAN, eventful
 from support.ledgers import Home, open_account, open_sliced, release, spending

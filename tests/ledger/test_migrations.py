@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from lapwing.errors import Unavailable
-from lapwing.ledger import ledger as module
 from lapwing.ledger import schema
 from lapwing.ledger.schema import FIRST
 from support.attackers import somebody_at
@@ -34,7 +33,7 @@ def test_history_and_budgets_outlive_a_new_schema(home: Home, monkeypatch: pytes
     open_account(ledger)
     release(ledger, "0.4", key="k", answer=b"before")
     ledger.close()
-    monkeypatch.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _second))
     assert tables(home) == [*NOW, NOW[-1] + 1]
     assert tables(home) == [*NOW, NOW[-1] + 1]  # once only
     ledger = home.open()
@@ -47,18 +46,18 @@ def test_history_and_budgets_outlive_a_new_schema(home: Home, monkeypatch: pytes
 def test_a_step_that_fails_changes_nothing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.create().close()
     with monkeypatch.context() as newer:
-        newer.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _broken))
+        newer.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _broken))
         with pytest.raises(Unavailable):
             home.open()
     assert tables(home) == NOW
-    monkeypatch.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _second))
     assert tables(home) == [*NOW, NOW[-1] + 1]
 
 
 def test_a_newer_ledger_is_not_touched(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home.create().close()
     with monkeypatch.context() as newer:
-        newer.setattr(module, "MIGRATIONS", (*schema.MIGRATIONS, _second))
+        newer.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, _second))
         home.open().close()
     with pytest.raises(Unavailable, match="newer Lapwing"):
         home.open()

@@ -11,7 +11,7 @@ import pytest
 
 from lapwing.errors import BadParameter, OverBudget, Tampered
 from lapwing.ledger import CuratorKey
-from lapwing.ledger.ledger import recover
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.attackers import somebody_at
 from support.ledgers import Home, open_account, open_sliced, release

@@ -32,8 +32,8 @@ from lapwing.ledger.accountant.textbook import (
     LARGEST_SUMMED_ORDER,
     PriceChecks,
     Unreadable,
-    caps_objection,
-    cost_objection,
+    first_cost_too_low,
+    first_wrong_cap,
     opinion,
 )
 from lapwing.ledger.entry import encode
@@ -80,16 +80,16 @@ def test_no_true_price_is_objected_to_and_no_lower_one_passes(loss: Loss) -> Non
     least = opinion(describe(loss), ORDERS)
     assert least is not None
     costs = price(loss, ORDERS).costs
-    assert cost_objection(least, costs, NO_CAPS) is None
+    assert first_cost_too_low(least, costs, NO_CAPS) is None
     for k, cost in enumerate(costs):
         too_low = list(costs)
         # Exact parts are compared exactly; floats to nine digits and a little of a unit for each release.
         too_low[k] = cost - 1 if k < 3 else math.floor(cost * (1 - 3e-9) - 1e-3 * releases(loss)) - 2
         if too_low[k] >= 0:
-            assert cost_objection(least, too_low, NO_CAPS) == k
+            assert first_cost_too_low(least, too_low, NO_CAPS) == k
             caps = list(NO_CAPS)
             caps[k] = too_low[k] - 1  # beyond its cap a cost need not say how far
-            assert cost_objection(least, too_low, caps) is None
+            assert first_cost_too_low(least, too_low, caps) is None
 
 
 @pytest.mark.parametrize("distance", [1, 2, 7])
@@ -130,12 +130,12 @@ def test_a_sampled_step_is_a_mixture_of_two_normal_laws() -> None:
 )
 def test_caps_follow_from_the_terms_and_no_others_do(epsilon: Fraction, delta: Fraction) -> None:
     terms = Terms.of(epsilon, delta)
-    assert caps_objection(epsilon, delta, terms.orders, terms.caps) is None
+    assert first_wrong_cap(epsilon, delta, terms.orders, terms.caps) is None
     for k, cap in enumerate(terms.caps):
         for off in (2, 10**6):
             caps = list(terms.caps)
             caps[k] = cap + off
-            assert caps_objection(epsilon, delta, terms.orders, caps) == k
+            assert first_wrong_cap(epsilon, delta, terms.orders, caps) == k
 
 
 RUNS = [
@@ -154,9 +154,9 @@ def test_runs_are_priced_again_by_distributions_that_are_rounded_down(run: Fixed
     assert least is not None
     assert not least.is_partial
     costs = list(price(run, ORDERS).costs)
-    assert cost_objection(least, costs, NO_CAPS) is None
+    assert first_cost_too_low(least, costs, NO_CAPS) is None
     costs[1] = costs[1] * 9 // 10
-    assert cost_objection(least, costs, NO_CAPS) == 1
+    assert first_cost_too_low(least, costs, NO_CAPS) == 1
 
 
 def test_without_the_library_a_run_has_no_full_opinion(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,8 +172,8 @@ def test_without_the_library_a_run_has_no_full_opinion(monkeypatch: pytest.Monke
     least = opinion(description, ORDERS)
     assert least is not None
     assert least.is_partial
-    assert cost_objection(least, costs, NO_CAPS) is None
-    assert cost_objection(least, [0] * 8, NO_CAPS) == 3  # the orders are still compared
+    assert first_cost_too_low(least, costs, NO_CAPS) is None
+    assert first_cost_too_low(least, [0] * 8, NO_CAPS) == 3  # the orders are still compared
     findings = Findings()
     prices = PriceChecks(findings)
     assert not prices.is_checked(

@@ -11,10 +11,10 @@ from lapwing.errors import Tampered
 from lapwing.ledger import Ledger
 from lapwing.ledger import store as store_module
 from lapwing.ledger.accountant import replay as books_module
-from lapwing.ledger.accountant.replay import Replay, books_of, replay_from
+from lapwing.ledger.accountant.replay import Replay, replay_from, state_bytes
 from lapwing.ledger.entry import RawEntry, digest_of
 from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.ledger import recover
+from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.attackers import STEP, somebody_at, tell_a_story
 from support.ledgers import Home, open_account, open_sliced, release, spending
@@ -41,7 +41,7 @@ def newest_seal(home: Home) -> int:
 
 def seal_only(ledger: Ledger) -> None:
     """As a charge does now and then, and in PostgreSQL a process beside."""
-    ledger.store.write(lambda tx: store_module.next_seal(tx, ledger.store, stated=False))
+    ledger.store.write(lambda tx: store_module.next_seal(tx, ledger.store, with_state=False))
 
 
 def story(home: Home) -> list[RawEntry]:
@@ -67,13 +67,13 @@ def test_a_replay_goes_on_from_its_books_at_every_entry(file_home: Home) -> None
     for count in range(1, len(entries) + 1):
         begun = Replay()
         begun.feed(entries[:count])
-        books = books_of(begun)
+        books = state_bytes(begun)
         assert books is not None
         going_on = replay_from(books)
-        assert books_of(going_on) == books
+        assert state_bytes(going_on) == books
         going_on.feed(entries[count:])
         assert going_on.finish() == ()
-        assert books_of(going_on) == books_of(whole)
+        assert state_bytes(going_on) == state_bytes(whole)
         assert list(going_on.blocks()) == list(whole.blocks())
 
 
@@ -83,7 +83,7 @@ def test_books_see_what_does_not_follow(file_home: Home) -> None:
     entries = entries_of(ledger)
     begun = Replay()
     begun.feed(entries)
-    books = books_of(begun)
+    books = state_bytes(begun)
     assert books is not None
     number = entries[-1][0]
     for body in (
@@ -153,7 +153,7 @@ def test_a_ledger_without_a_state_is_replayed_once(home: Home, read: list[int]) 
 
 def test_books_of_another_form_are_none(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr(books_module, "BOOKS_FORMAT", 2)
+        newer.setattr(books_module, "STATE_FORMAT", 2)
         tell_a_story(home).close()
     with home.open() as ledger:
         assert ledger.verify().findings == ()
@@ -228,7 +228,7 @@ def test_sealed_entries_that_are_edited_while_it_is_open_are_not_signed(home: Ho
 
 
 def test_a_large_ledger_has_no_state(home: Home, monkeypatch: pytest.MonkeyPatch, read: list[int]) -> None:
-    monkeypatch.setattr(books_module, "LARGEST_BOOKS", 5)
+    monkeypatch.setattr(books_module, "LARGEST_STATE", 5)
     ledger = home.create()
     open_sliced(ledger, 4)
     ledger.close()

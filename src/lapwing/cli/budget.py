@@ -233,7 +233,7 @@ def show_requests(found: Sequence[LoggedRequest]) -> None:
 
 def show_totals(totals: Sequence[PrincipalTotal]) -> None:
     """Show the requests of each analyst, added up."""
-    from lapwing.ledger.request_log import short_up
+    from lapwing.core.exact import short_up
 
     with console() as out:
         if not totals:
@@ -443,12 +443,12 @@ def _pair(epsilon: Fraction, delta: Fraction) -> str:
 
 
 def _up(value: Fraction) -> str:
-    from lapwing.ledger.request_log import short_up
+    from lapwing.core.exact import short_up
 
     return short_up(value)
 
 
 def _down(value: Fraction) -> str:
-    from lapwing.ledger.request_log import short_down
+    from lapwing.core.exact import short_down
 
     return short_down(value)

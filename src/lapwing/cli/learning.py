@@ -113,8 +113,8 @@ def status(
 
 
 def _show_status(found: StreamStatus) -> None:
+    from lapwing.core.exact import short_down
     from lapwing.learn.stream_blocks import blocks_text
-    from lapwing.ledger.request_log import short_down
 
     version = "nothing was taken in yet" if found.version is None else f"version {found.version}"
     grid = Table(title=f"{found.name}: {version}; {found.sharing}")

@@ -20,7 +20,7 @@ from typing import Any
 from flint import arb
 
 from lapwing.core.conversions import SCALAR_UP_TO, rounded_gaussian
-from lapwing.core.exact import Number, exact, round_up, upper, whole
+from lapwing.core.exact import Number, exact, round_up, set_fields, upper, whole
 from lapwing.core.losses import (
     Approximate,
     BoundedRange,
@@ -132,7 +132,7 @@ class FixedRun(Loss):
             raise BadParameter("delta", "is too small for these steps: no finite ε follows")
         bound = Fraction(epsilon) * (1 + Fraction(1, 10**9)) + paid
         units = Fraction(round_up(bound, 10**9) + 1, 10**9)
-        object.__setattr__(self, "_pair", (units, self.delta))
+        set_fields(self, _pair=(units, self.delta))
 
     @classmethod
     def of(cls, *steps: tuple[Loss, int], delta: Number) -> FixedRun:

@@ -25,6 +25,7 @@ from lapwing.sql.policy import Policy, Table
 from lapwing.sql.source_location import FORMS
 from lapwing.sql.truncated import prepared_copy, registration
 from lapwing.sql.truncated.open_sources import FILES, encodings_of, private_tables
+from lapwing.storage.private_file import PUBLIC, new_private_file, sync_to_disk
 
 _ESCAPED = re.compile(r"\[([*?\[])\]")
 _MAGIC = re.compile(r"[*?\[]")
@@ -183,14 +184,12 @@ def _copied(file: Path, place: Path, digest: str) -> Path:
         raise BadParameter("file", f"there is another file {place}")
     part = place.with_name(f".{place.name}.{os.getpid()}.part")  # no pattern matches this name
     try:
-        with open(file, "rb") as source, open(part, "xb") as target:
+        with open(file, "rb") as source, new_private_file(part, mode=PUBLIC) as target:
             shutil.copyfileobj(source, target)
-            target.flush()
-            os.fsync(target.fileno())
         if file_digest(part) != digest:
             raise BadParameter("file", "changed while it was read")
         os.link(part, place)  # fails if the name exists: nothing is ever replaced
     finally:
         part.unlink(missing_ok=True)
-    prepared_copy.sync_to_disk(place.parent)
+    sync_to_disk(place.parent)
     return place

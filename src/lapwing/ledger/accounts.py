@@ -1,6 +1,6 @@
-"""Accounts and blocks: what is protected, for how much, and how they are written.
+"""Accounts and blocks: their privacy unit and lifetime budget, and how they are written.
 
-An account fixes once and for life what is protected and for how much. Its blocks are disjoint slices of the
+An account fixes its privacy unit and its budget once and for life. Its blocks are disjoint slices of the
 units, each with the whole budget. The block `*` stands for all units that are in no named block. Raising a
 budget opens a further account of the same *family*, into which all blocks move. Each change is one
 transaction together with its entry.
@@ -19,7 +19,7 @@ from typing import Any
 from lapwing.core.budget import Charge, Terms, price
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
-from lapwing.ledger.entry import CommittedName, Costs, encode, now
+from lapwing.ledger.entry import CommittedName, Costs, encode, encode_signed, now
 from lapwing.ledger.keys import CuratorKey
 from lapwing.ledger.schema import COSTS, LOST, MOVED, OPEN, columns
 from lapwing.ledger.store import Row, Transaction
@@ -102,13 +102,13 @@ class Account:
         return self.name.label
 
     @property
-    def news(self) -> str:
+    def notice(self) -> str:
         """The notice of a new account, for people."""
         epsilon, delta = float(self.terms.epsilon), float(self.terms.delta)
         return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
 
     def spent(self, left: Costs) -> Costs:
-        """Return what was spent of each cap, given what is left: at most cap + 1, which leaves -1."""
+        """Return the spent part of each cap, given the rest: at most cap + 1, which leaves -1."""
         return tuple([cap - rest for cap, rest in zip(self.terms.caps, left, strict=True)])
 
     def costs(self, loss: Loss) -> Costs:
@@ -154,6 +154,12 @@ def account_of(row: Row) -> Account:
         everyone=everyone,
         raises=raises,
     )
+
+
+def accounts_where(tx: Transaction, condition: str = "true", *parameters: Any) -> list[Account]:
+    """Return the accounts that meet an SQL condition, in the order of opening."""
+    sql = f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE {condition} ORDER BY account"  # noqa: S608
+    return [account_of(row) for row in tx.rows(sql, *parameters)]
 
 
 def row_of(account: Account) -> Row:
@@ -235,7 +241,7 @@ def block_of(row: Row, account: Account) -> Block:
     )
 
 
-def in_numbers(numbers: Sequence[int]) -> str:
+def sql_list(numbers: Sequence[int]) -> str:
     """Return whole numbers as a list for SQL. `int` makes sure that nothing else can be in it."""
     return ", ".join(str(int(number)) for number in numbers)
 
@@ -333,7 +339,7 @@ def raised_account(
     argued in docs/arguments/ledger.md, d.
     """
     root = family[0]
-    numbers = in_numbers([account.number for account in family])
+    numbers = sql_list([account.number for account in family])
     if tx.rows(f"SELECT 1 FROM reservations WHERE ended = 0 AND account IN ({numbers}) LIMIT 1"):  # noqa: S608
         raise BadParameter("account", "has open reservations: settle them before raising")
     number, block = _next(tx, "account", "accounts"), _next(tx, "block", "blocks")
@@ -350,9 +356,7 @@ def raised_account(
     pairs = [[row[0], block + 1 + k] for k, row in enumerate(moved)]
     names = [CommittedName(label, bytes(salt), name) for _, name, label, salt in moved]
     _insert_blocks(tx, account, block + 1, names, terms.caps)
-    body = _body(account, moved=pairs)
-    body["signature"] = curator.sign(encode(body)).hex()
-    tx.append(encode(body))
+    tx.append(encode_signed(_body(account, moved=pairs), curator.sign))
     return account
 
 
@@ -400,6 +404,6 @@ def _account_for_new_blocks(tx: Transaction, family: Sequence[Account]) -> Accou
 
 
 def _everyone(tx: Transaction, account: Account, prefix: str) -> Costs:
-    """Return what is left or reserved in the block of everyone."""
+    """Return the costs that are left or reserved in the block of everyone."""
     sql = f"SELECT {columns(prefix)} FROM budgets WHERE block = ?"  # noqa: S608
     return tuple(tx.rows(sql, account.everyone)[0])

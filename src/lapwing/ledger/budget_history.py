@@ -1,4 +1,4 @@
-"""What accounts and blocks have left: now (`overview`) and over time (`BudgetHistory`). It costs no budget.
+"""The remaining budget of accounts and blocks: now (`overview`) and over time (`BudgetHistory`).
 
 The remainder of a block is the largest pure ε that a next request could spend there. `Terms.largest_pure`
 finds it by trying, which takes milliseconds: too long for thirty thousand blocks. Here floats find the
@@ -38,16 +38,15 @@ from lapwing.ledger.accountant.forms import WIDTH
 from lapwing.ledger.accountant.guarantee import Pair, total_of, worst_cases
 from lapwing.ledger.accountant.replay import Replay
 from lapwing.ledger.accounts import (
-    ACCOUNT_COLUMNS,
     BLOCK_COLUMNS,
     CURRENT_BLOCKS,
     EVERYONE,
     Account,
     Block,
     Slices,
-    account_of,
+    accounts_where,
     block_of,
-    in_numbers,
+    sql_list,
 )
 from lapwing.ledger.entry import Costs, RawEntry
 from lapwing.ledger.ledger import Ledger
@@ -60,7 +59,7 @@ NEARBY = 4  # ledger units
 
 
 def estimate_remaining(terms: Terms, taken: NDArray[np.int64], *, halvings: int = HALVINGS) -> Reals:
-    """Return what is left for each row of sums, in floats.
+    """Return the remaining pure ε for each row of sums, in floats.
 
     Plots need fewer halvings than ledger units do.
     """
@@ -129,7 +128,7 @@ NOTHING = Fraction(0)
 
 @dataclass(frozen=True, slots=True)
 class BlockRemainder:
-    """What one block has left."""
+    """The remaining budget of one block."""
 
     label: str
     account: int
@@ -201,13 +200,12 @@ class LedgerOverview:
 
 
 def overview(ledger: Ledger, account: str | None = None) -> LedgerOverview:
-    """Return what is left in all accounts, or in one, as of one snapshot."""
+    """Return the remaining budget of all accounts, or of one, as of one snapshot."""
     wanted = None if account is None else ledger.account(account).number
 
     def work(tx: Transaction) -> LedgerOverview:
         families: dict[int, list[Account]] = {}
-        for row in tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts ORDER BY account"):  # noqa: S608
-            found = account_of(row)
+        for found in accounts_where(tx):
             families.setdefault(found.root, []).append(found)
         labels = {root: accounts[0].label for root, accounts in families.items()}
         return LedgerOverview(
@@ -241,7 +239,7 @@ def _family(tx: Transaction, accounts: list[Account]) -> FamilyOverview:
     first = accounts[0]
     rows = tx.rows(f"SELECT {BLOCK_COLUMNS} FROM {CURRENT_BLOCKS} ORDER BY block", first.number)  # noqa: S608
     owners = {account.number: account for account in accounts}
-    numbers = in_numbers([account.number for account in accounts])
+    numbers = sql_list([account.number for account in accounts])
     held = tx.rows(
         "SELECT DISTINCT reservation FROM reservations "  # noqa: S608 (whole numbers of ours)
         f"WHERE ended = 0 AND account IN ({numbers}) ORDER BY reservation"
@@ -299,8 +297,8 @@ MOST_NUMBERS = 1 << 22  # moments times blocks
 HISTORY_HALVINGS = 20  # to a millionth
 AT_ONCE = 1 << 14
 _TIME = re.compile(rb'"at":"([^"]*)"')
-# What makes a line jump: it is drawn where it happened, however long the history is.
-_JUMP = re.compile(rb'\{"kind":"(?:account|recovered)"')
+# An event that makes the remainder jump is drawn at its own time, however long the history is.
+_EVENT = re.compile(rb'\{"kind":"(?:account|recovered)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +313,7 @@ class BudgetGrant:
 
 @dataclass(frozen=True, slots=True)
 class BudgetHistory:
-    """What each block of an account and its raises had left, over time."""
+    """The remaining budget of each block of an account and its raises, over time."""
 
     label: str
     times: tuple[datetime, ...]  # never falling; at least one
@@ -336,8 +334,7 @@ class _Reader:
 
     def __init__(self, ledger: Ledger, tx: Transaction, root: Account, watch: Watch) -> None:
         self._ledger, self._tx, self._root, self._watch = ledger, tx, root, watch
-        rows = tx.rows(f"SELECT {ACCOUNT_COLUMNS} FROM accounts WHERE root = ?", root.number)  # noqa: S608
-        self._accounts = {account.number: account for account in map(account_of, rows)}
+        self._accounts = {one.number: one for one in accounts_where(tx, "root = ?", root.number)}
         self._replay = Replay()
         self._terms: dict[int, Terms] = {}
         # By the accountant's row of a block: its column, which it keeps when it moves; -1 until it has one.
@@ -355,24 +352,24 @@ class _Reader:
         step = self._step()
         for count, (seq, body, digest) in enumerate(self._ledger.store.history(self._tx)):
             text = bytes(body)
-            jumps = _JUMP.match(text) is not None
+            is_event = _EVENT.match(text) is not None
             time = max(now, _time_of(text))  # clocks may be set back; history is not
-            if jumps or time - looked >= step:
+            if is_event or time - looked >= step:
                 self._feed(waiting)
                 self._look(now)
                 looked = now
             now = time
             waiting.append((seq, text, bytes(digest)))
-            if jumps:
+            if is_event:
                 self._feed(waiting)
-                self._jump(now, json.loads(text))
+                self._record_event(now, json.loads(text))
                 self._look(now)
             elif len(waiting) >= AT_ONCE:
                 self._feed(waiting)
                 self._watch(count)
         self._feed(waiting)
         self._look(now, always=True)
-        return self._course()
+        return self._result()
 
     def _step(self) -> timedelta:
         """Return the time between two looks; 0 if every entry can be shown."""
@@ -391,7 +388,7 @@ class _Reader:
         self._replay.feed(waiting)
         waiting.clear()
 
-    def _jump(self, now: datetime, record: dict[str, Any]) -> None:
+    def _record_event(self, now: datetime, record: dict[str, Any]) -> None:
         if record["kind"] == "recovered":
             self._recovered.extend([now] if self._grants else [])
             return
@@ -411,7 +408,7 @@ class _Reader:
         self._columns = np.append(self._columns, np.full(more, -1, np.intp))
 
     def _look(self, now: datetime, *, always: bool = False) -> None:
-        """Record what is left, if any of it has changed."""
+        """Record the remaining budget, if any of it has changed."""
         if not self._terms:
             return
         self._replay.blocks()  # which brings the books up to date
@@ -439,7 +436,7 @@ class _Reader:
         self._columns[fresh] = np.arange(len(rows) - len(fresh), len(rows))
         return self._columns[rows]
 
-    def _course(self) -> BudgetHistory:
+    def _result(self) -> BudgetHistory:
         table = np.full((len(self._rows), len(self._left)), np.nan)
         for k, (_, left) in enumerate(self._rows):
             table[k, : len(left)] = left

@@ -288,7 +288,7 @@ class _Part:
     caps: Costs
 
     def move(self, costs: Costs) -> Costs | None:
-        """Return what a step takes of the reserved costs, or None if it is more than was reserved.
+        """Return the reserved costs that a step uses, or None if the reservation has not enough left.
 
         If the reservation itself exceeded a filter, it did not rely on that filter, so a step may exceed it
         too.
@@ -335,9 +335,7 @@ def reserve(ledger: Ledger, spending: Spending, *, principal: str, key: str) -> 
             lambda debits: ledger.store.write(lambda tx: post_within(tx, debits)), post_within
         )
     except WorkEnded:  # the process that made it is gone, and it is still held
-        [(number,)] = ledger.store.read(
-            lambda tx: tx.rows("SELECT seq FROM entries WHERE key = ?", request.key)
-        )
+        [(number,)] = ledger.store.rows("SELECT seq FROM entries WHERE key = ?", request.key)
         return find_reservation(ledger, number, principal=principal)
     return Reservation(ledger, receipt, fixed)
 
@@ -363,11 +361,9 @@ def _hold(tx: Transaction, debit: Debit) -> None:
 
 def find_reservation(ledger: Ledger, number: int, *, principal: str) -> Reservation:
     """Return an earlier reservation of this principal."""
-    rows = ledger.store.read(
-        lambda tx: tx.rows(
-            "SELECT body, fixed FROM entries JOIN reservations ON reservation = seq WHERE seq = ? LIMIT 1",
-            number,
-        )
+    rows = ledger.store.rows(
+        "SELECT body, fixed FROM entries JOIN reservations ON reservation = seq WHERE seq = ? LIMIT 1",
+        number,
     )
     if not rows or json.loads(bytes(rows[0][0]))["by"] != ledger.principal(principal):
         raise BadParameter("reservation", "this principal has none of this number")
@@ -419,14 +415,14 @@ def charge_step(reservation: Reservation, loss: Loss | None = None) -> int:
 def has_charged_step(reservation: Reservation) -> bool:
     """Return whether some step was charged."""
     sql = "SELECT 1 FROM reservations WHERE reservation = ? AND steps > 0 LIMIT 1"
-    return bool(reservation.ledger.store.read(lambda tx: tx.rows(sql, reservation.number)))
+    return bool(reservation.ledger.store.rows(sql, reservation.number))
 
 
 def is_finished(reservation: Reservation) -> bool:
     """Return whether the work was finished, with or without an answer."""
     sql, ledger = "SELECT 1 FROM answers WHERE charge = ?", reservation.ledger
     return reservation.number in ledger.running.unrecorded_failures() or bool(
-        ledger.store.read(lambda tx: tx.rows(sql, reservation.number))
+        ledger.store.rows(sql, reservation.number)
     )
 
 

@@ -37,7 +37,8 @@ from lapwing.ledger.ledger import Ledger
 from lapwing.ledger.remote_anchors import witness_directory
 from lapwing.ledger.store import Transaction
 from lapwing.ledger.unit_ids import Ids, Sketch, tagged, untagged
-from lapwing.storage.private_file import sqlite_errors, touch_private_file
+from lapwing.storage.private_file import touch_private_file
+from lapwing.storage.sqlite import connect_sqlite, sqlite_errors
 
 NO_DIFFERENCE: tuple[str, ...] = ()
 _REGISTERED = b'{"kind":"data",'  # how the entry of a new data set begins
@@ -125,7 +126,7 @@ def register(
         joined = {own.number} | {
             root for data in known if data.origin.label == origin for root in data.accounts
         }
-        joined |= _meets(tx, ledger, sketch, known, set(others))
+        joined |= _overlapping_accounts(tx, ledger, sketch, known, set(others))
         name, origin_name = CommittedName.new(label), CommittedName.new(origin)
         data = DataSet(number, name, origin_name, rule, tuple(sorted(joined)), 1)
         tx.run(
@@ -179,7 +180,7 @@ def append(
         known = _all(tx)
         data = _named(known, label)
         strangers = [other for other in known if other.number != data.number]
-        joined = set(data.accounts) | _meets(tx, ledger, sketch, strangers, set(others))
+        joined = set(data.accounts) | _overlapping_accounts(tx, ledger, sketch, strangers, set(others))
         after = replace(data, accounts=tuple(sorted(joined)), version=data.version + 1)
         tx.run(
             "UPDATE datasets SET accounts = ?, version = ? WHERE data = ?",
@@ -218,7 +219,7 @@ def holds_all_units(ledger: Ledger, label: str, *, units: Ids) -> bool:
     sql = "SELECT bytes FROM sketches WHERE data = ? AND version = ?"
 
     def known(version: int) -> Sketch:
-        [(content,)] = ledger.store.read(lambda tx: tx.rows(sql, data.number, version))
+        [(content,)] = ledger.store.rows(sql, data.number, version)
         return untagged(bytes(content), ledger.keys.people, data.name.id, version)
 
     return all(sketch.holds(known(version)) for version in range(1, data.version + 1))  # one at a time
@@ -237,7 +238,7 @@ def _differences(ledger: Ledger, labels: Sequence[str], curator: CuratorKey | No
     return sorted({ledger.account(label).number for label in labels})
 
 
-def _meets(
+def _overlapping_accounts(
     tx: Transaction, ledger: Ledger, sketch: Sketch, known: Iterable[DataSet], differ: set[int]
 ) -> set[int]:
     """Return the accounts of all data that overlaps the sketch, except those signed to be about others."""
@@ -394,7 +395,7 @@ def open_registry() -> Iterator[SourceRegistry]:
     with sqlite_errors(f"the registry {path}"):
         if folder is not None:
             touch_private_file(folder / REGISTRY_FILE)
-        connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+        connection = connect_sqlite(path, wait=PATIENCE)
     with closing(connection):  # this rolls back an open transaction
         own = SourceRegistry(connection, path)
         yield own

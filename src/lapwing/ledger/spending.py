@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from lapwing.config.values import checked_label
 from lapwing.core.budget import DELTA, DELTA0, EPSILON, EPSILON_UNIT, FIRST_ORDER, Charge, pure_text
+from lapwing.core.exact import least_from, set_fields
 from lapwing.core.loss_records import describe, losses_within
 from lapwing.core.losses import Loss, ParallelComposition, Pure, Relation, SampledGaussian
 from lapwing.errors import BadParameter, OverBudget
@@ -54,10 +55,10 @@ class Target:
     everyone: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "account", checked_label(self.account, "account"))
+        set_fields(self, account=checked_label(self.account, "account"))
         if isinstance(self.blocks, str):
             raise BadParameter("blocks", "must be several names, not one text")
-        object.__setattr__(self, "blocks", tuple([checked_label(name, "block") for name in self.blocks]))
+        set_fields(self, blocks=tuple([checked_label(name, "block") for name in self.blocks]))
         if not isinstance(self.everyone, bool):
             raise BadParameter("everyone", "must be True or False")
         if self.everyone and self.blocks:
@@ -127,11 +128,10 @@ class Spending:
         public = f'"loss":{_described(self.loss)},"mechanism":{mechanism},"parameters":{parameters}'
         whom = [[target.account, list(target.blocks), target.everyone] for target in self.targets]
         asked = text_of([whom, self.unit.value, self.relation.value, public])
-        object.__setattr__(self, "asked", asked.encode("ascii") + b"\n" + self.request)
-        digest = hashlib.sha256(self.asked).hexdigest()
-        object.__setattr__(self, "public", public)
-        object.__setattr__(self, "everyone", any(target.everyone for target in self.targets))
-        object.__setattr__(self, "digest", digest)
+        content = asked.encode("ascii") + b"\n" + self.request
+        everyone = any(target.everyone for target in self.targets)
+        digest = hashlib.sha256(content).hexdigest()
+        set_fields(self, asked=content, digest=digest, public=public, everyone=everyone)
 
     def _parameters(self) -> str:
         """Return the parameters as they stand in an entry."""
@@ -163,7 +163,7 @@ class Spending:
         return known[1]
 
     def _check_targets(self) -> None:
-        object.__setattr__(self, "targets", tuple(self.targets))
+        set_fields(self, targets=tuple(self.targets))
         if not self.targets or not all(isinstance(target, Target) for target in self.targets):
             raise BadParameter("targets", "must name at least one account")
         if len({target.account for target in self.targets}) < len(self.targets):
@@ -222,7 +222,7 @@ def refusal(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _AccountBlocks:
-    """Blocks of one account with what is taken of each, as arrays."""
+    """Blocks of one account with the spent and reserved costs of each, as arrays."""
 
     account: Account
     blocks: list[Block]
@@ -230,7 +230,7 @@ class _AccountBlocks:
     is_open: NDArray[np.bool_]
 
     def fits(self, costs: Costs) -> NDArray[np.bool_]:
-        """Return whether each block admits the costs. It must decide as portfolio.Terms.after does."""
+        """Return whether each block admits the costs. It must decide as `Terms.after` does."""
         caps = np.array(self.account.terms.caps, np.int64)
         within = self.taken + np.array(costs, np.int64) <= caps
         one: NDArray[np.bool_] = (within[:, EPSILON] & within[:, DELTA]) | within[:, FIRST_ORDER:].any(
@@ -272,13 +272,7 @@ def _by_account(found: Sequence[tuple[Account, Block]]) -> list[_AccountBlocks]:
 
 def _largest(fits: Callable[[int], bool]) -> int:
     """Return the largest whole number that fits, if all smaller ones fit too; 0 if none does."""
-    low, high = 0, 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return least_from(lambda number: not fits(number)) - 1
 
 
 def _fewer_blocks(fixed: list[_AccountBlocks], chosen: list[_AccountBlocks], largest: int) -> str:

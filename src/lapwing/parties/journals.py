@@ -27,7 +27,7 @@ from lapwing.parties.posts import Delivery, Envelope, Parcel
 from lapwing.parties.protocols.protocol import Ints, OpenedSum
 from lapwing.parties.protocols.secret_sharing import Elements, FreshCoins, ProtocolCoins
 from lapwing.parties.run_configuration import RoundKey, RunConfiguration
-from lapwing.storage.private_file import PrivateDatabase, RunStatement
+from lapwing.storage.sqlite import DURABLE, PrivateDatabase, RunStatement
 
 _LOST = "this member crashed while it drew noise, and noise is never drawn twice"
 
@@ -94,7 +94,7 @@ class MemberJournal(_RunFile):
 
     _called = "the journal"
     _if_locked = "Is the same member running twice?"
-    _pragmas = ("synchronous = FULL", "fullfsync = ON")
+    _pragmas = DURABLE
     _tables = (
         "CREATE TABLE IF NOT EXISTS run (id BLOB PRIMARY KEY, member INTEGER NOT NULL) STRICT",
         "CREATE TABLE IF NOT EXISTS stages (stage INTEGER PRIMARY KEY, value BLOB) STRICT",

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +35,7 @@ from lapwing.parties.posts import Envelope, round_digest, start_digest
 from lapwing.parties.protocols.protocol import OpenedSum, ProtocolStopped
 from lapwing.parties.protocols.registry import NAMES, PROTOCOLS
 from lapwing.parties.run_configuration import RunConfiguration
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 TRANSCRIPT_FORMAT = "lapwing transcript 1"
 LONGEST_STOPPED = 500
@@ -72,14 +72,9 @@ class Transcript:
 
         A member does not write durably, and so does not wait for the disk: its journal can write it again.
         """
-        beside = path.with_name(path.name + ".new")
         try:
-            with beside.open("w") as file:
-                file.writelines(json.dumps(line) + "\n" for line in self._lines())
-                file.flush()
-                if durably:
-                    os.fsync(file.fileno())
-            beside.replace(path)
+            with replaced_private_file(path, mode=PUBLIC, durable=durably) as file:
+                file.writelines(json.dumps(line).encode() + b"\n" for line in self._lines())
         except OSError as error:
             raise Unavailable(f"the transcript {path} cannot be written: {error.strerror}") from error
 

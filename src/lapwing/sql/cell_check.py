@@ -22,7 +22,6 @@ from lapwing.core.spread import checked_confidence
 from lapwing.engines.engine import EngineFailed
 from lapwing.errors import BadParameter, OverBudget, Unavailable
 from lapwing.ledger import CuratorKey
-from lapwing.ledger.ledger import record_check, require_curator
 from lapwing.sql import policy_ledger
 from lapwing.sql.accuracy import AccuracyOrPrice
 from lapwing.sql.answers import Answer
@@ -107,9 +106,9 @@ def check_exactly(dataset: Dataset, curator: CuratorKey) -> list[TableCheck]:
     if not policy_ledger.has_ledger(policy):
         raise BadParameter("policy", "has no ledger yet: `lapwing prepare` makes it, and the curator's key")
     ledger = dataset.ledger
-    require_curator(ledger, curator)
+    ledger.require_curator(curator)
     digest = policy_ledger.declared_digest(policy, ledger)
-    record_check(ledger, policy_ledger.account_label(policy), digest, curator)
+    ledger.record_check(policy_ledger.account_label(policy), digest, curator)
     opened = open_sources(policy)
     try:
         return [_exact(policy, table, opened) for table in private_tables(policy)]

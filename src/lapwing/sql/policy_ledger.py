@@ -36,7 +36,6 @@ from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, data_sets, register
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
 from lapwing.ledger.gate import targets
-from lapwing.ledger.ledger import LedgerPlace, record_policy
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges
 from lapwing.ledger.spending import Target
 from lapwing.ledger.unit_ids import Ids
@@ -93,16 +92,15 @@ def open_ledger(policy: Policy, notify: Notify) -> Ledger:
         if not has_ledger(policy):  # and nobody else makes one now
             _require_own(known, policy)
             _require_population(policy)
-            ledger = Ledger.create(where, keys=keys, anchor=anchor)
+            ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=notify)
             _note(known, policy, ledger)
-            notify(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
     ledger = ledger or Ledger.open(where, keys=keys, anchor=anchor)
     try:
         with open_registry() as known:
             _require_own(known, policy, ledger.id)
             _require_accounts(ledger, policy, notify)
             _note(known, policy, ledger)
-        record_policy(ledger, account_label(policy), declared_digest(policy, ledger))
+        ledger.record_policy(account_label(policy), declared_digest(policy, ledger))
     except BaseException:
         ledger.close()
         raise
@@ -172,7 +170,7 @@ def _require_accounts(ledger: Ledger, policy: Policy, notify: Notify) -> None:
             name, epsilon=epsilon, delta=delta, unit=unit_of(policy), relation=Relation.ADD_REMOVE,
             slices=slices, rule=rule,
         )  # fmt: skip
-        notify(made.news)
+        notify(made.notice)
 
     if label not in known:
         _require_population(policy)

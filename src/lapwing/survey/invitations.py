@@ -26,7 +26,6 @@ from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import Account, Ledger, Slices, Unit
 from lapwing.ledger.gate import ChargedRelease, Gate
-from lapwing.ledger.ledger import LedgerPlace
 from lapwing.ledger.spending import Spending, Target
 from lapwing.ledger.unit_ids import normal_id
 from lapwing.survey.credentials import new_invitation
@@ -81,10 +80,11 @@ def open_ledger(survey: Questionnaire, tell: Callable[[str], None] = lambda _: N
             )
     else:
         exists = Path(where).exists()
-    ledger = (Ledger.open if exists else Ledger.create)(where, keys=keys, anchor=anchor)
+    if exists:
+        ledger = Ledger.open(where, keys=keys, anchor=anchor)
+    else:
+        ledger = Ledger.create(where, keys=keys, anchor=anchor, notify=tell)
     try:
-        if not exists:
-            tell(LedgerPlace.of(where, keys=keys, anchor=anchor).news)
         require_account(ledger, survey.lifetime, tell)
     except BaseException:
         ledger.close()
@@ -106,7 +106,7 @@ def require_account(
             slices=Slices.IDENTITIES,
             rule=RESPONDENTS_RULE,
         )
-        tell(made.news)
+        tell(made.notice)
     account = ledger.account(RESPONDENTS_ACCOUNT)
     if account.terms.epsilon != lifetime:
         raise BadParameter(

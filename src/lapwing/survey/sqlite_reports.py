@@ -29,7 +29,8 @@ from pathlib import Path
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import Unavailable
-from lapwing.storage.private_file import sqlite_errors, sqlite_transaction, touch_private_file
+from lapwing.storage.private_file import touch_private_file
+from lapwing.storage.sqlite import DURABLE, connect_sqlite, sqlite_errors, sqlite_transaction
 from lapwing.survey.report_store import (
     HASH_BYTES,
     CollectionState,
@@ -151,6 +152,11 @@ class HistoryIndependentTable:
 
 
 WAIT_AT_MOST = 60.0  # seconds, for another process that writes
+_PRAGMAS = (
+    "journal_mode = TRUNCATE",  # a write-ahead log would keep commits one after the other
+    "secure_delete = ON",  # moved pages are overwritten, not only freed
+    *DURABLE,
+)
 _UNUSED = bytes(HASH_BYTES)  # the blinded hash of an unused invitation
 _SURVEY = (
     "CREATE TABLE IF NOT EXISTS survey (one INTEGER PRIMARY KEY CHECK (one = 1), digest TEXT NOT NULL, "
@@ -167,18 +173,8 @@ class SqliteReportStore(ReportStore):
         self._lock = threading.Lock()  # one connection for all threads: writers wait for each other anyway
         with self._translated():
             touch_private_file(path)
-            self._connection = sqlite3.connect(
-                path, timeout=WAIT_AT_MOST, isolation_level=None, check_same_thread=False
-            )
+            self._connection = connect_sqlite(path, _PRAGMAS, wait=WAIT_AT_MOST)
             try:
-                for pragma in (
-                    "journal_mode = TRUNCATE",  # a write-ahead log would keep commits one after the other
-                    "synchronous = FULL",  # NORMAL loses acknowledged reports when the power fails
-                    "fullfsync = ON",
-                    "secure_delete = ON",  # moved pages are overwritten, not only freed
-                    "trusted_schema = OFF",
-                ):
-                    self._connection.execute(f"PRAGMA {pragma}")
                 with self._transaction() as run:
                     run(_SURVEY)
                     new = digest, report_size, random_bytes(KEY_BYTES)

@@ -33,7 +33,7 @@ from lapwing.learn.stream_blocks import blocks_text
 from lapwing.learn.validation import ValidationVerdict
 from lapwing.ledger.gate import Gate, ReleaseStep
 from lapwing.sql import row_questions
-from lapwing.storage.private_file import replaced_private_file
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 
 def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[row_questions.RowQuestion, Features]:
@@ -127,7 +127,7 @@ def write_accepted(path: Path, text: str) -> None:
 def write_whole_file(path: Path, text: str) -> None:
     """Write a file completely or not at all, also through a crash."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replaced_private_file(path, mode=0o666) as file:
+    with replaced_private_file(path, mode=PUBLIC) as file:
         file.write(text.encode())
 
 

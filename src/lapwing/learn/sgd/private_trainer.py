@@ -42,7 +42,7 @@ from lapwing.learn.sgd.randomness import (
 )
 from lapwing.learn.sgd.sensitivity import GradientSensitivity, StepSchedule, step_schedule
 from lapwing.ledger import Receipt
-from lapwing.storage.private_file import replaced_private_file
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 _MAGIC = b"lapwing model 1\n"
 _KINDS = {torch.float32: "<f4", torch.float64: "<f8"}
@@ -95,7 +95,7 @@ class Checkpoint:
             "model": torch.frombuffer(bytearray(self.model), dtype=torch.uint8),
             "optimizer": self.optimizer,
         }
-        with replaced_private_file(path, mode=0o666) as file:
+        with replaced_private_file(path, mode=PUBLIC) as file:
             torch.save(found, file)
 
     @classmethod

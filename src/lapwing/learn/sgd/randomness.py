@@ -38,7 +38,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lapwing.core.budget import ProcessBound
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.gaussian_sampler import LOT, SLOT_BITS, Lookup
 from lapwing.core.noise import (
@@ -48,6 +47,7 @@ from lapwing.core.noise import (
     random_bytes,
     uniform_int,
 )
+from lapwing.core.process_bound import ProcessBound
 from lapwing.errors import BadValue, SessionOver
 from lapwing.learn.sgd.sensitivity import GradientSensitivity
 

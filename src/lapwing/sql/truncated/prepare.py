@@ -55,9 +55,9 @@ from lapwing.sql.truncated.prepared_copy import (
     last_copy,
     prepared_folder,
     settled_identities,
-    sync_to_disk,
 )
 from lapwing.sql.truncated.truncated_table import FOLDED, TruncatedTable, folded_literal
+from lapwing.storage.private_file import sync_to_disk
 
 ARRIVALS = "lapwing_arrivals"  # the table of units and the periods in which they arrived
 

@@ -15,6 +15,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Field,
     PlainValidator,
     PrivateAttr,
     ValidationError,
@@ -182,17 +183,29 @@ def _bind(table: FileTable, mistakes: FileMistakes, key: Key) -> None:
 # Kinds of values
 
 
+def needed(write: str, *, ge: int | None = None, le: int | None = None) -> Any:
+    """Return a field that must be there. `write` shows what to write."""
+    return Field(description=write, ge=ge, le=le)
+
+
+def fits(test: Callable[[Any], bool], why: str) -> AfterValidator:
+    """Return the check that a value passes a test. `why` is the mistake if it does not."""
+
+    def check(value: V) -> V:
+        if not test(value):
+            raise ValueError(why)
+        return value
+
+    return AfterValidator(check)
+
+
 def one_of(choices: Sequence[str]) -> AfterValidator:
     """Return the check that a text is one of a few words."""
     return AfterValidator(lambda value: checked_choice(value, choices))
 
 
-def _text(value: str) -> str:
-    if not value:
-        raise ValueError("must not be empty")
-    if not value.isprintable() or value != value.strip() or len(value) > TEXT_AT_MOST:
-        raise ValueError("must be printable, on one line, without spaces around it")
-    return value
+def _is_plain(text: str) -> bool:
+    return text.isprintable() and text == text.strip() and len(text) <= TEXT_AT_MOST
 
 
 def _column_name(value: str) -> str:
@@ -214,7 +227,11 @@ def _unquote(value: object) -> str:
     return ""
 
 
-Text = Annotated[str, AfterValidator(_text)]  # printable, without spaces around it
+Text = Annotated[
+    str,
+    fits(bool, "must not be empty"),
+    fits(_is_plain, "must be printable, on one line, without spaces around it"),
+]
 Label = Annotated[Text, AfterValidator(lambda text: checked_label(text, "label"))]  # for the ledger
 ColumnName = Annotated[Text, AfterValidator(_column_name)]
 Number = Annotated[Fraction, PlainValidator(exact_number)]

@@ -44,6 +44,8 @@ from lapwing.config.file_table import (
     Number,
     Text,
     exact_number,
+    fits,
+    needed,
     one_of,
     read_table,
 )
@@ -70,22 +72,10 @@ TRAINERS, STRATEGIES = tuple(TRAINER_OPTIONS), tuple(one.value for one in Strate
 MODEL_KEYS = ("delta", "test_share", "units_per_block", "indicators")  # not for statistics
 
 
-def _name(name: str) -> str:
-    if len(name) > LONGEST_NAME:
-        raise ValueError(f"must be at most {LONGEST_NAME} long")
-    return name
-
-
 def _sql(text: object) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > TEXT_AT_MOST:
         raise ValueError(f"must be SQL in quotes, not {kind_of(text)}")
     return text.strip()
-
-
-def _share(share: Fraction) -> Fraction:
-    if not 0 < share < 1:
-        raise ValueError("must lie between 0 and 1: 0.1 tests with a tenth of the units")
-    return share
 
 
 def _plain(number: Fraction) -> int | float:
@@ -102,12 +92,6 @@ def _epsilons(ends: tuple[Fraction, Fraction]) -> tuple[Fraction, Fraction]:
     return checked_epsilon(ends[0]), checked_epsilon(ends[1])
 
 
-def _blocks(ends: tuple[Fraction, Fraction]) -> tuple[int, int]:
-    if any(not 1 <= one <= MOST_BLOCKS or one.denominator > 1 for one in ends):
-        raise ValueError(f"must be whole numbers from 1 to {MOST_BLOCKS:,}")
-    return int(ends[0]), int(ends[1])
-
-
 def _column_value(value: object) -> object:
     if isinstance(value, Decimal):
         return exact_number(value)
@@ -116,23 +100,27 @@ def _column_value(value: object) -> object:
     return value
 
 
+_SHORT = fits(lambda name: len(name) <= LONGEST_NAME, f"must be at most {LONGEST_NAME} long")
+_SHARE = fits(lambda one: 0 < one < 1, "must lie between 0 and 1: 0.1 tests with a tenth of the units")
+_WHOLE = fits(
+    lambda ends: all(1 <= one <= MOST_BLOCKS and one.denominator == 1 for one in ends),
+    f"must be whole numbers from 1 to {MOST_BLOCKS:,}",
+)
 Pair = Annotated[tuple[Fraction, Fraction], PlainValidator(_pair)]
-Setting = Annotated[Number, AfterValidator(_plain)]
+PlainNumber = Annotated[Number, AfterValidator(_plain)]
 
 
 class PipelineTable(FileTable):
     """The table [pipeline]."""
 
-    name: Annotated[Label, AfterValidator(_name)] | None = Field(
-        description='name = "durations": how the ledger calls it'
+    name: Annotated[Label, _SHORT] | None = needed('name = "durations": how the ledger calls it')
+    stream: Text | None = needed('stream = "rides.toml": the policy whose data is learned from')
+    features: Annotated[str, PlainValidator(_sql)] | None = needed(
+        'features = "SELECT distance, duration FROM rides"'
     )
-    stream: Text | None = Field(description='stream = "rides.toml": the policy whose data is learned from')
-    features: Annotated[str, PlainValidator(_sql)] | None = Field(
-        description='features = "SELECT distance, duration FROM rides"'
-    )
-    label: ColumnName | None = Field(description='label = "duration": the column to be learned')
+    label: ColumnName | None = needed('label = "duration": the column to be learned')
     delta: Delta | None = None
-    test_share: Annotated[Number, AfterValidator(_share)] | None = None
+    test_share: Annotated[Number, _SHARE] | None = None
     units_per_block: int | None = Field(None, ge=1, le=MOST_UNITS_PER_BLOCK)
     indicators: Flag = False
 
@@ -155,22 +143,22 @@ class PipelineTable(FileTable):
 class TrainerTable(FileTable):
     """The table [trainer]: the kind, and the settings of all kinds."""
 
-    kind: Annotated[Text, one_of(TRAINERS)] | None = Field(description=f"kind = {quoted_choices(TRAINERS)}")
+    kind: Annotated[Text, one_of(TRAINERS)] | None = needed(f"kind = {quoted_choices(TRAINERS)}")
     activation: Text | None = None
     optimizer: Text | None = None
     layers: Any = None
-    batch: Setting | None = None
-    bins: Setting | None = None
-    clip: Setting | None = None
-    learning_rate: Setting | None = None
-    momentum: Setting | None = None
-    pace: Setting | None = None
-    passes: Setting | None = None
-    radius: Setting | None = None
-    rate: Setting | None = None
-    steps: Setting | None = None
-    stride: Setting | None = None
-    unit_rows: Setting | None = None
+    batch: PlainNumber | None = None
+    bins: PlainNumber | None = None
+    clip: PlainNumber | None = None
+    learning_rate: PlainNumber | None = None
+    momentum: PlainNumber | None = None
+    pace: PlainNumber | None = None
+    passes: PlainNumber | None = None
+    radius: PlainNumber | None = None
+    rate: PlainNumber | None = None
+    steps: PlainNumber | None = None
+    stride: PlainNumber | None = None
+    unit_rows: PlainNumber | None = None
 
     def settings(self) -> TrainerSettings | None:
         """Return the settings of this kind; None if one is wrong, which is noted."""
@@ -202,22 +190,22 @@ def _positive(name: str, value: float) -> float:
 class RejectTable(FileTable):
     """The table [reject]."""
 
-    levels: int | None = Field(
-        ge=2, le=MOST_LEVELS, description="levels = 17: how fine the net of lines is, in each weight"
+    levels: int | None = needed(
+        "levels = 17: how fine the net of lines is, in each weight", ge=2, le=MOST_LEVELS
     )
 
 
 class ValidatorTable(FileTable):
     """The table [validator]."""
 
-    kind: Annotated[Text, one_of(("loss", "accuracy", ERROR))] | None = Field(
-        description='kind = "loss", "accuracy" or (of a statistic) "error"'
+    kind: Annotated[Text, one_of(("loss", "accuracy", ERROR))] | None = needed(
+        'kind = "loss", "accuracy" or (of a statistic) "error"'
     )
     loss: Annotated[Text, one_of((*NUMBER_LOSSES, *CLASS_LOSSES))] | None = None
     bound: Number | None = None
     step: Number | None = None
-    target: Number | None = Field(description="target = 7: the number that must be shown to be reached")
-    eta: Number | None = Field(description="eta = 0.05: how often a bad model may be accepted")
+    target: Number | None = needed("target = 7: the number that must be shown to be reached")
+    eta: Number | None = needed("eta = 0.05: how often a bad model may be accepted")
 
     def settings(self, reject: RejectTable | None) -> ValidatorSettings | None:
         """Return the target that must be shown; None if something is wrong, which is noted."""
@@ -228,16 +216,16 @@ class ValidatorTable(FileTable):
                 self.wrong(name, 'belongs to kind = "loss". Remove it')
             if self.kind == "loss" and write and not self.has(name):
                 self.missing(name, write)
-        needed: dict[str, Any] = {"target": self.target, "eta": self.eta}
+        must: dict[str, Any] = {"target": self.target, "eta": self.eta}
         if self.kind == "loss":
-            needed |= {"loss": self.loss, "bound": self.bound}
-        if self.kind is None or None in needed.values():
+            must |= {"loss": self.loss, "bound": self.bound}
+        if self.kind is None or None in must.values():
             return None
         levels = 0 if reject is None else reject.levels or 0
         try:
             if self.kind == ERROR:
-                return ValidatorSettings(**needed, loss=ERROR)
-            return ValidatorSettings(**needed, step=self.step, levels=levels)
+                return ValidatorSettings(**must, loss=ERROR)
+            return ValidatorSettings(**must, step=self.step, levels=levels)
         except BadParameter as error:
             self.wrong(error.name if error.name in self.by_key() else "target", error.why)
             return None
@@ -246,23 +234,21 @@ class ValidatorTable(FileTable):
 class CalibrationTable(FileTable):
     """The table [calibration]."""
 
-    epsilon: Epsilon | None = Field(
-        description="epsilon = 0.1: how much of an attempt's ε the testing units pay for it"
+    epsilon: Epsilon | None = needed(
+        "epsilon = 0.1: how much of an attempt's ε the testing units pay for it"
     )
-    bins: int | None = Field(ge=2, le=MOST_CALIBRATION_BINS, description="bins = 10")
+    bins: int | None = needed("bins = 10", ge=2, le=MOST_CALIBRATION_BINS)
 
 
 class StrategyTable(FileTable):
     """The table [strategy]."""
 
-    kind: Annotated[Text, one_of(STRATEGIES)] | None = Field(
-        description=f"kind = {quoted_choices(STRATEGIES)}"
+    kind: Annotated[Text, one_of(STRATEGIES)] | None = needed(f"kind = {quoted_choices(STRATEGIES)}")
+    epsilon: Annotated[Pair, AfterValidator(_epsilons)] | None = needed(
+        "epsilon = [0.1, 1.0]: the least and the most of an attempt"
     )
-    epsilon: Annotated[Pair, AfterValidator(_epsilons)] | None = Field(
-        description="epsilon = [0.1, 1.0]: the least and the most of an attempt"
-    )
-    blocks: Annotated[Pair, AfterValidator(_blocks)] | None = Field(
-        description="blocks = [1, 64]: of how many the first attempt learns, and how many at most"
+    blocks: Annotated[Pair, _WHOLE] | None = needed(
+        "blocks = [1, 64]: of how many the first attempt learns, and how many at most"
     )
 
     def schedule(self) -> AttemptSchedule | None:
@@ -277,12 +263,12 @@ class StrategyTable(FileTable):
 class PipelineFile(FileTable):
     """A pipeline file as it is written."""
 
-    pipeline: PipelineTable = Field(description="[pipeline] with name, stream, features, label and delta")
-    trainer: TrainerTable = Field(description='[trainer] with kind = "linear regression"')
-    validator: ValidatorTable = Field(description="[validator] with kind, target and eta")
+    pipeline: PipelineTable = needed("[pipeline] with name, stream, features, label and delta")
+    trainer: TrainerTable = needed('[trainer] with kind = "linear regression"')
+    validator: ValidatorTable = needed("[validator] with kind, target and eta")
     reject: RejectTable | None = None
     calibration: CalibrationTable | None = None
-    strategy: StrategyTable = Field(description="[strategy] with kind, epsilon and blocks")
+    strategy: StrategyTable = needed("[strategy] with kind, epsilon and blocks")
     missing_: dict[str, Annotated[Any, AfterValidator(_column_value)]] = Field({}, alias="missing")
 
 

@@ -54,7 +54,7 @@ V = TypeVar("V")
 class FileTable(BaseModel):
     """A table of a TOML file. A field without a default must be there; its description shows how.
 
-    A field is a table, a dict or list of tables, or may be None. `read_table` puts None, or an empty table,
+    A field is a table, a dict, or may be None. `read_table` puts None, or an empty table,
     for a value that is wrong, and for a missing one that must be there. So the checks between values find
     their mistakes in the same run.
     """
@@ -107,14 +107,13 @@ def _note(found: Any, model: type[FileTable], values: Any, mistakes: FileMistake
     """Note one of pydantic's errors, and replace the wrong value by None or by an empty table."""
     place = found["loc"]
     table, field, is_item = _declared(model, place)
-    written = [str(part + 1) if isinstance(part, int) else part for part in place]
-    mistakes.add((*key, *written), _in_words(found, table, field))
+    mistakes.add((*key, *place), _in_words(found, table, field))
     for part in place[:-1]:
         values = values[part]
-    if field is None or (is_item and isinstance(values, dict)):
+    if field is None or is_item:
         del values[place[-1]]
     else:
-        values[place[-1]] = _stand_in(field.annotation, is_item=is_item)
+        values[place[-1]] = _stand_in(field.annotation)
 
 
 def _declared(
@@ -122,10 +121,10 @@ def _declared(
 ) -> tuple[type[FileTable], FieldInfo | None, bool]:
     """Return the table that holds a place, its field there (None if unknown), and if the place is an item.
 
-    An item of a dict or list has the field of the dict or list.
+    An item of a dict has the field of the dict.
     """
     field, rest = model.by_key().get(place[0]), place[1:]
-    is_item = field is not None and bool(rest) and get_origin(field.annotation) in (dict, list)
+    is_item = field is not None and bool(rest) and get_origin(field.annotation) is dict
     rest = rest[is_item:]
     if field is None or not rest:
         return model, field, is_item
@@ -140,12 +139,13 @@ def _table_in(annotation: Any) -> type[FileTable] | None:
     return next((found for one in get_args(annotation) if (found := _table_in(one)) is not None), None)
 
 
-def _stand_in(annotation: Any, *, is_item: bool = False) -> Any:
-    origin, table = get_origin(annotation), _table_in(annotation)
-    if table is None or (origin is not None and not is_item):
-        return origin() if origin in (dict, list) else None
-    empty = {name: _stand_in(field.annotation) for name, field in table.model_fields.items()}
-    made = table.model_construct(_fields_set=set(), **empty)
+def _stand_in(annotation: Any) -> Any:
+    if get_origin(annotation) is dict:
+        return {}
+    if not isinstance(annotation, type) or not issubclass(annotation, FileTable):
+        return None
+    empty = {name: _stand_in(field.annotation) for name, field in annotation.model_fields.items()}
+    made = annotation.model_construct(_fields_set=set(), **empty)
     made._is_stand_in = True
     return made
 
@@ -170,14 +170,12 @@ def _in_words(found: Any, table: type[FileTable], field: FieldInfo | None) -> st
 def _bind(table: FileTable, mistakes: FileMistakes, key: Key) -> None:
     """Tell a table and all tables in it their place in the file."""
     table._mistakes, table._key = mistakes, key
-    for name, field in table.by_key().items():
-        found = dict(table).get(name)
-        if isinstance(found, FileTable):
-            _bind(found, mistakes, (*key, name))
-        elif _table_in(field.annotation) and found:
-            named = found.items() if isinstance(found, dict) else enumerate(found, 1)
-            for part, one in named:
-                _bind(one, mistakes, (*key, name, str(part)))
+    for name, value in table:
+        if isinstance(value, FileTable):
+            _bind(value, mistakes, (*key, name))
+        elif isinstance(value, dict) and _table_in(type(table).model_fields[name].annotation):
+            for inner, one in value.items():
+                _bind(one, mistakes, (*key, name, inner))
 
 
 # Kinds of values
@@ -250,7 +248,7 @@ class LedgerTable(FileTable):
     keys: Text | None = None
     anchor: Text | None = None
 
-    def locations(self, path: Path, *, default: str, example: str) -> dict[str, str]:
+    def locations(self, path: Path, *, default: str, example: str) -> dict[str, Any]:
         """Return the locations by their names in a policy; "" for the usual location."""
         found = {
             "ledger": read_location(self, "url", path, example=example) or default,

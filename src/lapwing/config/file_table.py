@@ -73,14 +73,28 @@ class FileTable(BaseModel):
         """Return whether the file gives a value to a field, right or wrong."""
         return name in self.model_fields_set
 
-    def wrong(self, name: str, what: str) -> None:
-        """Note a mistake at a key of this table, unless the whole table is missing or wrong."""
+    def note(self, what: str, *names: str) -> None:
+        """Note a mistake of this table, or at a key in it, unless the whole table is missing or wrong."""
         if not self._is_stand_in:
-            self._mistakes.add((*self._key, name), what)
+            self._mistakes.add((*self._key, *names), what)
+
+    def wrong(self, name: str, what: str) -> None:
+        """Note a mistake at a key of this table."""
+        self.note(what, name)
 
     def missing(self, name: str, write: str) -> None:
         """Note that a key is missing. `write` shows what to write."""
         self.wrong(name, f"is missing. Write {write}")
+
+    def require(self, **write: str) -> None:
+        """Note which of the keys are missing, each with what to write."""
+        for name, example in write.items():
+            if not self.has(name):
+                self.missing(name, example)
+
+    def inner(self, model: type[T], name: str) -> T:
+        """Return a table in this one, which may also be something else than a table."""
+        return read_table(model, getattr(self, name), self._mistakes, (*self._key, name))
 
     def attempt(self, make: Callable[[], V], name: str = "") -> V | None:
         """Return `make()`. If it raises BadParameter, note the reason at its name (or `name`)."""

@@ -10,7 +10,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from annotated_types import Ge, Le
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -59,7 +58,7 @@ class FileTable(BaseModel):
     their mistakes in the same run.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, defer_build=True)
     _mistakes: FileMistakes = PrivateAttr()
     _key: Key = PrivateAttr()
     _is_stand_in: bool = PrivateAttr(False)
@@ -174,8 +173,8 @@ def _in_words(found: Any, table: type[FileTable], field: FieldInfo | None) -> st
     if kind == "missing":
         return f"is missing. Write {field.description}"
     if kind in ("greater_than_equal", "less_than_equal"):
-        least = next(limit.ge for limit in field.metadata if isinstance(limit, Ge))
-        most = next(limit.le for limit in field.metadata if isinstance(limit, Le))
+        least = next(limit.ge for limit in field.metadata if hasattr(limit, "ge"))
+        most = next(limit.le for limit in field.metadata if hasattr(limit, "le"))
         return f"must lie between {least:,} and {most:,}"
     more = {"list_type": f". Write {field.description}", "int_type": _unquote(value)}.get(kind, "")
     return f"must be {_WANTED[kind]}, not {kind_of(value)}{more}"

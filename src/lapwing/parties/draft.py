@@ -158,7 +158,7 @@ class DraftFile(FileTable):
     regression: RegressionTable | None = None
     quantile: QuantileTable | None = None
     relay: RelayTable = needed('[relay] with host = "north" and address = "127.0.0.1:7443"')
-    deadlines: DeadlinesTable = Field(default_factory=DeadlinesTable)
+    deadlines: DeadlinesTable = Field(default_factory=DeadlinesTable.model_construct)
 
     def statistic(self) -> dict[str, Any]:
         """Return the statistic as plain values. Exactly one must be there."""

@@ -307,10 +307,10 @@ class PolicyFile(FileTable):
     dataset: DatasetTable = needed('[dataset] with name = "visits"')
     budget: BudgetTable = needed("[budget] with epsilon = 3.0 and delta = 1e-7, for life")
     blocks: BlocksTable | None = None
-    ledger: LedgerTable = Field(default_factory=LedgerTable)
+    ledger: LedgerTable = Field(default_factory=LedgerTable.model_construct)
     analysts: dict[str, QuotaTable] = Field(default_factory=dict)
-    engine: EngineTable = Field(default_factory=EngineTable)
-    parties: PartiesTable = Field(default_factory=PartiesTable)
+    engine: EngineTable = Field(default_factory=EngineTable.model_construct)
+    parties: PartiesTable = Field(default_factory=PartiesTable.model_construct)
     tables: dict[str, DataTable] = needed("[tables.visits] with source, unit and rows_per_unit")
 
     def quotas(self) -> dict[str, tuple[Fraction, Fraction]]:

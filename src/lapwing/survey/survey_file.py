@@ -456,8 +456,8 @@ class SurveyFile(FileTable):
     """A survey file as it is written."""
 
     survey: SurveyTable = needed("[survey] with name, epsilon and stop_after")
-    ledger: LedgerTable = Field(default_factory=LedgerTable)
-    store: StoreTable = Field(default_factory=StoreTable)
+    ledger: LedgerTable = Field(default_factory=LedgerTable.model_construct)
+    store: StoreTable = Field(default_factory=StoreTable.model_construct)
     questions: (
         Annotated[
             list[Any],

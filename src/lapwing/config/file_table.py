@@ -183,12 +183,13 @@ def _in_words(found: Any, table: type[FileTable], field: FieldInfo | None) -> st
 def _bind(table: FileTable, mistakes: FileMistakes, key: Key) -> None:
     """Tell a table and all tables in it their place in the file."""
     table._mistakes, table._key = mistakes, key
-    for name, value in table:
+    for name, field in type(table).model_fields.items():
+        value, inside = getattr(table, name), (*key, field.alias or name)
         if isinstance(value, FileTable):
-            _bind(value, mistakes, (*key, name))
-        elif isinstance(value, dict) and _table_in(type(table).model_fields[name].annotation):
+            _bind(value, mistakes, inside)
+        elif isinstance(value, dict) and _table_in(field.annotation):
             for inner, one in value.items():
-                _bind(one, mistakes, (*key, name, inner))
+                _bind(one, mistakes, (*inside, inner))
 
 
 # Kinds of values

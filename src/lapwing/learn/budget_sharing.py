@@ -136,10 +136,10 @@ def load_sharing_rule(policy: Policy) -> SharingRule:
         return SharingRule()
     values, mistakes = read_toml(path, what="stream file", example=path.name, draft="a text editor")
     table = read_table(StreamFile, values, mistakes).sharing
-    if table.rule == EQUAL_SHARES and not table.has("pipelines"):
-        table.missing("pipelines", 'pipelines = ["durations", "tips"]')
-    if table.rule == UNLOCK and not table.has("versions"):
-        table.missing("versions", "versions = 10: over how many a block's budget unlocks")
+    if table.rule == EQUAL_SHARES:
+        table.require(pipelines='pipelines = ["durations", "tips"]')
+    if table.rule == UNLOCK:
+        table.require(versions="versions = 10: over how many a block's budget unlocks")
     mistakes.complain()
     made = table.attempt(lambda: SharingRule(**dict(table)))
     mistakes.complain()

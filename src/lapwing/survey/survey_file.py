@@ -226,8 +226,7 @@ class YesNoQuestion(QuestionTable):
 
     def labels(self, most: int) -> tuple[str, ...] | None:
         """Return the options as labels; None if they are wrong, which is noted."""
-        if not self.has("options"):
-            self.missing("options", 'options = ["blue", "green"]')
+        self.require(options='options = ["blue", "green"]')
         return None if self.options is None else self.checked(self.options, most, "options")
 
     def checked(self, labels: Sequence[object], most: int, name: str) -> tuple[str, ...] | None:
@@ -437,8 +436,8 @@ class SurveyTable(FileTable):
         lifetime, stop_after, honest = self.lifetime, self.stop_after, self.honest
         if self.epsilon is not None and lifetime is not None and self.epsilon > lifetime:
             self.wrong("epsilon", f"must be at most the lifetime of a respondent, ε {float(lifetime):g}")
-        if self.shuffled and not self.has("honest"):
-            self.missing("honest", "honest = 1000: so many reports will be honest, you believe")
+        if self.shuffled:
+            self.require(honest="honest = 1000: so many reports will be honest, you believe")
         if self.shuffled is False and self.has("honest"):
             self.wrong("honest", "is used with shuffled = true alone: add that, or remove this")
         if honest is not None and stop_after is not None and honest > stop_after:
@@ -457,7 +456,7 @@ class SurveyFile(FileTable):
 
     survey: SurveyTable = needed("[survey] with name, epsilon and stop_after")
     ledger: LedgerTable = Field(default_factory=LedgerTable.model_construct)
-    store: StoreTable = Field(default_factory=StoreTable.model_construct)
+    reports: StoreTable = Field(default_factory=StoreTable.model_construct, alias="store")
     questions: (
         Annotated[
             list[Any],
@@ -498,19 +497,19 @@ def load(path: str | Path) -> Questionnaire:
     # The default must not be the survey itself.
     ledger_name = DEFAULT_LEDGER if path.name != DEFAULT_LEDGER else f"{DEFAULT_LEDGER}.ledger"
     ledger = file.ledger.locations(path, default=str(path.with_name(ledger_name)), example=DEFAULT_LEDGER)
-    reports = _reports(file.store, path, ledger["ledger"])
+    reports = _reports(file.reports, path, ledger["ledger"])
     questions = _questions(file.questions or [], path, mistakes)
     _check_coins(file.survey, questions)
     mistakes.complain()
     return Questionnaire(path=path, questions=questions, reports=reports, **ledger, **head)
 
 
-def _reports(store: StoreTable, path: Path, ledger: str) -> str:
+def _reports(table: StoreTable, path: Path, ledger: str) -> str:
     stem = path.stem if path.suffix != ".reports" else path.name  # so that it is not the survey itself
     usual = str(path.with_name(f"{stem}.reports"))
-    reports = read_location(store, "url", path, example="wellbeing.reports") or usual
-    if store.has("url") and reports == ledger and not reports.startswith(POSTGRES_SCHEMES):
-        store.wrong("url", "must be another file than the ledger")
+    reports = read_location(table, "url", path, example="wellbeing.reports") or usual
+    if table.has("url") and reports == ledger and not reports.startswith(POSTGRES_SCHEMES):
+        table.wrong("url", "must be another file than the ledger")
     return reports
 
 

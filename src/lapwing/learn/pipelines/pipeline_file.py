@@ -126,8 +126,8 @@ class PipelineTable(FileTable):
 
     def settings(self, path: Path, *, is_statistic: bool) -> dict[str, Any]:
         """Return the fields of `Pipeline` that this table gives."""
-        if not is_statistic and not self.has("delta"):
-            self.missing("delta", "delta = 1e-8: the δ of one attempt")
+        if not is_statistic:
+            self.require(delta="delta = 1e-8: the δ of one attempt")
         for name in MODEL_KEYS:
             if is_statistic and self.has(name):
                 self.wrong(name, "is for models: a statistic has no such thing. Remove it")
@@ -169,9 +169,7 @@ class TrainerTable(FileTable):
             self.wrong(name, f"is no setting of {self.kind}")
         given = {name: getattr(self, name) for name in own if self.has(name)}
         if self.kind == NETWORK:
-            for name, write in network.REQUIRED_SETTINGS.items():
-                if name not in given:
-                    self.missing(name, write)
+            self.require(**network.REQUIRED_SETTINGS)
         check = network.checked_setting if self.kind == NETWORK else _positive
         checked = [value is not None and self.attempt(partial(check, name, value), name) is not None
                    for name, value in given.items()]  # fmt: skip
@@ -211,13 +209,12 @@ class ValidatorTable(FileTable):
         """Return the target that must be shown; None if something is wrong, which is noted."""
         if self.kind == ERROR and reject is not None:
             reject.wrong("levels", "is for models. Remove [reject]")
-        for name, write in (("loss", 'loss = "absolute error"'), ("bound", "bound = 60"), ("step", "")):
+        for name in ("loss", "bound", "step"):
             if self.kind in ("accuracy", ERROR) and self.has(name):
                 self.wrong(name, 'belongs to kind = "loss". Remove it')
-            if self.kind == "loss" and write and not self.has(name):
-                self.missing(name, write)
         must: dict[str, Any] = {"target": self.target, "eta": self.eta}
         if self.kind == "loss":
+            self.require(loss='loss = "absolute error"', bound="bound = 60")
             must |= {"loss": self.loss, "bound": self.bound}
         if self.kind is None or None in must.values():
             return None

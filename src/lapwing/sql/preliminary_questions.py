@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 
-from lapwing.config.section import why_bad_name
+from lapwing.config.values import why_bad_name
 from lapwing.core.exact import Number, positive
 from lapwing.core.laplace import Laplace
 from lapwing.core.spread import checked_confidence

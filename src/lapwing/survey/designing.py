@@ -32,9 +32,9 @@ from lapwing.survey.questionnaire import (
     Several,
     WordCoding,
     decimal_text,
+    two_coins_count,
 )
 from lapwing.survey.randomizers import Randomizer
-from lapwing.survey.survey_file import two_coins_count
 
 ALL_QUESTIONS = 255
 SIMULATION_BLOCK = 1 << 15  # reports simulated together: long messages would fill the memory

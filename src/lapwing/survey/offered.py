@@ -17,7 +17,7 @@ from datetime import date
 from fractions import Fraction
 from typing import Any, Final, NoReturn
 
-from lapwing.config.section import NAME_PATTERN
+from lapwing.config.values import NAME_PATTERN
 from lapwing.core.exact import round_up
 from lapwing.errors import BadValue, LapwingError
 from lapwing.survey import randomizers

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from lapwing.config.toml_text import lines_of
 from lapwing.errors import BadFile
-from lapwing.sql.policy_file import BLOCK_KEYS, ROOT, load_policy
-from lapwing.sql.policy_tables import COLUMN_KEYS, TABLE_KEYS, UNIT_KEYS
+from lapwing.sql.policy_file import BlocksTable, PolicyFile, load_policy
+from lapwing.sql.policy_tables import ColumnTable, DataTable, UnitTable
 from support.policy_files import (
     GOOD,
     PUBLIC,
@@ -95,11 +95,11 @@ def test_every_key_has_the_line_on_which_it_stands() -> None:
 
 WORDS = st.sampled_from(
     [
-        *ROOT,
-        *COLUMN_KEYS,
-        *TABLE_KEYS,
-        *UNIT_KEYS,
-        *BLOCK_KEYS,
+        *PolicyFile.by_key(),
+        *ColumnTable.by_key(),
+        *DataTable.by_key(),
+        *UnitTable.by_key(),
+        *BlocksTable.by_key(),
         "visits",
         "stay",
         "name",

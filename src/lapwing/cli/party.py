@@ -14,7 +14,6 @@ import typer
 from lapwing.cli.console import AsJson, os_errors_told, print_json, printable, require_file, tell, write_new
 from lapwing.cli.party_simulation import compare, example, simulate
 from lapwing.errors import Aborted, BadParameter, LapwingError, Tampered, Unavailable
-from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 if TYPE_CHECKING:
     from lapwing.parties.consortium import Consortium

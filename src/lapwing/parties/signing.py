@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from lapwing.parties.consortium import Consortium
-from lapwing.storage.private_file import replaced_private_file
+from lapwing.storage.private_file import PUBLIC, replaced_private_file
 
 
 def write_signatures(path: Path, signed: Consortium) -> Consortium:
@@ -20,7 +20,7 @@ def write_signatures(path: Path, signed: Consortium) -> Consortium:
     """
     with _locked(path):
         merged = Consortium.read(path).merged(signed)
-        with replaced_private_file(path, mode=0o666) as file:  # less the umask: the file is public
+        with replaced_private_file(path, mode=PUBLIC) as file:
             file.write(merged.to_text().encode())
     return merged
 

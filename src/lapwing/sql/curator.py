@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self
 
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.ledger import DataSet, Ledger, data_sets
+from lapwing.ledger import DataSet, Ledger, Target, data_sets
 from lapwing.ledger.request_status import has_ended
 from lapwing.sql import policy_ledger
 from lapwing.sql.binding.public_tables import PublicTable
@@ -229,6 +229,26 @@ class Curator:
         with self.reading(question) as reader:
             check(reader)
             return reader.is_prepared
+
+    def checked_version(
+        self, analyst: str, check: Callable[[Reader], None], question: BoundQuery | None = None
+    ) -> int:
+        """Return the version of the data to charge, or refuse a source or question that cannot be read.
+
+        `check` and `question` are those of `require_answerable`. Raises `AllHeld` if too many questions of
+        the analyst have failed.
+        """
+        version = self.version()
+        policy_ledger.require_few_failures(self.ledger, self.policy, analyst)
+        self.require_answerable(version, check, question)
+        return version
+
+    def targets(self, analyst: str, question: BoundQuery) -> tuple[Target, ...]:
+        """Return the accounts to charge: the data's, in the blocks that are reached, and the quota."""
+        blocks = self.blocks_reached(question.source)
+        if blocks == []:
+            raise BadParameter("WHERE", "reaches no block: there is nothing to ask about")
+        return policy_ledger.targets_of(self.ledger, self.policy, analyst, blocks or ())
 
     @contextmanager
     def with_policy(self, policy: Policy) -> Iterator[Curator]:

@@ -23,15 +23,13 @@ from numpy.typing import NDArray
 from lapwing.core.exact import Number
 from lapwing.core.order_statistics import Extreme, Quantile
 from lapwing.errors import BadValue
-from lapwing.ledger import Unit
-from lapwing.ledger.spending import Target
+from lapwing.ledger import Target, Unit
 from lapwing.sql import policy_ledger
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.parse import normal_form, sql_text
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.charged_read import checked_version, targets_of_question
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import AnswerRows, estimate
 from lapwing.sql.expression import Apply, Expression, Reference
@@ -155,7 +153,7 @@ class JointQuestion:
 
     def targets(self) -> tuple[Target, ...]:
         """Return the accounts to charge: the data's, in the blocks that are reached, and the quota."""
-        return targets_of_question(self.dataset.curator, self.dataset.analyst, self.question)
+        return self.dataset.curator.targets(self.dataset.analyst, self.question)
 
     def version(self) -> int:
         """Return the version of the data, or refuse a source or question that cannot be read.
@@ -164,8 +162,8 @@ class JointQuestion:
         people who were not charged.
         """
         own, question = self.dataset, self.question
-        return checked_version(
-            own.curator, own.analyst, lambda reader: reader.require_plan(question), question
+        return own.curator.checked_version(
+            own.analyst, lambda reader: reader.require_plan(question), question
         )
 
     def exact(self) -> NDArray[Any]:

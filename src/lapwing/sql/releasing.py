@@ -21,8 +21,7 @@ from fractions import Fraction
 
 from lapwing.core.losses import Relation
 from lapwing.errors import BadParameter, Held, InProgress, KeyReused, WorkEnded
-from lapwing.ledger import DataSet, Receipt
-from lapwing.ledger.gate import Gate
+from lapwing.ledger import ChargedRead, DataSet, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState
 from lapwing.sql import policy_ledger
 from lapwing.sql.accuracy import AccuracyOrPrice
@@ -36,7 +35,6 @@ from lapwing.sql.answers import (
 )
 from lapwing.sql.binding.bind import query_digests
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.charged_read import ChargedRead, targets_of_question
 from lapwing.sql.curator import Curator
 from lapwing.sql.estimates import estimate
 from lapwing.sql.noising import BudgetShares, ExactGrouping, NoisyGrouping, add_noise, divide_budget
@@ -91,13 +89,8 @@ def release_with_policy(  # noqa: PLR0917 (as for plan_question)
 def charged_read(plan: Plan, gate: Gate, request: QueryRequest, key: str) -> ChargedRead:
     """Return the charged read that releases a plan under a key."""
     curator = plan.curator
-    return ChargedRead(
-        gate=gate,
-        key=key,
-        request=answer_to_bytes(request, ()),
-        version=request.version,
-        current_version=curator.version,
-        targets=targets_of_question(curator, plan.analyst, plan.question),
+    spending = Spending(
+        targets=curator.targets(plan.analyst, plan.question),
         loss=plan.shares.loss,
         unit=policy_ledger.unit_of(curator.policy),
         relation=Relation.ADD_REMOVE,
@@ -109,8 +102,16 @@ def charged_read(plan: Plan, gate: Gate, request: QueryRequest, key: str) -> Cha
             "rows of a unit": plan.question.rows,
             "releases": len(plan.steps),
         },
-        shared=curator.policy.shares_answers,
+        request=answer_to_bytes(request, ()),
         keeps_request=True,
+    )
+    return ChargedRead(
+        gate=gate,
+        spending=spending,
+        key=key,
+        shared=curator.policy.shares_answers,
+        version=request.version,
+        current_version=curator.version,
     )
 
 

@@ -23,9 +23,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
-from lapwing.ledger import Ledger
-from lapwing.ledger.spending import Target
-from lapwing.sql import charged_read, policy_ledger
+from lapwing.ledger import Ledger, Target
+from lapwing.sql import policy_ledger
 from lapwing.sql.binding.analysis import require_small_rows
 from lapwing.sql.binding.from_clause import RelationBinder
 from lapwing.sql.binding.parse import normal_form, parse, sql_text
@@ -196,8 +195,8 @@ def only_blocks(relation: Relation, codes: frozenset[int]) -> Relation:
 
 def checked_version(dataset: Dataset, question: RowQuestion) -> int:
     """Return the version of the data, or refuse a source or question that cannot be read."""
-    return charged_read.checked_version(
-        dataset.curator, dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
+    return dataset.curator.checked_version(
+        dataset.analyst, lambda reader: reader.require_plan_of_rows(question.relation)
     )
 
 
@@ -228,23 +227,14 @@ def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:
     return digest.hexdigest()
 
 
-def read_rows(
-    dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None, *, version: int
-) -> PrivateRows:
-    """Read the rows of some blocks (None: of all). Private: charge `targets` of the same blocks first.
-
-    Raises `BadParameter` if the data has another version: new rows may be about people who were not
-    charged.
-    """
+def read_rows(dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None) -> PrivateRows:
+    """Read the rows of some blocks (None: of all). Private: only a `ChargedRead` of `targets` may call it."""
     named = blocks_to_charge(dataset, question, blocks)
     relation, declared = question.relation, dataset.policy.blocks
     if declared is not None and named is not None:
         relation = only_blocks(relation, frozenset(codes_of_block_labels(declared, named)))
     with dataset.curator.reading() as reader:
-        table = reader.rows(relation)
-    if dataset.version() != version:
-        raise BadParameter("source", "changed while it was read")
-    return decode_rows(dataset.policy, question, table)
+        return decode_rows(dataset.policy, question, reader.rows(relation))
 
 
 def half_key(ledger: Ledger) -> bytes:

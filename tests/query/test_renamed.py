@@ -13,10 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.sql.binding.bind import bind, query_digests
+from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text
+from lapwing.sql.meaning import query_digests
 from lapwing.sql.policy import Column, Policy, Source, UnitBy
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.preliminary_questions import policy_with_searched_column

@@ -38,8 +38,9 @@ if TYPE_CHECKING:
 
     from lapwing.parties.statistics import JointAnswer
     from lapwing.sql.answers import Answer
-    from lapwing.sql.cell_check import NoisyCheck, TableCheck
+    from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
+    from lapwing.sql.exact_check import TableCheck
     from lapwing.sql.plan import Plan
     from lapwing.sql.policy import Policy
 
@@ -353,7 +354,7 @@ def check(
             "read. If you keep it as safe as the data itself, add --into-a-file",
         )
     from lapwing.ledger import CuratorKey
-    from lapwing.sql.cell_check import check_exactly
+    from lapwing.sql.exact_check import check_exactly
 
     require_file(curator, "curator")
     key = CuratorKey.load(curator)

@@ -221,6 +221,13 @@ class BoundQuery:
         trees += [self.having, *(order.value for order in self.order)]
         return tuple(dict.fromkeys(one for tree in trees for one in _statistics_in(tree)))
 
+    def grouping_in_words(self, grouping: int) -> str:
+        """Return the keys of a grouping in words, or "" if there is only one grouping."""
+        if len(self.sets) == 1:
+            return ""
+        names = [self.keys[key].name for key in self.sets[grouping]]
+        return f" by {', '.join(names)}" if names else " in total"
+
     def __repr__(self) -> str:
         return _stored_repr("Question", self)
 

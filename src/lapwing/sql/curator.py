@@ -19,28 +19,27 @@ from typing import TYPE_CHECKING, Self
 
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
-from lapwing.ledger import DataSet, Ledger, Target, data_sets
+from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
 from lapwing.ledger.request_status import has_ended
 from lapwing.sql import policy_ledger
 from lapwing.sql.binding.public_tables import PublicTable
+from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.bound_query import BoundQuery
-from lapwing.sql.noising import RecordInput
+from lapwing.sql.noising import ExactGrouping, RecordInput
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.policy_ledger import Notify
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
 from lapwing.sql.truncated import open_sources, prepared_copy, registration
-from lapwing.sql.truncated.open_sources import private_tables
 from lapwing.sql.truncated.prepare import has_blocks_by_arrival, has_readable_copy, ledger_people, prepare
 from lapwing.sql.truncated.reader import (
     Reader,
     ReaderPool,
+    generated_numbers,
     read_public_tables,
     row_key,
     shown_statements,
     unit_ids,
 )
-from lapwing.sql.truncated.render import Statements
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
@@ -72,7 +71,7 @@ class Curator:
         self.threads = threads
         self.record = record
         self.notices: list[str] = []  # sentences about accounts made for life, until an answer shows them
-        self.notify: Notify = self.notices.append
+        self.notify: policy_ledger.Notify = self.notices.append
         self._ledger: Ledger | None = None
         self._readers = ReaderPool()
         self._public: dict[str, PublicTable] | None = None
@@ -99,6 +98,11 @@ class Curator:
         return Dataset(self, analyst=analyst)
 
     # The ledger
+
+    @property
+    def unit(self) -> Unit:
+        """The privacy unit."""
+        return policy_ledger.unit_of(self.policy)
 
     @property
     def has_ledger(self) -> bool:
@@ -177,12 +181,20 @@ class Curator:
                 self._public = self._public or read_public_tables(self.policy)
         return self._public
 
-    def statements(self, question: BoundQuery) -> Statements:
+    def catalog(self, rows: int | None = None) -> Catalog:
+        """Return the tables that questions are bound to. `rows` lowers their contribution bounds."""
+        return Catalog(self.policy, self.public, rows)
+
+    def statements(self, question: BoundQuery) -> tuple[str, ...]:
         """Return the SQL that a question will run. Makes no ledger."""
         if not self.has_ledger:
             return shown_statements(self.policy, question)
         with self.reading(question) as reader:
-            return reader.statements(question)
+            return reader.statements(question).all
+
+    def generated(self, question: BoundQuery) -> list[ExactGrouping]:
+        """Return the numbers of a question from generated rows. They mean nothing."""
+        return generated_numbers(self.policy, self.public, question)
 
     @contextmanager
     def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
@@ -217,7 +229,7 @@ class Curator:
             question: The question, if rows may be ranked anew for it.
 
         Returns:
-            Whether rows will be read from the prepared copy.
+            Whether no prepared copy could be faster.
         """
         key = row_key(self.ledger)
         digest = prepared_copy.copy_digest(self.policy, key)
@@ -228,7 +240,7 @@ class Curator:
             registration.note_read(self.policy, version, digest)
         with self.reading(question) as reader:
             check(reader)
-            return reader.is_prepared
+            return reader.is_prepared or (question is not None and needs_new_ranks(question.source))
 
     def checked_version(
         self, analyst: str, check: Callable[[Reader], None], question: BoundQuery | None = None
@@ -279,6 +291,11 @@ class Curator:
         """
         return self.data().version
 
+    def current_data(self) -> DataSet | None:
+        """Return the registered data set if the source is still the same, or None. Makes no ledger."""
+        found = policy_ledger.find_data_set(self.ledger, self.policy) if self.has_ledger else None
+        return found if found is not None and registration.is_current(self.policy, found.version) else None
+
     def data(self) -> DataSet:
         """Return the data set as it will be asked, and register it if the ledger does not know it."""
         found = policy_ledger.find_data_set(self.ledger, self.policy)
@@ -307,7 +324,7 @@ class Curator:
     @property
     def has_files(self) -> bool:
         """Whether all private tables are read from files, whose changes are visible from outside."""
-        return all(table.source.engine == "duckdb" for table in private_tables(self.policy))
+        return all(table.source.engine == "duckdb" for table in open_sources.private_tables(self.policy))
 
     def register(self, *, again: bool = True) -> int:
         """Tell the ledger which people are in the data now.

@@ -33,12 +33,22 @@ from pathlib import Path
 from lapwing.config.values import is_postgres
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
-from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, data_sets, register
+from lapwing.ledger import (
+    Account,
+    DataSet,
+    Ledger,
+    Receipt,
+    Slices,
+    Target,
+    Unit,
+    append,
+    data_sets,
+    register,
+    targets,
+)
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
-from lapwing.ledger.gate import targets
 from lapwing.ledger.ledger import LedgerPlace, record_policy
 from lapwing.ledger.request_status import FailedCharges, find_failed_charges
-from lapwing.ledger.spending import Target
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
 from lapwing.sql.source_location import registry_names

@@ -27,11 +27,12 @@ from lapwing.ledger import Ledger, Target
 from lapwing.sql import policy_ledger
 from lapwing.sql.binding.analysis import require_small_rows
 from lapwing.sql.binding.from_clause import RelationBinder
-from lapwing.sql.binding.parse import normal_form, parse, sql_text
+from lapwing.sql.binding.parse import normal_form, parse
 from lapwing.sql.binding.refusal import Refused, limited_work
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import MONTHS, Kind, Numeric, Person, Text
+from lapwing.sql.meaning import rows_digest
 from lapwing.sql.policy import EPOCH, BlockRule, Policy, block_label, codes_of_blocks, period_of
 from lapwing.sql.relation import (
     Project,
@@ -39,7 +40,6 @@ from lapwing.sql.relation import (
     Scan,
     blocks_of,
     contribution_bound,
-    public_scans_of,
     replace_scans,
     scans_of,
 )
@@ -108,9 +108,9 @@ class PrivateRows:
 
 def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
     """Bind a SELECT to a question for rows. Nothing is read. Raises `Refused`, with the position."""
-    text = sql_text(sql)
+    tree = parse(sql)
     with limited_work():
-        bound = RelationBinder(catalog).query(parse(text), {})
+        bound = RelationBinder(catalog).query(tree, {})
     outputs = []
     for n, (name, expression) in enumerate(bound.columns.items()):
         _require_coded(name, expression.kind)
@@ -120,7 +120,7 @@ def bind_rows(sql: Any, catalog: Catalog) -> RowQuestion:
     relation = Project(bound.relation, tuple(outputs))
     require_small_rows(relation)
     kinds = {name: expression.kind for name, expression in bound.columns.items()}
-    return RowQuestion(normal_form(text), relation, kinds, contribution_bound(relation))
+    return RowQuestion(normal_form(tree), relation, kinds, contribution_bound(relation))
 
 
 def _require_coded(name: str, kind: Kind) -> None:
@@ -137,7 +137,7 @@ def _require_coded(name: str, kind: Kind) -> None:
 
 def row_question(dataset: Dataset, sql: Any) -> RowQuestion:
     """Bind a SELECT over the tables of a data set's policy. See `bind_rows`."""
-    return bind_rows(sql, Catalog(dataset.policy, dataset.curator.public))
+    return bind_rows(sql, dataset.curator.catalog())
 
 
 # Blocks
@@ -212,23 +212,11 @@ def targets(
 
 def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:
     """Return a digest of all that decides which rows are read, except the private rows themselves."""
-    policy = dataset.policy
-    names = {scan.table for scan in scans_of(question.relation)}
-    names |= {unit.through for name in names if (unit := policy.tables[name].unit) and unit.through}
-    tables = [
-        (name, table.unit, table.primary_key, sorted(table.columns.items()))
-        for name, table in sorted(policy.tables.items())
-        if name in names
-    ]
-    ids = ("folded",) if policy.folds_ids else ()  # exact ids are the rule, and are not said
-    digest = hashlib.sha256(repr((question, tables, policy.protects, policy.blocks, *ids)).encode())
-    for scan in public_scans_of(question.relation):
-        digest.update(repr(dataset.curator.public[scan.table].shipped(scan).to_pydict()).encode())
-    return digest.hexdigest()
+    return rows_digest(dataset.policy, question, question.relation, dataset.curator.public)
 
 
 def read_rows(dataset: Dataset, question: RowQuestion, blocks: Sequence[str] | None = None) -> PrivateRows:
-    """Read the rows of some blocks (None: of all). Private: only a `ChargedRead` of `targets` may call it."""
+    """Read the rows of some blocks (None: of all). Private: call it in a `ChargedRead` only."""
     named = blocks_to_charge(dataset, question, blocks)
     relation, declared = question.relation, dataset.policy.blocks
     if declared is not None and named is not None:

@@ -41,8 +41,7 @@ from lapwing.learn.validation import (
 )
 from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
 from lapwing.ledger.request_status import RequestState, RequestStatus
-from lapwing.sql import policy_ledger, row_questions
-from lapwing.sql.row_questions import PrivateRows, RowQuestion
+from lapwing.sql.row_questions import PrivateRows, RowQuestion, checked_version, half_key, read_rows
 
 ATTEMPT_FORM = "lapwing attempt 2"  # of the stored record, and of the receipt
 
@@ -307,12 +306,12 @@ class AttemptRunner:
         dataset, pipeline, blocks = self.stream.dataset, self.pipeline, self.blocks(tried)
         if blocks is None:
             raise BadParameter("blocks", f"{tried.blocks} have not arrived yet")
-        version, work = row_questions.checked_version(dataset, self.question), self._work(tried)
+        version, work = checked_version(dataset, self.question), self._work(tried)
         facts = self.facts(tried, blocks)
         spending = Spending(
             targets=self.stream.targets(self.question, blocks, pipeline=pipeline.name),
             loss=work.loss,
-            unit=policy_ledger.unit_of(dataset.policy),
+            unit=dataset.curator.unit,
             relation=Relation.ADD_REMOVE,
             mechanism=MECHANISM,
             parameters={**facts, "trainer": pipeline.trainer.kind, **work.parameters},
@@ -325,7 +324,7 @@ class AttemptRunner:
             version=version,
             current_version=dataset.version,
         )
-        done = charged.release(lambda: row_questions.read_rows(dataset, self.question, blocks), work.done)
+        done = charged.release(lambda: read_rows(dataset, self.question, blocks), work.done)
         found = RequestStatus(RequestState.ANSWERED, done.receipt, done.answer)
         return self._known(found, tried, is_replay=done.is_replay)
 
@@ -337,7 +336,7 @@ class AttemptRunner:
         return self._work(tried).loss
 
     def _work(self, tried: PlannedAttempt) -> AttemptWork:
-        key = row_questions.half_key(self.stream.ledger)
+        key = half_key(self.stream.ledger)
         return attempt_work(self.pipeline, self.features, tried, run=self.run, key=key)
 
 

@@ -42,7 +42,16 @@ from lapwing.sql.bound_query import BoundQuery
 from lapwing.sql.expression import Kind, Text, Truth, codes_of
 from lapwing.sql.noising import CodeCounts, ExactGrouping, KeyTuple, has_declared_keys, number_of_groups
 from lapwing.sql.policy import Policy, Table, codes_of_blocks
-from lapwing.sql.relation import BLOCK, RANK, UNIT, Relation, Scan, public_scans_of, scans_of
+from lapwing.sql.relation import (
+    BLOCK,
+    RANK,
+    UNIT,
+    Relation,
+    Scan,
+    public_scans_of,
+    scans_of,
+    undo_where_first,
+)
 from lapwing.sql.truncated.column_codes import UnitIds
 from lapwing.sql.truncated.open_sources import (
     OpenedSources,
@@ -328,11 +337,11 @@ def _by_row(policy: Policy) -> bool:
     return policy.blocks is not None and policy.blocks.by == "row"
 
 
-def shown_statements(policy: Policy, query: BoundQuery) -> Statements:
+def shown_statements(policy: Policy, query: BoundQuery) -> tuple[str, ...]:
     """Return the SQL of a query for display. Nothing is opened."""
     dialect = dialect_of(policy)
     names = {table.name: dialect.name(truncated_name(table.name)) for table in private_tables(policy)}
-    return render(query, names, dialect, by_row=_by_row(policy))
+    return render(query, names, dialect, by_row=_by_row(policy)).all
 
 
 def read_public_tables(policy: Policy) -> dict[str, PublicTable]:
@@ -439,6 +448,17 @@ def fake_reader(policy: Policy, public: Mapping[str, PublicTable]) -> Reader:
         engine.ship(name, fake_rows(policy, table))
         scans[table.name] = engine.dialect.name(name)
     return Reader(policy, engine, scans, {}, public)
+
+
+def generated_numbers(
+    policy: Policy, public: Mapping[str, PublicTable], query: BoundQuery
+) -> list[ExactGrouping]:
+    """Return the numbers of a query from generated rows. They mean nothing."""
+    reader = fake_reader(policy, public)
+    try:
+        return reader.exact(replace(query, source=undo_where_first(query.source)))
+    finally:
+        reader.close()
 
 
 def fake_rows(policy: Policy, table: Table) -> pa.Table:

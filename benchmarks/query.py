@@ -50,10 +50,10 @@ from lapwing.ledger.charging import charge
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.estimates import estimate
 from lapwing.sql.noising import add_noise
+from lapwing.sql.policy_ledger import row_key
 from lapwing.sql.truncated.open_sources import open_sources
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import prepared_folder
-from lapwing.sql.truncated.reader import row_key
 
 BOUND = 5
 ABOVE_ALL = 100  # more rows than any person has

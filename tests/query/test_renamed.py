@@ -23,7 +23,8 @@ from lapwing.sql.policy_file import load_policy
 from lapwing.sql.preliminary_questions import policy_with_searched_column
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import copy_digest
-from lapwing.sql.truncated.reader import Reader, read_public_tables
+from lapwing.sql.truncated.public_rows import read_public_tables
+from lapwing.sql.truncated.reader import Reader
 from lapwing.sql.truncated.registration import unit_locations
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole

@@ -11,7 +11,7 @@ Test     tests/query/test_dataset.py, tests/query/test_threads.py, tests/query/t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -29,17 +29,15 @@ from lapwing.sql.noising import ExactGrouping, RecordInput
 from lapwing.sql.policy import Policy, block_labels, codes_of_blocks
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.relation import Relation, blocks_of, needs_new_ranks
-from lapwing.sql.truncated import open_sources, prepared_copy, registration
-from lapwing.sql.truncated.prepare import has_blocks_by_arrival, has_readable_copy, ledger_people, prepare
-from lapwing.sql.truncated.reader import (
-    Reader,
-    ReaderPool,
-    generated_numbers,
-    read_public_tables,
-    row_key,
-    shown_statements,
+from lapwing.sql.truncated import generated_rows, open_sources, prepared_copy, public_rows, registration
+from lapwing.sql.truncated.prepare import (
+    has_blocks_by_arrival,
+    has_readable_copy,
+    ledger_people,
+    prepare,
     unit_ids,
 )
+from lapwing.sql.truncated.reader import Reader, ReaderPool, shown_statements
 
 if TYPE_CHECKING:
     from lapwing.sql.dataset import Dataset
@@ -178,7 +176,7 @@ class Curator:
         """The rows of the public tables, by table."""
         if self._public is None:
             with self._opening:
-                self._public = self._public or read_public_tables(self.policy)
+                self._public = self._public or public_rows.read_public_tables(self.policy)
         return self._public
 
     def catalog(self, rows: int | None = None) -> Catalog:
@@ -194,7 +192,7 @@ class Curator:
 
     def generated(self, question: BoundQuery) -> list[ExactGrouping]:
         """Return the numbers of a question from generated rows. They mean nothing."""
-        return generated_numbers(self.policy, self.public, question)
+        return generated_rows.generated_numbers(self.policy, self.public, question)
 
     @contextmanager
     def reading(self, question: BoundQuery | None = None) -> Iterator[Reader]:
@@ -202,7 +200,8 @@ class Curator:
 
         Another process may prepare a copy at any time, so the state is looked up at each call.
         """
-        key, from_source = row_key(self.ledger), question is not None and needs_new_ranks(question.source)
+        key = policy_ledger.row_key(self.ledger)
+        from_source = question is not None and needs_new_ranks(question.source)
         copy = None if from_source else prepared_copy.current_copy(self.policy, key)
         public = self.public
 
@@ -231,7 +230,7 @@ class Curator:
         Returns:
             Whether no prepared copy could be faster.
         """
-        key = row_key(self.ledger)
+        key = policy_ledger.row_key(self.ledger)
         digest = prepared_copy.copy_digest(self.policy, key)
         if not registration.was_read(self.policy, version, digest) and not prepared_copy.current_copy(
             self.policy, key
@@ -260,6 +259,10 @@ class Curator:
         blocks = self.blocks_reached(question.source)
         if blocks == []:
             raise BadParameter("WHERE", "reaches no block: there is nothing to ask about")
+        return self.targets_of_blocks(analyst, blocks)
+
+    def targets_of_blocks(self, analyst: str, blocks: Sequence[str] | None) -> tuple[Target, ...]:
+        """Return the accounts to charge for some blocks (None: there are none), and the quota."""
         return policy_ledger.targets_of(self.ledger, self.policy, analyst, blocks or ())
 
     @contextmanager
@@ -387,7 +390,7 @@ class Curator:
         today = today or datetime.now(UTC).date()  # one day for the blocks and for the copy
         policy_ledger.open_arrival_block(self.ledger, self.policy, today)
         self._readers.close()
-        kept, is_new, key = 0, False, row_key(self.ledger)
+        kept, is_new, key = 0, False, policy_ledger.row_key(self.ledger)
 
         def is_done() -> bool:
             nonlocal kept

@@ -9,6 +9,7 @@ Test     tests/query/test_dataset.py, tests/query/test_plan.py, tests/query/test
 from __future__ import annotations
 
 import getpass
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +18,6 @@ from lapwing.config.values import checked_label
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
 from lapwing.ledger import Ledger
-from lapwing.sql import policy_ledger
 from lapwing.sql.accuracy import AccuracyOrPrice, checked_count, declared_size
 from lapwing.sql.answers import Answer
 from lapwing.sql.binding.bind import bind_with_text
@@ -107,12 +107,12 @@ class Dataset:
         return self.curator.ledger
 
     @property
-    def tell(self) -> policy_ledger.Notify:
+    def tell(self) -> Callable[[str], None]:
         """A function that is called with each sentence about something that is made for life."""
         return self.curator.notify
 
     @tell.setter
-    def tell(self, notify: policy_ledger.Notify) -> None:
+    def tell(self, notify: Callable[[str], None]) -> None:
         self.curator.notify = notify
 
     # Planning and asking
@@ -285,7 +285,7 @@ class Dataset:
             >>> dataset.left()
             'ε 9.5 of 10 for one more answer without δ'
         """
-        return policy_ledger.budget_left(self.ledger, self.policy, self.analyst)
+        return self.session.left()
 
     # The curator's acts, for a session that has a curator of its own. See `Curator`.
 

@@ -69,7 +69,9 @@ class PlanSession(Protocol):
     def dry_run(self, plan: Plan) -> Answer:
         """Answer a plan from generated rows."""
 
-    def find_truncation(self, table: str, rows: int | None, confidence: Number) -> TruncationAnswer | None:
+    def find_truncation(
+        self, table: str, rows: int | None, confidence: Fraction
+    ) -> TruncationAnswer | None:
         """Return the analyst's last answer about truncated rows."""
 
 

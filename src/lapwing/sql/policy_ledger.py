@@ -136,6 +136,11 @@ def declared_digest(policy: Policy, ledger: Ledger) -> str:
     return hashlib.blake2b(words, key=ledger.keys.people, person=person, digest_size=32).hexdigest()
 
 
+def row_key(ledger: Ledger) -> bytes:
+    """Return the secret that decides which rows of a unit are kept. Who knows it could choose them."""
+    return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
+
+
 def _sources(policy: Policy) -> list[str]:
     private = (table.source for table in policy.tables.values() if not table.is_public)
     return sorted({name for source in private for name in registry_names(source)})

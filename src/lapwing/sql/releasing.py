@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from lapwing.core.exact import Number
 from lapwing.core.losses import Relation
 from lapwing.errors import Held, InProgress, KeyReused, WorkEnded
 from lapwing.ledger import ChargedRead, Gate, Receipt, Spending
@@ -154,7 +154,9 @@ class ReleaseSession:
         ]
         return replace(answer, earlier=tuple(beside))
 
-    def find_truncation(self, table: str, rows: int | None, confidence: Number) -> TruncationAnswer | None:
+    def find_truncation(
+        self, table: str, rows: int | None, confidence: Fraction
+    ) -> TruncationAnswer | None:
         """Return the last answer about truncated rows of the data as they are now. Costs nothing."""
         data = self.curator.current_data()
         if data is None:
@@ -174,6 +176,10 @@ class ReleaseSession:
         of_rows = [one for most in possible_beyond(self.curator.policy) for one in stored(most)]
         return max(of_rows or stored(None), key=lambda one: one.position, default=None)
 
+    def left(self) -> str:
+        """Return in words what is left of the budget, and of the analyst's quota if there is one."""
+        return policy_ledger.budget_left(self.curator.ledger, self.curator.policy, self.analyst)
+
     def dry_run(self, plan: Plan) -> Answer:
         """Return an answer of a plan from generated rows. See `Plan.dry_run`."""
         noisy = add_noise(plan.shares, self.curator.generated(plan.question))
@@ -190,14 +196,13 @@ class ReleaseSession:
         *,
         is_replay: bool,
     ) -> Answer:
-        curator = self.curator
         return Answer(
             estimate(shares, noisy, confidence=plan.confidence, sampling=plan.sampling),
             str(replace(plan, shares=shares).cost),
             float(plan.confidence),
             receipt,
             is_replay,
-            left=policy_ledger.budget_left(curator.ledger, curator.policy, self.analyst),
-            notes=curator.take_notices(),
+            left=self.left(),
+            notes=self.curator.take_notices(),
             truncation=tuple(plan.bounds),
         )

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from lapwing.errors import BadParameter
 from lapwing.ledger import Ledger, Target
-from lapwing.sql import policy_ledger
 from lapwing.sql.binding.analysis import require_small_rows
 from lapwing.sql.binding.from_clause import RelationBinder
 from lapwing.sql.binding.parse import normal_form, parse
@@ -207,7 +206,7 @@ def targets(
     named = blocks_to_charge(dataset, question, blocks)
     if named == []:
         raise BadParameter("blocks", "reach no rows: there is nothing to learn from")
-    return policy_ledger.targets_of(dataset.ledger, dataset.policy, dataset.analyst, named or ())
+    return dataset.curator.targets_of_blocks(dataset.analyst, named)
 
 
 def meaning_digest(dataset: Dataset, question: RowQuestion) -> str:

@@ -30,7 +30,7 @@ from lapwing.errors import Unavailable
 from lapwing.sql.policy import Policy
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.column_codes import UnitIds
-from lapwing.sql.truncated.open_sources import dialect_of, private_tables
+from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources, private_tables
 
 FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
 MANIFEST = "manifest.json"
@@ -267,3 +267,10 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def open_copy(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
+    """Open the engine that holds a copy."""
+    if copy.engine == "duckdb":
+        return copy.open(limits_of(policy, threads))
+    return open_sources(policy, threads=threads).engine

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Self
 from lapwing.engines.engine import EngineFailed, ReportProgress
 from lapwing.errors import BadParameter
 from lapwing.ledger import DataSet, Ledger, Target, Unit, data_sets
-from lapwing.ledger.request_status import has_ended
 from lapwing.sql import policy_ledger
 from lapwing.sql.binding.public_tables import PublicTable
 from lapwing.sql.binding.scope import Catalog
@@ -163,11 +162,9 @@ class Curator:
         Example:
             >>> curator.clear_hold(17)
         """
-        was_used = bool(receipts) and policy_ledger.has_ledger(self.policy)
-        if not was_used or not all(has_ended(self.ledger, position) for position in receipts):
-            raise BadParameter("receipt", "is none of a question that was charged and failed")
-        registration.make_folder(self.policy)
-        registration.clear_holds(self.policy, *receipts)
+        if not receipts or not policy_ledger.has_ledger(self.policy):
+            raise policy_ledger.not_failed()
+        policy_ledger.clear_hold(self.ledger, self.policy, receipts)
 
     # Reading
 

@@ -14,7 +14,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
-from lapwing.config.values import checked_label
 from lapwing.core.exact import Number
 from lapwing.engines.engine import ReportProgress
 from lapwing.ledger import Ledger
@@ -89,12 +88,12 @@ class Dataset:
         record: RecordInput | None = None,
         closes: bool = False,
     ) -> None:
-        self.analyst = checked_label(analyst, "analyst")  # as quotas are named
         self._closes = closes or isinstance(source, Policy)
         self.curator = (
             Curator(source, threads=threads, record=record) if isinstance(source, Policy) else source
         )
-        self.session = ReleaseSession(self.curator, self.analyst)
+        self.session = ReleaseSession(self.curator, analyst)
+        self.analyst = self.session.analyst
 
     @property
     def policy(self) -> Policy:

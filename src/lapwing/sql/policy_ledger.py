@@ -30,7 +30,7 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from lapwing.config.values import is_postgres
+from lapwing.config.values import checked_label, is_postgres
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import (
@@ -48,7 +48,7 @@ from lapwing.ledger import (
 )
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
 from lapwing.ledger.ledger import LedgerPlace, record_policy
-from lapwing.ledger.request_status import FailedCharges, find_failed_charges
+from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
 from lapwing.sql.source_location import registry_names
@@ -237,6 +237,11 @@ def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: 
         )
 
 
+def checked_analyst(analyst: str) -> str:
+    """Require a name of an analyst, as quotas are named."""
+    return checked_label(analyst, "analyst")
+
+
 def quota_label(policy: Policy, analyst: str) -> str:
     """Return the name of the account that holds an analyst's quota."""
     return f"{account_label(policy)}: quota of {analyst}"
@@ -363,3 +368,16 @@ def require_few_failures(
     ]  # fmt: skip
     if len(own) >= policy.failures:
         raise AllHeld(own)
+
+
+def clear_hold(ledger: Ledger, policy: Policy, receipts: Sequence[int]) -> None:
+    """Let questions be asked again that were charged and failed. See `Curator.clear_hold`."""
+    if not all(has_ended(ledger, position) for position in receipts):
+        raise not_failed()
+    registration.make_folder(policy)
+    registration.clear_holds(policy, *receipts)
+
+
+def not_failed() -> BadParameter:
+    """Return the error for a receipt that holds nothing."""
+    return BadParameter("receipt", "is none of a question that was charged and failed")

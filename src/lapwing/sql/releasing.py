@@ -48,6 +48,9 @@ class ReleaseSession:
     analyst: str
     can_prepare: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "analyst", policy_ledger.checked_analyst(self.analyst))
+
     @property
     def gate(self) -> Gate:
         """The gate through which this analyst spends."""

@@ -92,8 +92,12 @@ class Dataset:
         self.curator = (
             Curator(source, threads=threads, record=record) if isinstance(source, Policy) else source
         )
-        self.session = ReleaseSession(self.curator, analyst)
-        self.analyst = self.session.analyst
+        self.analyst = ReleaseSession(self.curator, analyst).analyst  # checked
+
+    @property
+    def session(self) -> ReleaseSession:
+        """The releases of this analyst."""
+        return ReleaseSession(self.curator, self.analyst)
 
     @property
     def policy(self) -> Policy:

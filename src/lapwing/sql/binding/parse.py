@@ -40,7 +40,7 @@ def parse(question: Any) -> exp.Query:
     Raises Refused if there is none, or if it is too large.
     """
     sql = sql_text(question)
-    if not isinstance(sql, str) or not sql.strip():
+    if not sql.strip():
         raise Refused("there is no query", 'Write SQL, such as "SELECT COUNT(*) FROM visits"')
     if len(sql) > LONGEST:
         raise Refused(f"the query is longer than {LONGEST:,} characters", "Ask a shorter one")

@@ -20,8 +20,9 @@ from lapwing.errors import BadParameter, OverBudget
 from lapwing.ledger import CuratorKey
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.cell_check import _exact, check_exactly, check_noisily, policy_of_states
+from lapwing.sql.cell_check import check_noisily, policy_of_states
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.exact_check import _exact, check_exactly
 from lapwing.sql.expression import Choice, Kind, Moment, Numeric, Text, Truth
 from lapwing.sql.noising import divide_budget
 from lapwing.sql.policy import BlockRule, Column, Policy, Source
@@ -215,7 +216,7 @@ def test_a_check_charges_nothing_and_is_signed_before_a_row_is_read(
 ) -> None:
     with prepared(sales) as found:
         left = found.left()
-        monkeypatch.setattr("lapwing.sql.cell_check.open_sources", _fail)
+        monkeypatch.setattr("lapwing.sql.exact_check.open_sources", _fail)
         with pytest.raises(RuntimeError):
             check_exactly(found, key_of(sales))
         assert [check.is_change for check in found.ledger.checks] == [False]
@@ -235,7 +236,7 @@ def test_without_a_ledger_there_is_no_curator(sales: Path, tmp_path: Path) -> No
 
 
 def test_another_key_sees_nothing(sales: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lapwing.sql.cell_check.open_sources", _fail)
+    monkeypatch.setattr("lapwing.sql.exact_check.open_sources", _fail)
     with prepared(sales) as found:
         with pytest.raises(BadParameter, match="is not the key of this ledger's curator"):
             check_exactly(found, CuratorKey.create(tmp_path / "key"))
@@ -383,4 +384,4 @@ def test_no_server_can_check_exactly() -> None:
         for path in root.rglob("*.py")
         if "check_exactly" in path.read_text()
     }
-    assert named == {"sql/cell_check.py", "cli/query.py"}
+    assert named == {"sql/exact_check.py", "cli/query.py"}

@@ -12,9 +12,9 @@ from lapwing.sql.policy import BlockRule
 from lapwing.sql.preliminary_questions import (
     policy_with_searched_column,
     sizes_question,
-    truncated_people_question,
 )
-from lapwing.sql.truncated.reader import PEOPLE, fake_reader, fake_rows
+from lapwing.sql.truncated.generated_rows import PEOPLE, fake_reader, fake_rows
+from lapwing.sql.truncation import truncated_people_question
 from support.private_tables import policy_of, table_of, whole
 
 KINDS: dict[str, Kind] = {

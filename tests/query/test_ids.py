@@ -23,7 +23,7 @@ from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import BlockRule, Policy, Source, UnitBy
-from lapwing.sql.truncated.prepare import ARRIVALS, prepare
+from lapwing.sql.truncated.prepare import ARRIVALS, prepare, unit_ids
 from lapwing.sql.truncated.prepared_copy import (
     MANIFEST,
     PreparedCopy,
@@ -31,7 +31,7 @@ from lapwing.sql.truncated.prepared_copy import (
     last_copy,
     prepared_folder,
 )
-from lapwing.sql.truncated.reader import Reader, unit_ids
+from lapwing.sql.truncated.reader import Reader
 from support.hospital import ENGINES, Hospital, policy_for
 from support.postgres import server
 from support.private_tables import KEY, coded_rows, policy_of, store, table_of, whole

@@ -12,10 +12,11 @@ import pytest
 from lapwing.core.laplace import Laplace
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
+from lapwing.sql.plan import plan_truncation
 from lapwing.sql.policy import Policy
 from lapwing.sql.policy_file import load_policy
-from lapwing.sql.preliminary_questions import ROWS_BEYOND, truncated_rows_question, truncation_plan
 from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.truncation import ROWS_BEYOND, truncated_rows_question
 from query.conftest import Open, write_visits
 from query.test_dataset import spent
 from query.test_neighbours import PERIODS, require_close
@@ -84,7 +85,7 @@ def test_rows_left_out_are_bought_and_every_answer_says_so(opened: Open) -> None
     dataset = opened()
     bought = dataset.truncated("visits", epsilon=5, beyond=10)
     left, counted, people = (column.values[0] for column in bought.columns)
-    shares = truncation_plan(dataset.curator, "ann", "visits", 5, None, 10).shares
+    shares = plan_truncation(dataset.session, "visits", 5, None, 10).shares
     for value, real, added in zip((left, counted, people), (300, 600, 300), shares.added, strict=True):
         assert isinstance(added.mechanism, Laplace)
         assert abs(value - real) <= 21 * added.mechanism.scale  # each is beyond with less than 1e-9

@@ -29,10 +29,10 @@ from lapwing.sql.preliminary_questions import (
     bounds_question,
     policy_with_searched_column,
     sizes_question,
-    truncated_people_question,
 )
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.reader import Reader
+from lapwing.sql.truncation import truncated_people_question
 from query.test_neighbours import require_close
 from support.private_tables import KEY, policy_of, table_of, whole
 from support.slowly import first, slow

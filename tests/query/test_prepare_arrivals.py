@@ -69,10 +69,9 @@ def opens(tmp_path: Path) -> Iterator[Opens]:
 
 def blocks(dataset: Dataset) -> dict[str, int]:
     """How many rows each block has."""
-    question, version = row_questions.row_question(dataset, "SELECT minutes FROM rides"), dataset.version()
+    question = row_questions.row_question(dataset, "SELECT minutes FROM rides")
     return {
-        label: len(row_questions.read_rows(dataset, question, [label], version=version))
-        for label in dataset.all_blocks()
+        label: len(row_questions.read_rows(dataset, question, [label])) for label in dataset.all_blocks()
     }
 
 

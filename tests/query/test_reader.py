@@ -12,9 +12,10 @@ from lapwing.engines.duckdb import DuckDbEngine
 from lapwing.errors import BadParameter
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy_file import load_policy
+from lapwing.sql.policy_ledger import row_key
 from lapwing.sql.releasing import SLOW_NOTE
 from lapwing.sql.truncated.column_codes import HashKeys
-from lapwing.sql.truncated.reader import row_key, unit_ids
+from lapwing.sql.truncated.prepare import unit_ids
 
 Open = Callable[..., Dataset]
 SQL = "SELECT ward, COUNT(*) AS n, MEDIAN(stay) AS m FROM visits WHERE name <> 'x' GROUP BY ward"

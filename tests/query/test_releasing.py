@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from lapwing.errors import BadParameter, Held, InProgress, SessionOver
-from lapwing.sql import curator, policy_ledger, releasing
+from lapwing.sql import curator, policy_ledger, releasing, stored_answers
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.noising import BudgetShares, divide_budget
 from lapwing.sql.truncated.reader import Reader
@@ -209,13 +209,13 @@ def test_L7_another_price_at_the_same_time_is_told_to_wait(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = opened()
-    find = releasing._earlier
+    find = stored_answers.find_earlier
 
-    def stale(plan: Any, gate: Any, request: Any) -> Any:
-        return [], find(plan, gate, request)[1].replace(":1", ":0")  # as it was before the other one
+    def stale(plan: Any, request: Any) -> Any:
+        return [], find(plan, request)[1].replace(":1", ":0")  # as it was before the other one
 
     dataset.ask(COUNT, epsilon=1)
-    monkeypatch.setattr(releasing, "_earlier", stale)
+    monkeypatch.setattr(releasing, "find_earlier", stale)
     with pytest.raises(InProgress):
         dataset.ask(COUNT, epsilon=2)
     assert spent(dataset) == 1

@@ -13,16 +13,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from lapwing.errors import BadFile, BadParameter
-from lapwing.sql.binding.bind import bind, query_digests
+from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Text
+from lapwing.sql.meaning import query_digests
 from lapwing.sql.policy import Column, Policy, Source, UnitBy
 from lapwing.sql.policy_file import load_policy
 from lapwing.sql.preliminary_questions import policy_with_searched_column
 from lapwing.sql.truncated.prepare import prepare
 from lapwing.sql.truncated.prepared_copy import copy_digest
-from lapwing.sql.truncated.reader import Reader, read_public_tables
+from lapwing.sql.truncated.public_rows import read_public_tables
+from lapwing.sql.truncated.reader import Reader
 from lapwing.sql.truncated.registration import unit_locations
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,14 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from lapwing.errors import BadParameter
+from lapwing.core.losses import Pure
+from lapwing.core.losses import Relation as Neighbours
+from lapwing.errors import BadParameter, WorkEnded
+from lapwing.ledger import ChargedRead, Gate, Spending, Unit
 from lapwing.sql import row_questions
 from lapwing.sql.binding.refusal import Refused
 from lapwing.sql.binding.scope import Catalog
+from lapwing.sql.dataset import Dataset
 from lapwing.sql.expression import Choice, Numeric
 from lapwing.sql.policy import BlockRule, Policy, UnitBy
 from lapwing.sql.relation import blocks_of
@@ -247,22 +252,38 @@ def test_a_block_is_named_once_and_only_where_there_are_blocks(opened: Open) -> 
 # Reading
 
 
+def charged_rows(dataset: Dataset, asked: row_questions.RowQuestion, version: int) -> bytes:
+    spending = Spending(
+        targets=row_questions.targets(dataset, asked),
+        loss=Pure(Fraction(1, 100)),
+        unit=Unit.PERSON,
+        relation=Neighbours.ADD_REMOVE,
+        mechanism="a test",
+        parameters={},
+        request=b"rows",
+    )
+    gate = Gate(dataset.ledger, principal="ann")
+    charged = ChargedRead(gate=gate, spending=spending, version=version, current_version=dataset.version)
+    return charged.release(lambda: read_rows(dataset, asked), lambda rows: b"%d rows" % len(rows)).answer
+
+
 def test_rows_are_read_of_the_blocks_and_the_version(opened: Open, tmp_path: Path) -> None:
     dataset = opened(more=BLOCKS)
     asked = row_questions.row_question(dataset, "SELECT ward, stay FROM visits")
     version = row_questions.checked_version(dataset, asked)
-    before = read_rows(dataset, asked, version=version)
+    before = read_rows(dataset, asked)
     assert len(before) == 600
     dataset.prepare()
     version = row_questions.checked_version(dataset, asked)
-    after = read_rows(dataset, asked, ["0", "3"], version=version)
+    after = read_rows(dataset, asked, ["0", "3"])
     assert set(after.blocks.tolist()) == {0, 3}
     assert blocks_of(asked.relation) is None
-    with pytest.raises(BadParameter, match="changed while"):
-        read_rows(dataset, asked, version=version - 1)
+    with pytest.raises(WorkEnded):
+        charged_rows(dataset, asked, version - 1)
+    assert charged_rows(dataset, asked, version) == b"600 rows"
     write_visits(tmp_path, range(300, 310), "visits2")
-    with pytest.raises(BadParameter, match="changed since"):
-        read_rows(dataset, asked, version=version)
+    with pytest.raises(WorkEnded):
+        charged_rows(dataset, asked, version)
 
 
 def test_codes_and_missing_values_are_told_apart(tmp_path: Path) -> None:
@@ -282,7 +303,7 @@ def test_codes_and_missing_values_are_told_apart(tmp_path: Path) -> None:
 def test_nothing_private_is_shown(opened: Open) -> None:
     dataset = opened()
     asked = row_questions.row_question(dataset, "SELECT ward, stay FROM visits")
-    found_rows = read_rows(dataset, asked, version=row_questions.checked_version(dataset, asked))
+    found_rows = read_rows(dataset, asked)
     assert repr(found_rows) == object.__repr__(found_rows)
     assert "stay" not in repr(found_rows.columns["stay"])
 

@@ -8,8 +8,9 @@ from random import Random
 
 import pytest
 
-from lapwing.sql.binding.bind import bind, query_digests
+from lapwing.sql.binding.bind import bind
 from lapwing.sql.bound_query import without_names
+from lapwing.sql.meaning import query_digests
 from lapwing.sql.truncated.reader import Reader
 from query.conftest import Open
 from support.clinic import clinic_catalog, people, write_clinic

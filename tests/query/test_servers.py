@@ -16,9 +16,9 @@ from lapwing.errors import BadParameter
 from lapwing.sql import curator as curators
 from lapwing.sql.dataset import Dataset
 from lapwing.sql.policy import Policy, Source
-from lapwing.sql.truncated.prepare import prepare
+from lapwing.sql.truncated.prepare import prepare, unit_ids
 from lapwing.sql.truncated.prepared_copy import PreparedCopy
-from lapwing.sql.truncated.reader import Reader, unit_ids
+from lapwing.sql.truncated.reader import Reader
 from support.postgres import server
 from support.private_tables import KEY, policy_of, table_of, whole
 

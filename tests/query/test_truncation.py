@@ -8,9 +8,9 @@ import pytest
 
 from lapwing.sql.binding.bind import bind
 from lapwing.sql.binding.scope import Catalog
-from lapwing.sql.plan import NOBODY_LEFT_OUT, truncation_sentences
 from lapwing.sql.policy import Policy, UnitBy
 from lapwing.sql.relation import where_first
+from lapwing.sql.truncation import NOBODY_LEFT_OUT, truncation_sentences
 from query.conftest import Open
 from query.test_neighbours import PERIODS
 from support.hospital import WARDS, invented, policy_for

@@ -75,6 +75,12 @@ def test_inside_the_ledger_only_the_gate_imports_charging() -> None:
     assert importing == MAY_SPEND
 
 
+def test_private_data_is_read_by_charged_reads() -> None:
+    """The others read none: credentials of a survey are drawn, and the example has rows of its own."""
+    using = {path.relative_to(SOURCE) for path in others() if "ChargedRelease" in path.read_text()}
+    assert using == {Path("survey/invitations.py"), Path("examples/clinic.py")}
+
+
 def test_inside_the_ledger_only_charging_posts_charges() -> None:
     posts = re.compile(r"\b(tx\.debit|store\.charge)\(")
     posting = {path.name for path in LEDGER.rglob("*.py") if posts.search(path.read_text())}

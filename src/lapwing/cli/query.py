@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lapwing.sql.answers import Answer
-    from lapwing.sql.cell_check import NoisyCheck, TableCheck
+    from lapwing.sql.cell_check import NoisyCheck
     from lapwing.sql.dataset import Dataset
+    from lapwing.sql.exact_check import TableCheck
     from lapwing.sql.plan import Plan
     from lapwing.sql.policy import Policy
 
@@ -352,7 +353,7 @@ def check(
             "read. If you keep it as safe as the data itself, add --into-a-file",
         )
     from lapwing.ledger import CuratorKey
-    from lapwing.sql.cell_check import check_exactly
+    from lapwing.sql.exact_check import check_exactly
 
     require_file(curator, "curator")
     key = CuratorKey.load(curator)

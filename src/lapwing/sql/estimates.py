@@ -264,7 +264,7 @@ class AnswerColumn:
 
 @dataclass(frozen=True, slots=True)
 class AnswerRows:
-    """An answer. `make_consistent` says whether totals equal the sums of their cells."""
+    """The rows of an answer. `agree` says whether totals equal the sums of their cells."""
 
     columns: list[AnswerColumn]
     length: int

@@ -30,14 +30,24 @@ from datetime import UTC, date, datetime
 from fractions import Fraction
 from pathlib import Path
 
-from lapwing.config.values import is_postgres
+from lapwing.config.values import checked_label, is_postgres
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
-from lapwing.ledger import Account, DataSet, Ledger, Receipt, Slices, Unit, append, data_sets, register
+from lapwing.ledger import (
+    Account,
+    DataSet,
+    Ledger,
+    Receipt,
+    Slices,
+    Target,
+    Unit,
+    append,
+    data_sets,
+    register,
+    targets,
+)
 from lapwing.ledger.data_sets import SourceRegistry, is_ledger_gone, location_of, open_registry
-from lapwing.ledger.gate import targets
-from lapwing.ledger.request_status import FailedCharges, find_failed_charges
-from lapwing.ledger.spending import Target
+from lapwing.ledger.request_status import FailedCharges, find_failed_charges, has_ended
 from lapwing.ledger.unit_ids import Ids
 from lapwing.sql.policy import Policy, block_label, block_labels, block_rule_text, period_of
 from lapwing.sql.source_location import registry_names
@@ -122,6 +132,11 @@ def declared_digest(policy: Policy, ledger: Ledger) -> str:
     words = repr((policy.name, policy.protects, policy.blocks, policy.folds_ids, tables)).encode()
     person = b"lapwing policy"
     return hashlib.blake2b(words, key=ledger.keys.people, person=person, digest_size=32).hexdigest()
+
+
+def row_key(ledger: Ledger) -> bytes:
+    """Return the secret that decides which rows of a unit are kept. Who knows it could choose them."""
+    return hashlib.blake2b(key=ledger.keys.people, digest_size=32, person=b"lapwing rows").digest()
 
 
 def _sources(policy: Policy) -> list[str]:
@@ -218,6 +233,11 @@ def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: 
             f"the account has ε {float(terms.epsilon):g} and δ {float(terms.delta):g} for life. "
             "Write these into the policy, or raise the budget with `lapwing ledger raise`",
         )
+
+
+def checked_analyst(analyst: str) -> str:
+    """Require a name of an analyst, as quotas are named."""
+    return checked_label(analyst, "analyst")
 
 
 def quota_label(policy: Policy, analyst: str) -> str:
@@ -346,3 +366,16 @@ def require_few_failures(
     ]  # fmt: skip
     if len(own) >= policy.failures:
         raise AllHeld(own)
+
+
+def clear_hold(ledger: Ledger, policy: Policy, receipts: Sequence[int]) -> None:
+    """Let questions be asked again that were charged and failed. See `Curator.clear_hold`."""
+    if not all(has_ended(ledger, position) for position in receipts):
+        raise not_failed()
+    registration.make_folder(policy)
+    registration.clear_holds(policy, *receipts)
+
+
+def not_failed() -> BadParameter:
+    """Return the error for a receipt that holds nothing."""
+    return BadParameter("receipt", "is none of a question that was charged and failed")

@@ -60,9 +60,7 @@ def test_found_bounds_are_paid_for_and_can_be_used(dataset: Dataset) -> None:
     assert "high = 64" in found.toml
     with Dataset(found.policy, analyst="ann") as other:
         question = row_questions.row_question(other, "SELECT cost, stay FROM visits")
-        read = row_questions.read_rows(
-            other, question, version=row_questions.checked_version(other, question)
-        )
+        read = row_questions.read_rows(other, question)
         assert len(read) == 2000
 
 
@@ -74,9 +72,7 @@ def test_only_values_that_enough_people_have_are_found(dataset: Dataset) -> None
     assert 'values = ["even", "odd"]' in found.toml
     with Dataset(found.policy, analyst="ann") as other:
         question = row_questions.row_question(other, "SELECT parity FROM visits")
-        read = row_questions.read_rows(
-            other, question, version=row_questions.checked_version(other, question)
-        )
+        read = row_questions.read_rows(other, question)
         assert int((~read.columns["parity"].known).sum()) == 1
     again = left(dataset)
     assert find_values(dataset, "visits", "parity", epsilon=1, delta="1e-6").answer.is_replay

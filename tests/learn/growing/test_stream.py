@@ -55,7 +55,7 @@ def test_a_file_is_taken_in_and_its_month_opens(stream_at: Opens, tmp_path: Path
     assert second.file.read_bytes() == new.read_bytes()
     assert stream.blocks() == ["2025-01", "2025-02"]
     question = row_questions.row_question(stream.dataset, SQL)
-    read = row_questions.read_rows(stream.dataset, question, ["2025-02"], version=second.version)
+    read = row_questions.read_rows(stream.dataset, question, ["2025-02"])
     assert len(read) == 500
 
 
@@ -65,9 +65,9 @@ def test_appending_in_batches_equals_appending_once(stream_at: Opens, tmp_path: 
     question = row_questions.row_question(stream.dataset, SQL)
     for month in (2, 3):
         stream.append(write_rides(tmp_path / f"{month}.parquet", month, range(100, 300)))
-    after = row_questions.read_rows(stream.dataset, question, version=stream.dataset.version())
+    after = row_questions.read_rows(stream.dataset, question)
     stream.dataset.prepare()
-    once = row_questions.read_rows(stream.dataset, question, version=stream.dataset.version())
+    once = row_questions.read_rows(stream.dataset, question)
     keys = [
         sorted(np.stack([one.ids[one.people], one.blocks, one.columns["day"].codes], axis=1).tolist())
         for one in (after, once)
@@ -79,13 +79,11 @@ def test_old_blocks_keep_their_rows_and_what_they_spent(stream_at: Opens, tmp_pa
     stream = stream_at()
     stream.append(through="2025-01")
     question = row_questions.row_question(stream.dataset, SQL)
-    before = row_questions.read_rows(
-        stream.dataset, question, ["2025-01"], version=stream.dataset.version()
-    )
+    before = row_questions.read_rows(stream.dataset, question, ["2025-01"])
     spend(stream, ["2025-01"], Pure(Fraction(1, 4)))
     left = lefts(stream)
     stream.append(write_rides(tmp_path / "new.parquet", 2, range(50)), through="2025-02")
-    after = row_questions.read_rows(stream.dataset, question, ["2025-01"], version=stream.dataset.version())
+    after = row_questions.read_rows(stream.dataset, question, ["2025-01"])
     assert sorted(after.columns["day"].codes) == sorted(before.columns["day"].codes)
     assert lefts(stream) == left
     assert left["2025-01"] == 0.75
@@ -132,7 +130,7 @@ def test_people_keep_the_month_of_their_arrival(stream_at: Opens, tmp_path: Path
     new = write_rides(tmp_path / "new.parquet", 2, range(150, 260))
     assert stream.append(new, today=date(2025, 3, 2)).blocks == ("2025-03",)
     question = row_questions.row_question(stream.dataset, SQL)
-    read = row_questions.read_rows(stream.dataset, question, ["2025-03"], version=stream.dataset.version())
+    read = row_questions.read_rows(stream.dataset, question, ["2025-03"])
     assert set(read.ids[read.people].tolist()) == set(range(200, 260))
     assert stream.choose_blocks(2, loss=Pure(Fraction(1, 2)), pipeline="one") == ["2025-03", "2025-01"]
 

@@ -53,6 +53,7 @@ from lapwing.sql.truncated.prepared_copy import (
     has_current_units,
     identities_of,
     last_copy,
+    open_copy,
     prepared_folder,
     settled_identities,
 )
@@ -467,3 +468,28 @@ def _stored(made: PreparedCopy, engine: Engine, name: str, rows: str, progress: 
     if engine.name == "postgres":
         engine.execute(f"ANALYZE {relation}")
     return relation
+
+
+def unit_ids(policy: Policy, copy: PreparedCopy | None = None) -> Iterator[Any]:
+    """Yield the ids of all units, from the copy or else from the source, for the ledger's sketches only.
+
+    Ids are texts, or arrays of whole numbers if ids are whole in all tables. They are folded, as in all
+    earlier sketches: a known unit is found again, and at most more accounts are joined than needed.
+    """
+    tables = [table for table in private_tables(policy) if table.unit and table.unit.column]
+    opened = open_sources(policy) if copy is None else OpenedSources(open_copy(policy, copy), {})
+    engine, relations = opened.engine, opened.relations
+    try:
+        if copy is not None:
+            types, rows = copy.types, copy.relations(engine, [table.name for table in tables])
+        else:
+            types = {name: engine.columns(relation) for name, relation in relations.items()}
+            sources = [TruncatedTable(policy, table, engine, bytes(32), relations) for table in tables]
+            rows = {source.table.name: f"({source.codes()}) AS c" for source in sources}
+        unit = UnitIds.of(policy, engine.dialect, types).folded(UNIT)
+        # In the copy, every unit has one row of rank 1 in each block: few rows, stored together.
+        first = f" WHERE {RANK} = 1" if copy is not None else ""
+        for relation in rows.values():
+            yield from stream_ids(engine, f"SELECT DISTINCT {unit} AS u FROM {relation}{first}")  # noqa: S608
+    finally:
+        engine.close()

@@ -30,7 +30,7 @@ from lapwing.errors import Unavailable
 from lapwing.sql.policy import Policy
 from lapwing.sql.source_location import files_in
 from lapwing.sql.truncated.column_codes import UnitIds
-from lapwing.sql.truncated.open_sources import dialect_of, private_tables
+from lapwing.sql.truncated.open_sources import dialect_of, limits_of, open_sources, private_tables
 from lapwing.storage.private_file import replaced_private_file
 
 FORMAT = 4  # of the copy: increased whenever codes, ranks or the hash change
@@ -253,3 +253,10 @@ def exclusive_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+def open_copy(policy: Policy, copy: PreparedCopy, *, threads: int | None = None) -> Engine:
+    """Open the engine that holds a copy."""
+    if copy.engine == "duckdb":
+        return copy.open(limits_of(policy, threads))
+    return open_sources(policy, threads=threads).engine

@@ -96,6 +96,11 @@ class Statements:
     sums: tuple[str, ...]
     spectra: tuple[tuple[str, ...], ...]
 
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All statements."""
+        return self.sums + tuple(one for several in self.spectra for one in several)
+
 
 def render(query: BoundQuery, scans: Mapping[str, str], dialect: SqlDialect, *, by_row: bool) -> Statements:
     """Return the statements of a query. `scans` are FROM items, without an alias, of truncated tables."""

@@ -11,11 +11,8 @@ import pytest
 
 from lapwing.core.losses import Pure, Relation
 from lapwing.errors import KeyReused, OverBudget, WorkEnded
-from lapwing.ledger import Ledger, Unit
-from lapwing.ledger.gate import Gate
+from lapwing.ledger import ChargedRead, Gate, Ledger, Spending, Target, Unit
 from lapwing.ledger.request_status import RequestState
-from lapwing.ledger.spending import Target
-from lapwing.sql.charged_read import ChargedRead
 
 
 @pytest.fixture
@@ -30,15 +27,17 @@ def read_of(ledger: Ledger, versions: list[int]) -> ChargedRead:
     return ChargedRead(
         gate=Gate(ledger, principal="ann"),
         key="one",
-        request=b"a request",
         version=1,
         current_version=lambda: versions.pop(0),
-        targets=(Target("people"),),
-        loss=Pure(Fraction(1)),
-        unit=Unit.PERSON,
-        relation=Relation.ADD_REMOVE,
-        mechanism="a test",
-        parameters={"number": 1},
+        spending=Spending(
+            targets=(Target("people"),),
+            loss=Pure(Fraction(1)),
+            unit=Unit.PERSON,
+            relation=Relation.ADD_REMOVE,
+            mechanism="a test",
+            parameters={"number": 1},
+            request=b"a request",
+        ),
     )
 
 
@@ -75,12 +74,14 @@ def test_data_that_changed_meanwhile_gives_nothing_and_stays_charged(ledger: Led
 def test_a_key_stands_for_one_request(ledger: Ledger) -> None:
     charged = read_of(ledger, [1, 1])
     charged.release(lambda: 7, lambda _: b"noisy")
+    other = replace(charged.spending, request=b"another version")
     with pytest.raises(KeyReused):
-        replace(charged, request=b"another version").release(never, lambda _: b"")
+        replace(charged, spending=other).release(never, lambda _: b"")
 
 
 def test_what_cannot_be_paid_is_not_read(ledger: Ledger) -> None:
-    charged = replace(read_of(ledger, [1]), loss=Pure(Fraction(3)))
+    charged = read_of(ledger, [1])
+    charged = replace(charged, spending=replace(charged.spending, loss=Pure(Fraction(3))))
     with pytest.raises(OverBudget):
         charged.release(never, lambda _: b"")
 

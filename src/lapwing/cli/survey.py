@@ -295,7 +295,7 @@ def _require_base(base: str) -> None:
     """Raise BadParameter unless links can begin with this address and nobody can read them on their way."""
     from urllib.parse import urlsplit
 
-    from lapwing.web.serving import is_loopback
+    from lapwing.web.connections import is_loopback
 
     wrong = BadParameter("base", "must be an address such as https://survey.example.org")
     if not base.isascii() or not base.isprintable() or set(base) & set(' ?#\\"<>@'):
@@ -343,9 +343,9 @@ def serve(
         opened = open_survey(file)
 
     def ready(address: str) -> None:
-        state = opened.desk.reports.state()
+        state = opened.service.reports.state()
         print(f"{opened.design.survey.title}: {address}")
-        shown = fingerprint(opened.desk.digest, opened.desk.key.public)
+        shown = fingerprint(opened.service.digest, opened.service.key.public)
         print(f"The fingerprint of this survey and its key: {shown}")
         print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
 
@@ -362,7 +362,7 @@ def serve(
     except KeyboardInterrupt:
         pass
     finally:
-        opened.desk.close()
+        opened.service.close()
 
 
 @app.command()

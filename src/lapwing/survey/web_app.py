@@ -19,16 +19,19 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.concurrency import run_in_threadpool
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
-
-from lapwing.errors import BadParameter, BadValue, Unavailable
+from lapwing.errors import BadParameter, BadValue, MissingExtra, Unavailable
 from lapwing.survey.report_store import IntakeResult
 from lapwing.survey.service import InvalidCredential, SurveyService
-from lapwing.web.replies import SecureReplies, json_route, page_routes
+
+try:
+    from fastapi import FastAPI
+    from starlette.concurrency import run_in_threadpool
+    from starlette.exceptions import HTTPException
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, Response
+except ImportError:
+    raise MissingExtra("server", "Serving a survey") from None
+from lapwing.web.replies import SecureReplies, json_route, page_routes  # needs the extra, too
 
 VERSION = 1
 PAGES = Path(__file__).parent / "pages"
@@ -72,19 +75,24 @@ class _Refused(Exception):
 
 
 def create_app(
-    desk: SurveyService,
+    service: SurveyService,
     public: Mapping[str, Any],
     *,
     has_tls: bool = False,
     patience: float = CONTENT_SECONDS,
 ) -> FastAPI:
     """Return the web application of an open survey. `public` is its description for respondents."""
-    known = {"survey": public, "digest": desk.digest, "key": desk.key.public.to_json(), "version": VERSION}
+    known = {
+        "survey": public,
+        "digest": service.digest,
+        "key": service.key.public.to_json(),
+        "version": VERSION,
+    }
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(desk.close)  # reports that were accepted are committed
+        await run_in_threadpool(service.close)  # reports that were accepted are committed
 
     app = FastAPI(
         docs_url=None,
@@ -95,8 +103,10 @@ def create_app(
         telemetry=_NO_TELEMETRY,
     )
     app.state.patience = patience
-    app.add_route("/report", _guarded(desk, _report), methods=["POST"])  # the most frequent request first
-    app.add_route("/sign", _guarded(desk, _sign), methods=["POST"])
+    app.add_route(
+        "/report", _guarded(service, _report), methods=["POST"]
+    )  # the most frequent request first
+    app.add_route("/sign", _guarded(service, _sign), methods=["POST"])
     app.router.routes.append(json_route("/survey.json", json.dumps(known, ensure_ascii=True).encode()))
     app.router.routes.extend(page_routes(PAGES))
     app.add_exception_handler(HTTPException, _not_found)
@@ -113,12 +123,12 @@ def _failed(status: int, error: str, headers: Mapping[str, str] | None = None) -
     return JSONResponse({"error": error}, status, headers)
 
 
-def _guarded(desk: SurveyService, work: Any) -> Any:
+def _guarded(service: SurveyService, work: Any) -> Any:
     """Return an endpoint that turns errors into replies, the same for every request."""
 
     async def endpoint(request: Request) -> Response:
         try:
-            reply: Response = await work(desk, request)
+            reply: Response = await work(service, request)
             return reply
         except (_Refused, BadParameter, BadValue, Unavailable, ClientDisconnect) as error:
             return _reply_to(error)
@@ -142,19 +152,19 @@ def _reply_to(error: Exception) -> Response:
             return Response(status_code=400)  # the client is gone
 
 
-async def _sign(desk: SurveyService, request: Request) -> Response:
-    size = 2 * desk.key.public.size
+async def _sign(service: SurveyService, request: Request) -> Response:
+    size = 2 * service.key.public.size
     body = await _fields(request, {"invitation", "blinded"}, size)
-    signature = await run_in_threadpool(desk.sign, body["invitation"], _bytes(body, "blinded", size))
+    signature = await run_in_threadpool(service.sign, body["invitation"], _bytes(body, "blinded", size))
     if isinstance(signature, IntakeResult):
         raise _Refused(*_WRONG[signature])
     return JSONResponse({"signature": signature.hex()})
 
 
-async def _report(desk: SurveyService, request: Request) -> Response:
-    key_size, size = 2 * desk.key.public.size, 2 * desk.report_size
+async def _report(service: SurveyService, request: Request) -> Response:
+    key_size, size = 2 * service.key.public.size, 2 * service.report_size
     body = await _fields(request, {"digest", "token", "signature", "report"}, key_size + size)
-    future = desk.take(
+    future = service.take(
         body["digest"],
         _bytes(body, "token"),
         _bytes(body, "signature", key_size),

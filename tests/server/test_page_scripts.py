@@ -13,9 +13,8 @@ import pytest
 from playwright.sync_api import Page
 
 from lapwing.errors import BadParameter
-from lapwing.survey.odds import promise_in_words
+from lapwing.survey.message_words import promise_in_words
 from lapwing.survey.offered import read_offered
-from lapwing.survey.randomize import answer_count
 from lapwing.survey.randomizers import from_recipe
 from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
@@ -61,7 +60,7 @@ def page() -> Iterator[Page]:
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda recipe: f"{recipe['kind']}")
 def test_every_branch_together_is_exactly_the_stated_law(page: Page, recipe: dict[str, Any]) -> None:
     randomizer = from_recipe(recipe)
-    every = answer_count(recipe)
+    every = from_recipe(recipe).inputs
     for answer in range(every) if every <= 32 else (0, 33, every - 1):
         found = page.evaluate(WALK, [recipe, str(answer), most_coins(recipe)])
         walked = [

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from lapwing.survey.questionnaire import AnswerCoding, DateScale, NumberScale, Question, Several, WordCoding
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers import (
+    ODDS,
     BitwiseResponse,
     DuchiResponse,
     FrequencyOracle,

@@ -396,7 +396,7 @@ def collect(
         if new:
             invitations.charge_uninvited(design, ledger, len(new), progress)
         today = datetime.now(UTC).date()
-        verdicts = report_store.store_offline(kept, new, _rule(design), today)
+        verdicts = kept.accept(new, _rule(design), today, has_credential=False)
         taken = sum(verdict is IntakeResult.NEW for verdict in verdicts)
         total = kept.state().reports
     if as_json:

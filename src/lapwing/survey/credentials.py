@@ -36,6 +36,7 @@ from flint import fmpz
 
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, BadValue, Unavailable
+from lapwing.storage.private_file import new_private_file
 
 TOKEN_BYTES = 32
 PREFIX_BYTES = 32
@@ -215,7 +216,19 @@ class BlindSigningKey:
         """Make a fresh key in a new file that only its owner can read. It never replaces a file."""
         # OpenSSL draws the primes: the one use of randomness that does not come from lapwing.core.noise.
         private = rsa.generate_private_key(EXPONENT, bits)
-        _write(Path(path), _pem(private))
+        try:
+            with new_private_file(path) as file:
+                file.write(
+                    private.private_bytes(
+                        serialization.Encoding.PEM,
+                        serialization.PrivateFormat.PKCS8,
+                        serialization.NoEncryption(),
+                    )
+                )
+        except FileExistsError:
+            raise BadParameter("key", f"{path} exists already, and keys are never overwritten") from None
+        except OSError as error:
+            raise Unavailable(f"the key file {path} cannot be made: {error.strerror}") from None
         return cls(private)
 
     @classmethod
@@ -254,40 +267,6 @@ class BlindSigningKey:
         key = self._numbers
         by_p, by_q = _power(value % key.p, key.dmp1, key.p), _power(value % key.q, key.dmq1, key.q)
         return by_q + (by_p - by_q) * key.iqmp % key.p * key.q
-
-
-def _pem(private: rsa.RSAPrivateKey) -> bytes:
-    return private.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write a new file, on disk when this returns. Never through a link, never readable by others."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        raise BadParameter("key", f"{path} exists already, and keys are never overwritten") from None
-    except OSError as error:
-        raise Unavailable(f"the key file {path} cannot be made: {error.strerror}") from None
-    try:
-        with open(file, "wb") as writing:
-            writing.write(content)
-            writing.flush()
-            os.fsync(writing.fileno())
-        sync_folder(path.parent)
-    except OSError as error:
-        os.unlink(path)
-        raise Unavailable(f"the key file {path} cannot be written: {error.strerror}") from None
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names of new and replaced files in a folder durable."""
-    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)
 
 
 def _read(path: str | Path) -> bytes:

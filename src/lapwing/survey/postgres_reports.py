@@ -9,13 +9,13 @@ log, its archive and its replicas still have the order; nobody who must not lear
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lapwing.errors import BadParameter, MissingExtra, Unavailable
+from lapwing.errors import Unavailable
+from lapwing.storage.postgres import OLDEST_SERVER, parse_postgres_url, psycopg
 from lapwing.survey.report_store import (
     CollectionState,
     IntakeResult,
@@ -24,16 +24,6 @@ from lapwing.survey.report_store import (
     require_same_survey,
 )
 
-try:
-    import psycopg
-    from psycopg import sql
-    from psycopg.conninfo import conninfo_to_dict
-except ImportError:
-    raise MissingExtra("postgres", "Keeping reports in PostgreSQL") from None
-
-OLDEST_SERVER = 14
-_NAME = re.compile(r"[a-z0-9_]{1,40}")
-_BAD_URL = "is not a PostgreSQL URL. Special characters of a password are written %40 for @, %2F for /"
 _DEFAULTS = {
     "connect_timeout": 10, "keepalives_idle": 20, "keepalives_interval": 10, "keepalives_count": 3,
     "tcp_user_timeout": 50_000, "application_name": "lapwing survey",
@@ -75,19 +65,9 @@ class PostgresReportStore(ReportStore):
     """A report store in the schema `lapwing_NAME`: the name after # of the URL, or one of the survey."""
 
     def __init__(self, url: str, *, digest: str, report_size: int) -> None:
-        address, _, name = url.partition("#")
+        found, address, name = parse_postgres_url(url.removesuffix("#"), "store")
         name = name or f"survey_{digest[:16]}"
-        if not _NAME.fullmatch(name):
-            raise BadParameter("store", "the name after # must be 1 to 40 of a-z, 0-9 and _")
-        try:
-            found = {key: value for key, value in conninfo_to_dict(address).items() if value is not None}
-        except psycopg.Error:  # its message may quote a piece of the password
-            raise BadParameter("store", _BAD_URL) from None
-        host, port, database = (str(found.get(key, "")) for key in ("host", "port", "dbname"))
-        # A password with @ / : in it, not encoded, lands in other fields, and from there in messages.
-        if "@" in host or not re.fullmatch("[0-9,]*", port) or set("@/") & set(database):
-            raise BadParameter("store", _BAD_URL)
-        self.where = f"postgresql://{'' if '/' in host else host}/{database}#{name}"
+        self.where = f"{address}#{name}"
         self._schema = f"lapwing_{name}"
         self._parameters: dict[str, Any] = {**_DEFAULTS, **found}
         self._lock = threading.Lock()
@@ -103,7 +83,11 @@ class PostgresReportStore(ReportStore):
     def _create(self, digest: str, report_size: int) -> None:
         with self._transaction() as run:
             run("SELECT pg_advisory_xact_lock(hashtext(%s))", (self._schema,))  # one process creates
-            run(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self._schema)))
+            run(
+                psycopg.sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(
+                    psycopg.sql.Identifier(self._schema)
+                )
+            )
             run(_SURVEY)
             for table, columns in _TABLES.items():
                 run(f"CREATE TABLE IF NOT EXISTS {table} ({columns})")

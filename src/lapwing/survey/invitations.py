@@ -23,10 +23,8 @@ from lapwing.config.values import is_postgres
 from lapwing.core.losses import Pure, Relation
 from lapwing.core.noise import random_bytes
 from lapwing.errors import BadParameter, OverBudget
-from lapwing.ledger import Account, Ledger, Slices, Unit
-from lapwing.ledger.gate import ChargedRelease, Gate
+from lapwing.ledger import Account, ChargedRelease, Gate, Ledger, Slices, Spending, Target, Unit
 from lapwing.ledger.ledger import LedgerPlace
-from lapwing.ledger.spending import Spending, Target
 from lapwing.ledger.unit_ids import normal_id
 from lapwing.survey.credentials import new_invitation
 from lapwing.survey.designing import LARGEST_SURVEY, Design

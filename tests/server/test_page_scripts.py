@@ -24,7 +24,7 @@ SURVEY = Path(__file__).parents[1] / "survey"
 VECTORS = json.loads((SURVEY / "vectors.json").read_text())
 RFC = json.loads((SURVEY / "rfc9474.json").read_text())
 WALK = """async ([recipe, answer, most]) => {
-  const { throwCoins } = await import("/throw.js");
+  const { randomize } = await import("/randomize.js");
   const found = [];
   let told = [];
   while (told) {
@@ -38,7 +38,7 @@ WALK = """async ([recipe, answer, most]) => {
     const source = { odds: (of) => next("odds", of) === 1, below: (bound) => BigInt(next("below", bound)) };
     let message = null;
     try {
-      message = Array.from(throwCoins(recipe, BigInt(answer), source));
+      message = Array.from(randomize(recipe, BigInt(answer), source));
     } catch (problem) {
       if (problem !== "too deep") throw problem;
     }
@@ -77,7 +77,7 @@ def test_every_branch_together_is_exactly_the_stated_law(page: Page, recipe: dic
 
 def test_the_vectors_hold(page: Page) -> None:
     script = """async (questions) => {
-      const { Coins, throwCoins } = await import("/throw.js");
+      const { Coins, randomize } = await import("/randomize.js");
       const { fromHex, toHex } = await import("/blind.js");
       const { said } = await import("/coding.js");
       const { sentInWords } = await import("/words.js");
@@ -85,7 +85,7 @@ def test_the_vectors_hold(page: Page) -> None:
         const bytes = fromHex(coins);
         let at = 0;
         const source = new Coins((count) => bytes.slice(at, (at += count)));
-        const message = throwCoins(question.recipe, BigInt(answer), source);
+        const message = randomize(question.recipe, BigInt(answer), source);
         return {
           answer,
           said: said(question, BigInt(answer)),
@@ -252,7 +252,7 @@ def test_recipes_that_are_out_of_order_are_refused(page: Page) -> None:
 
 def test_the_browser_coins_take_bytes_as_in_python(page: Page) -> None:
     script = """async (bounds) => {
-      const { Coins } = await import("/throw.js");
+      const { Coins } = await import("/randomize.js");
       return bounds.map((bound) => Array.from({ length: 256 }, (_, byte) => {
         const bytes = [byte, 0];
         const fell = new Coins((count) => bytes.splice(0, count)).below(BigInt(bound));
@@ -268,7 +268,7 @@ def test_the_browser_coins_take_bytes_as_in_python(page: Page) -> None:
 
 def test_randomness_comes_from_the_browser_and_long_pieces_are_whole(page: Page) -> None:
     script = """async () => {
-      const { freshBytes } = await import("/throw.js");
+      const { freshBytes } = await import("/randomize.js");
       const before = crypto.getRandomValues;
       const sizes = [];
       crypto.getRandomValues = (bytes) => { sizes.push(bytes.length); return before.call(crypto, bytes); };
@@ -281,7 +281,7 @@ def test_randomness_comes_from_the_browser_and_long_pieces_are_whole(page: Page)
 
 def test_coins_of_the_browser_follow_their_odds(page: Page) -> None:
     script = """async () => {
-      const { Coins } = await import("/throw.js");
+      const { Coins } = await import("/randomize.js");
       const coins = new Coins();
       let heads = 0;
       for (let i = 0; i < 40000; i++) heads += coins.odds(3n << 46n);

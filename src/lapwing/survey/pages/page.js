@@ -14,7 +14,7 @@ import { offered } from "./offered.js";
 import { UNIT } from "./price.js";
 import { BadSurvey, size } from "./recipes.js";
 import { ALL, Later, Stop, call, credential, invitedBy, packed, surveyText } from "./sending.js";
-import { Coins } from "./throw.js";
+import { Coins } from "./randomize.js";
 import { inShort, oddsInWords, promise, sentInWords } from "./words.js";
 
 const LIFETIME = 8n * UNIT; // what this device sends in its whole life, at most; a survey can only lower it

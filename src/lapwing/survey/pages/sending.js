@@ -7,7 +7,7 @@
 
 import * as account from "./account.js";
 import { blind, finalize, fromHex, newToken, toHex } from "./blind.js";
-import { Coins, throwCoins } from "./throw.js";
+import { Coins, randomize } from "./randomize.js";
 
 export const ALL = 255; // the first byte of a report that answers every question
 const [LARGEST_SURVEY, LARGEST_REPLY] = [16 << 20, 64 << 10]; // bytes
@@ -103,7 +103,7 @@ export function packed({ survey }, places, codes) {
   report[0] = survey.ask === "one" ? places[0] : ALL;
   let at = 1;
   places.forEach((place, i) => {
-    const message = throwCoins(survey.questions[place].recipe, codes[i], new Coins());
+    const message = randomize(survey.questions[place].recipe, codes[i], new Coins());
     report.set(message, at);
     at += message.length;
   });

@@ -6,7 +6,7 @@
 import { distance, said, valueAt, NO_ANSWER } from "./coding.js";
 import { ratio, worstRatio } from "./price.js";
 import { ODDS, checkedRecipe, messages, points, size as sizeOf } from "./recipes.js";
-import { fromBytes } from "./throw.js";
+import { fromBytes } from "./randomize.js";
 
 const LISTED = 12;
 

@@ -5,8 +5,8 @@ Because  all randomness is "true with probability T / 2^48" and "uniform below N
          numbers, drawn again where a number is too large. Nothing is rounded.
 Test     tests/survey/test_randomize.py::test_every_branch_together_is_exactly_the_stated_law
 
-The browser does the same in survey/pages/randomize.js, draw by draw. tests/survey/vectors.json fixes for both
-which random bytes lead to which message. So the order of the draws here is part of the format.
+The browser does the same in survey/pages/randomize.js, draw by draw. tests/survey/vectors.json fixes for
+both which random bytes lead to which message. So the order of the draws here is part of the format.
 """
 
 from __future__ import annotations

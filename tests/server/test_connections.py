@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lapwing.web.serving import RESERVED, ConnectionLimits, ConnectionTable, limited_by_open_files
+from lapwing.web.connections import ConnectionGuard, ConnectionLimits
+from lapwing.web.serving import RESERVED, guard_socket, limited_by_open_files
 from support.collecting import credential
 from support.survey_server import Process
 
@@ -61,10 +62,10 @@ class TestAFlood:
             assert time.monotonic() - begin < 10
 
     def test_of_silent_ones_over_tls_is_counted_before_any_handshake(self) -> None:
-        table = ConnectionTable(ConnectionLimits(connections=3))
+        guard = ConnectionGuard(ConnectionLimits(connections=3))
         pairs = [socket.socketpair() for _ in range(5)]
         for own, _ in pairs:
-            table.admit(own, "192.0.2.1")
+            guard_socket(guard, own, "192.0.2.1")
         assert [far.recv(1, socket.MSG_DONTWAIT) for _, far in pairs[:2]] == [b"", b""]  # the oldest went
         for _, far in pairs[2:]:
             with pytest.raises(BlockingIOError):
@@ -87,43 +88,43 @@ class TestTheDoor:
 
     def test_ends_first_who_waited_longest_and_nobody_who_asked(self) -> None:
         with ExitStack() as stack:
-            table = ConnectionTable(ConnectionLimits(connections=3, per_address=3))
+            guard = ConnectionGuard(ConnectionLimits(connections=3, per_address=3))
             pairs = [self.pair(stack) for _ in range(6)]
             for own, _ in pairs[:3]:
-                table.admit(own, "192.0.2.1")
-            asked = table.of(pairs[0][0].fileno())
+                guard_socket(guard, own, "192.0.2.1")
+            asked = guard.of(pairs[0][0].fileno())
             assert asked is not None
             asked.has_asked = True
-            table.admit(pairs[3][0], "192.0.2.2")
+            guard_socket(guard, pairs[3][0], "192.0.2.2")
             assert [self.has_ended(far) for _, far in pairs[:4]] == [False, True, False, False]
             for own, _ in (pairs[2], pairs[3]):
-                entry = table.of(own.fileno())
+                entry = guard.of(own.fileno())
                 assert entry is not None
                 entry.has_asked = True
-            table.admit(pairs[4][0], "192.0.2.3")
+            guard_socket(guard, pairs[4][0], "192.0.2.3")
             assert self.has_ended(pairs[4][1])  # all the others are being answered
-            table.remove(asked)
-            table.admit(pairs[5][0], "192.0.2.3")
+            guard.remove(asked)
+            guard_socket(guard, pairs[5][0], "192.0.2.3")
             assert not self.has_ended(pairs[5][1])
 
     def test_gives_an_address_its_share_and_a_network_of_version_6_one(self) -> None:
         with ExitStack() as stack:
-            table = ConnectionTable(ConnectionLimits(connections=100, per_address=1))
+            guard = ConnectionGuard(ConnectionLimits(connections=100, per_address=1))
             pairs = [self.pair(stack) for _ in range(5)]
             addresses = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "192.0.2.1", "192.0.2.2"]
             for (own, _), address in zip(pairs, addresses, strict=True):
-                table.admit(own, address)
+                guard_socket(guard, own, address)
             assert [self.has_ended(far) for _, far in pairs] == [True, False, False, False, False]
 
     def test_remembers_no_address_that_left(self) -> None:
         with ExitStack() as stack:
-            table = ConnectionTable(ConnectionLimits())
+            guard = ConnectionGuard(ConnectionLimits())
             own, _ = self.pair(stack)
-            table.admit(own, "192.0.2.1")
-            entry = table.of(own.fileno())
+            guard_socket(guard, own, "192.0.2.1")
+            entry = guard.of(own.fileno())
             assert entry is not None
-            table.remove(entry)
-            assert (table._open, dict(table._per_address)) == ({}, {})
+            guard.remove(entry)
+            assert (guard._open, dict(guard._per_address)) == ({}, {})
 
 
 class TestDeadlines:

@@ -186,13 +186,13 @@ def test_every_way_into_a_recipe_checks_it_first(page: Page) -> None:
     script = """async (recipe) => {
       const recipes = await import("/recipes.js");
       const { ratio } = await import("/price.js");
-      const { Coins, throwCoins } = await import("/throw.js");
+      const { Coins, randomize } = await import("/randomize.js");
       const { oddsInWords, sentInWords } = await import("/words.js");
       const range = { low: "0", high: "1", step: "1" };
       const question = { kind: "number", ...range, labels: [], no_answer: false, recipe };
       const ways = [
         () => recipes.checkedRecipe(recipe), () => recipes.inputs(recipe), () => recipes.messages(recipe),
-        () => recipes.size(recipe), () => ratio(recipe), () => throwCoins(recipe, 1n, new Coins()),
+        () => recipes.size(recipe), () => ratio(recipe), () => randomize(recipe, 1n, new Coins()),
         () => oddsInWords(question), () => sentInWords(question, new Uint8Array(1)),
       ];
       return ways.map((way) => {

@@ -13,9 +13,8 @@ import pytest
 from playwright.sync_api import Page
 
 from lapwing.errors import BadParameter
-from lapwing.survey.odds import promise_in_words
+from lapwing.survey.message_words import promise_in_words
 from lapwing.survey.offered import read_offered
-from lapwing.survey.randomize import answer_count
 from lapwing.survey.randomizers import from_recipe
 from support.browser import chromium, scripts_page
 from support.coins import SMALL, law_of, most_coins
@@ -25,7 +24,7 @@ SURVEY = Path(__file__).parents[1] / "survey"
 VECTORS = json.loads((SURVEY / "vectors.json").read_text())
 RFC = json.loads((SURVEY / "rfc9474.json").read_text())
 WALK = """async ([recipe, answer, most]) => {
-  const { throwCoins } = await import("/throw.js");
+  const { randomize } = await import("/randomize.js");
   const found = [];
   let told = [];
   while (told) {
@@ -39,7 +38,7 @@ WALK = """async ([recipe, answer, most]) => {
     const source = { odds: (of) => next("odds", of) === 1, below: (bound) => BigInt(next("below", bound)) };
     let message = null;
     try {
-      message = Array.from(throwCoins(recipe, BigInt(answer), source));
+      message = Array.from(randomize(recipe, BigInt(answer), source));
     } catch (problem) {
       if (problem !== "too deep") throw problem;
     }
@@ -61,7 +60,7 @@ def page() -> Iterator[Page]:
 @pytest.mark.parametrize("recipe", SMALL, ids=lambda recipe: f"{recipe['kind']}")
 def test_every_branch_together_is_exactly_the_stated_law(page: Page, recipe: dict[str, Any]) -> None:
     randomizer = from_recipe(recipe)
-    every = answer_count(recipe)
+    every = from_recipe(recipe).inputs
     for answer in range(every) if every <= 32 else (0, 33, every - 1):
         found = page.evaluate(WALK, [recipe, str(answer), most_coins(recipe)])
         walked = [
@@ -78,7 +77,7 @@ def test_every_branch_together_is_exactly_the_stated_law(page: Page, recipe: dic
 
 def test_the_vectors_hold(page: Page) -> None:
     script = """async (questions) => {
-      const { Coins, throwCoins } = await import("/throw.js");
+      const { Coins, randomize } = await import("/randomize.js");
       const { fromHex, toHex } = await import("/blind.js");
       const { said } = await import("/coding.js");
       const { sentInWords } = await import("/words.js");
@@ -86,7 +85,7 @@ def test_the_vectors_hold(page: Page) -> None:
         const bytes = fromHex(coins);
         let at = 0;
         const source = new Coins((count) => bytes.slice(at, (at += count)));
-        const message = throwCoins(question.recipe, BigInt(answer), source);
+        const message = randomize(question.recipe, BigInt(answer), source);
         return {
           answer,
           said: said(question, BigInt(answer)),
@@ -254,7 +253,7 @@ def test_recipes_that_are_out_of_order_are_refused(page: Page) -> None:
 
 def test_the_browser_coins_take_bytes_as_in_python(page: Page) -> None:
     script = """async (bounds) => {
-      const { Coins } = await import("/throw.js");
+      const { Coins } = await import("/randomize.js");
       return bounds.map((bound) => Array.from({ length: 256 }, (_, byte) => {
         const bytes = [byte, 0];
         const fell = new Coins((count) => bytes.splice(0, count)).below(BigInt(bound));
@@ -270,7 +269,7 @@ def test_the_browser_coins_take_bytes_as_in_python(page: Page) -> None:
 
 def test_randomness_comes_from_the_browser_and_long_pieces_are_whole(page: Page) -> None:
     script = """async () => {
-      const { freshBytes } = await import("/throw.js");
+      const { freshBytes } = await import("/randomize.js");
       const before = crypto.getRandomValues;
       const sizes = [];
       crypto.getRandomValues = (bytes) => { sizes.push(bytes.length); return before.call(crypto, bytes); };
@@ -283,7 +282,7 @@ def test_randomness_comes_from_the_browser_and_long_pieces_are_whole(page: Page)
 
 def test_coins_of_the_browser_follow_their_odds(page: Page) -> None:
     script = """async () => {
-      const { Coins } = await import("/throw.js");
+      const { Coins } = await import("/randomize.js");
       const coins = new Coins();
       let heads = 0;
       for (let i = 0; i < 40000; i++) heads += coins.odds(3n << 46n);

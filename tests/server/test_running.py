@@ -23,7 +23,7 @@ from lapwing.errors import BadParameter
 from lapwing.survey.web_app import create_app
 from lapwing.web.serving import require_encrypted, serve
 from support import postgres
-from support.collecting import SIZE, Shelf, credential, desk, invited
+from support.collecting import SIZE, Shelf, credential, invited, service_of
 from support.survey_server import PUBLIC, Process
 
 GOOD = b"\x01\x00\x01"
@@ -125,7 +125,7 @@ class TestTls:
         assert ask(None)[1] is False
 
     def test_half_a_pair_or_a_bad_one_is_refused(self, tmp_path: Path, tls: tuple[Path, Path]) -> None:
-        app = create_app(desk(Shelf.of("sqlite", tmp_path).open()), PUBLIC)
+        app = create_app(service_of(Shelf.of("sqlite", tmp_path).open()), PUBLIC)
         certificate, key = tls
 
         def run(certificate: Path | None, key: Path | None) -> None:
@@ -154,14 +154,14 @@ class TestTheAddress:
     def test_a_port_that_is_taken_is_told(self, process: Process, tmp_path: Path) -> None:
         process.start()
         (tmp_path / "other").mkdir()
-        app = create_app(desk(Shelf.of("sqlite", tmp_path / "other").open()), PUBLIC)
+        app = create_app(service_of(Shelf.of("sqlite", tmp_path / "other").open()), PUBLIC)
         _, port = process.host_and_port
         with pytest.raises(BadParameter, match="cannot be served: Address already in use"):
             serve(app, host="127.0.0.1", port=port, ready=print)
 
     @pytest.mark.parametrize("host", ["\ud800", "a\0b", "ä" * 70, "no such host", "8.8.8.8"])
     def test_what_is_no_address_of_ours_is_told(self, tmp_path: Path, host: str) -> None:
-        app = create_app(desk(Shelf.of("sqlite", tmp_path).open()), PUBLIC)
+        app = create_app(service_of(Shelf.of("sqlite", tmp_path).open()), PUBLIC)
         with pytest.raises(BadParameter, match="cannot be served"):
             serve(app, host=host, port=0, behind_tls_proxy=True, ready=print)
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from lapwing.survey.web_app import create_app
-from support.collecting import DIGEST, SIZE, Shelf, credential, desk
+from support.collecting import DIGEST, SIZE, Shelf, credential, service_of
 from support.survey_server import PUBLIC, Process
 
 GOOD, OTHER = b"\x01\x00\x01", b"\x02\x01\x01"
@@ -51,7 +51,7 @@ class TestSilence:
         def broken(_: bytes) -> None:
             raise RuntimeError(CANARY)
 
-        at = desk(Shelf.of("sqlite", tmp_path).open(), check=broken)
+        at = service_of(Shelf.of("sqlite", tmp_path).open(), check=broken)
         prepared, signature = credential()
         body = {"token": prepared.hex(), "signature": signature.hex(), "report": GOOD.hex()}
 
@@ -71,7 +71,7 @@ class TestSilence:
     ) -> None:
         """The framework can send the time and address of each request elsewhere. It must never do so."""
         monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
-        at = desk(Shelf.of("sqlite", tmp_path).open())
+        at = service_of(Shelf.of("sqlite", tmp_path).open())
         settings = create_app(at, PUBLIC)._telemetry
         assert not any(settings.values())
         at.close()

@@ -280,7 +280,7 @@ def serve(
         opened = open_survey(file)
 
     def ready(address: str) -> None:
-        state = opened.desk.reports.state()
+        state = opened.service.reports.state()
         print(f"{opened.design.survey.title}: {address}")
         print(f"The fingerprint of this survey and its key: {existing_fingerprint(opened.design)}")
         print(f"{state.reports:,} reports so far. It ends {opened.design.survey.stops}.", flush=True)
@@ -298,7 +298,7 @@ def serve(
     except KeyboardInterrupt:
         pass
     finally:
-        opened.desk.close()
+        opened.service.close()
 
 
 @app.command()

@@ -19,8 +19,8 @@ from lapwing.survey.questionnaire import (
     WordCoding,
     two_coins_count,
 )
-from lapwing.survey.randomize import ODDS
 from lapwing.survey.randomizers import (
+    ODDS,
     BitwiseResponse,
     DuchiResponse,
     FrequencyOracle,

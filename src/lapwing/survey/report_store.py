@@ -254,10 +254,3 @@ def not_yet_stored(store: ReportStore, reports: ReportEntries) -> ReportEntries:
     """Return the entries that are not stored yet."""
     known = store.stored([token for token, _ in reports])
     return [(token, report) for token, report in reports if token not in known]
-
-
-def store_offline(
-    store: ReportStore, reports: ReportEntries, rule: StoppingRule, today: date
-) -> list[IntakeResult]:
-    """Store offline reports in one transaction, as far as the stopping rule allows."""
-    return store.accept(reports, rule, today, has_credential=False)

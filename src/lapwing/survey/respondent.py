@@ -243,10 +243,8 @@ class Respondent:
             codes = {place: _code(survey, place, answers) for place in places}
             _afford(state, survey)
             coins = ByteCoins()
-            recipes = {place: survey.questions[place].recipe for place in places}
-            report = survey.pack(
-                {place: randomize(recipes[place], codes[place], coins) for place in places}
-            )
+            makers = {place: survey.questions[place].randomizer for place in places}
+            report = survey.pack({place: randomize(makers[place], codes[place], coins) for place in places})
             memo = state.memos.setdefault(survey.digest, {})
             memo.update(price=survey.price, report=report.hex())
             state.store()  # nobody gets to see the report before this

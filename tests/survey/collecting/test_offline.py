@@ -23,28 +23,28 @@ class TestAPile:
         store = shelf.open()
         for taken in (10, 0):
             new = report_store.not_yet_stored(store, report_store.offline_entries(PILE, NAME))
-            verdicts = report_store.store_offline(store, new, StoppingRule(), TODAY)
+            verdicts = store.accept(new, StoppingRule(), TODAY, has_credential=False)
             assert verdicts == [IntakeResult.NEW] * taken
         assert store.state().without_credential == 10
 
     def test_of_the_same_content_from_others_is_taken_again_on_demand(self, shelf: Shelf) -> None:
         store = shelf.open()
-        report_store.store_offline(store, report_store.offline_entries(PILE, NAME), StoppingRule(), TODAY)
+        store.accept(report_store.offline_entries(PILE, NAME), StoppingRule(), TODAY, has_credential=False)
         more = report_store.offline_entries(PILE, NAME, again=True)
-        assert report_store.store_offline(store, more, StoppingRule(), TODAY) == [IntakeResult.NEW] * 10
+        assert store.accept(more, StoppingRule(), TODAY, has_credential=False) == [IntakeResult.NEW] * 10
         assert store.state().reports == 20
 
     def test_that_was_taken_in_part_is_completed(self, shelf: Shelf) -> None:
         store, pile = shelf.open(), report_store.offline_entries(PILE, NAME)
-        report_store.store_offline(store, pile[:4], StoppingRule(), TODAY)
+        store.accept(pile[:4], StoppingRule(), TODAY, has_credential=False)
         assert report_store.not_yet_stored(store, pile) == pile[4:]
 
     def test_has_alike_reports_that_all_count(self, shelf: Shelf) -> None:
         store = shelf.open()
         alike = np.zeros((7, SIZE), np.uint8)
         assert (
-            report_store.store_offline(
-                store, report_store.offline_entries(alike, NAME), StoppingRule(), TODAY
+            store.accept(
+                report_store.offline_entries(alike, NAME), StoppingRule(), TODAY, has_credential=False
             )
             == [IntakeResult.NEW] * 7
         )
@@ -58,7 +58,7 @@ class TestAPile:
             file.write_bytes(b"lapwing reports, mark %d\n" % device + alike.tobytes())
             for expected in ([IntakeResult.NEW], [IntakeResult.AGAIN]):
                 pile = report_store.offline_entries(alike, report_store.pile_digest(file))
-                assert report_store.store_offline(store, pile, StoppingRule(), TODAY) == expected
+                assert store.accept(pile, StoppingRule(), TODAY, has_credential=False) == expected
         assert store.state().reports == 7
 
     def test_that_cannot_be_read_is_told(self, tmp_path: Path) -> None:

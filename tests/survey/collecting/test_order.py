@@ -22,7 +22,7 @@ from lapwing.survey.report_store import (
 from lapwing.survey.service import open_report_store
 from lapwing.survey.sqlite_reports import SqliteReportStore
 from support import postgres
-from support.collecting import DIGEST, TODAY, Shelf, credential, desk
+from support.collecting import DIGEST, TODAY, Shelf, credential, service_of
 from support.ledgers import POSTGRES
 
 NO_RULE = StoppingRule()
@@ -165,7 +165,7 @@ class TestPostgres:
 
     def test_shows_no_order_once_the_last_day_is_over(self, tmp_path: Path) -> None:
         shelf = Shelf.of(POSTGRES, tmp_path)
-        at = desk(shelf.open(), StoppingRule(until=TODAY.replace(day=1)))
+        at = service_of(shelf.open(), StoppingRule(until=TODAY.replace(day=1)))
         self.come(at.reports, NO_RULE)
         assert len({xmin for _, xmin in self.rows(shelf)[0]}) == 40  # it shows
         at.take(DIGEST, *credential(), GOOD).result(60)  # too late
@@ -174,7 +174,7 @@ class TestPostgres:
 
     def test_shows_no_order_once_the_server_stopped(self, tmp_path: Path) -> None:
         shelf = Shelf.of(POSTGRES, tmp_path)
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         self.come(at.reports, NO_RULE)
         at.close()
         self.require_no_order(shelf)

@@ -16,7 +16,7 @@ from lapwing.errors import BadParameter, BadValue, Unavailable
 from lapwing.survey.credentials import blind_token, new_invitation, prepare_token
 from lapwing.survey.report_store import IntakeResult, StoppingRule, read_all_reports
 from lapwing.survey.service import CommitBatches, InvalidCredential
-from support.collecting import DIGEST, SIZE, TODAY, Shelf, credential, desk, invited, key, small, take
+from support.collecting import DIGEST, SIZE, TODAY, Shelf, credential, invited, key, service_of, small, take
 
 THREADS = 16
 GOOD = b"\x01\x00\x01"
@@ -35,7 +35,7 @@ def together(work: Callable[[int], Any]) -> list[Any]:
 
 
 def test_a_respondent_gets_a_credential_and_hands_in_one_report(shelf: Shelf) -> None:
-    at = desk(shelf.open())
+    at = service_of(shelf.open())
     invitation, blinding = invited(at.reports)
     reply = at.sign(invitation, blinding.blinded)
     assert isinstance(reply, bytes)
@@ -49,7 +49,7 @@ def test_a_respondent_gets_a_credential_and_hands_in_one_report(shelf: Shelf) ->
 
 class TestSigning:
     def test_the_same_again_gives_the_same_and_another_is_refused(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         invitation, blinding = invited(at.reports)
         first = at.sign(invitation, blinding.blinded)
         assert at.sign(invitation, blinding.blinded) == first
@@ -58,7 +58,7 @@ class TestSigning:
         at.close()
 
     def test_the_same_invitation_from_many_threads_signs_one_value(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         invitation, _ = invited(at.reports)
         blindings = [blind_token(key().public, prepare_token()) for _ in range(THREADS)]
         replies = together(lambda k: at.sign(invitation, blindings[k].blinded))
@@ -69,7 +69,7 @@ class TestSigning:
         at.close()
 
     def test_the_same_value_from_many_threads_gets_one_signature(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         invitation, blinding = invited(at.reports)
         replies = together(lambda _: at.sign(invitation, blinding.blinded))
         assert len(set(replies)) == 1
@@ -77,7 +77,7 @@ class TestSigning:
         at.close()
 
     def test_what_is_no_blinded_value_uses_nothing_up(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         invitation, blinding = invited(at.reports)
         for bad in (b"", bytes(256), b"\xff" * 256):
             with pytest.raises(BadValue, match="blinded value"):
@@ -88,7 +88,7 @@ class TestSigning:
         at.close()
 
     def test_ends_with_the_survey_but_gives_again_what_it_gave(self, shelf: Shelf) -> None:
-        at = desk(shelf.open(), StoppingRule(stop_after=1))
+        at = service_of(shelf.open(), StoppingRule(stop_after=1))
         early, first = invited(at.reports)
         late, second = invited(at.reports)
         given = at.sign(early, first.blinded)
@@ -100,7 +100,7 @@ class TestSigning:
 
 class TestTaking:
     def test_the_same_token_from_many_threads_counts_once(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         prepared, signature = credential()
         verdicts = together(lambda _: take(at, prepared, signature, GOOD))
         assert Counter(verdicts) == {IntakeResult.NEW: 1, IntakeResult.AGAIN: THREADS - 1}
@@ -108,7 +108,7 @@ class TestTaking:
         at.close()
 
     def test_different_reports_with_one_token_leave_one(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         prepared, signature = credential()
         kinds = [b"\x00\x00\x00", b"\x01\x00\x01", b"\x01\x01\x00", b"\x02\x01\x01"]
         verdicts = together(lambda k: take(at, prepared, signature, kinds[k % 4]))
@@ -119,19 +119,19 @@ class TestTaking:
         at.close()
 
     def test_two_servers_on_one_store_count_each_token_once(self, shelf: Shelf) -> None:
-        desks = [desk(shelf.open(), StoppingRule(stop_after=20)) for _ in range(2)]
+        services = [service_of(shelf.open(), StoppingRule(stop_after=20)) for _ in range(2)]
         credentials = [credential() for _ in range(12)]
-        shared = together(lambda k: [take(desks[k % 2], *c, GOOD) for c in credentials])
+        shared = together(lambda k: [take(services[k % 2], *c, GOOD) for c in credentials])
         assert Counter(chain(*shared))[IntakeResult.NEW] == 12
         more = [[credential() for _ in range(3)] for _ in range(THREADS)]
-        rest = together(lambda k: [take(desks[k % 2], *c, GOOD) for c in more[k]])
+        rest = together(lambda k: [take(services[k % 2], *c, GOOD) for c in more[k]])
         assert Counter(chain(*rest)) == {IntakeResult.NEW: 8, IntakeResult.CLOSED: 40}
-        assert desks[0].reports.state().reports == 20
-        for at in desks:
+        assert services[0].reports.state().reports == 20
+        for at in services:
             at.close()
 
     def test_P2_crafted_reports_are_refused_and_use_nothing_up(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         prepared, signature = credential()
         for crafted in (b"", b"\x01", b"\x02\x00\x01", b"\x05\x05\x00", b"\xff" * SIZE, bytes(SIZE + 1)):
             with pytest.raises(BadValue):
@@ -144,7 +144,7 @@ class TestTaking:
         at.close()
 
     def test_a_token_that_was_not_signed_is_refused(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         prepared, signature = credential()
         for other, signed in ((prepare_token(), signature), (prepared, bytes(256)), (prepared, b"")):
             with pytest.raises(InvalidCredential):
@@ -154,7 +154,7 @@ class TestTaking:
 
     def test_nobody_without_a_credential_has_a_report_looked_at(self, shelf: Shelf) -> None:
         looked: list[bytes] = []
-        at = desk(shelf.open(), check=looked.append)
+        at = service_of(shelf.open(), check=looked.append)
         prepared, signature = credential()
         with pytest.raises(InvalidCredential):
             at.take(DIGEST, prepare_token(), signature, b"\xff" * SIZE)
@@ -164,7 +164,7 @@ class TestTaking:
         at.close()
 
     def test_P1_the_same_report_every_day_counts_once(self, shelf: Shelf) -> None:
-        at = desk(shelf.open())
+        at = service_of(shelf.open())
         prepared, signature = credential()
         for day in range(30):
             at.today = lambda day=day: TODAY + timedelta(days=day)  # type: ignore[misc]
@@ -212,7 +212,7 @@ class TestBatches:
         batches.close()
 
     def test_what_waits_is_committed_before_it_ends(self, file_shelf: Shelf) -> None:
-        at = desk(file_shelf.open(), check=small)
+        at = service_of(file_shelf.open(), check=small)
         waiting = [at.take(DIGEST, *credential(), GOOD) for _ in range(20)]
         at.close()
         assert {future.result(0) for future in waiting} == {IntakeResult.NEW}

@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from lapwing.core.chances import percent
 from lapwing.core.exact import log_up
 from lapwing.errors import BadParameter
 from lapwing.survey.designing import CROSS_TABLES, Design, design
-from lapwing.survey.odds import percent, stated_odds
-from lapwing.survey.randomize import ODDS
+from lapwing.survey.odds import stated_odds
 from lapwing.survey.randomizers import (
+    ODDS,
     BitwiseResponse,
     DuchiResponse,
     HadamardResponse,

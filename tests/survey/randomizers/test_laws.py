@@ -215,7 +215,7 @@ def test_words_of_two_levels_are_told_apart_and_padded() -> None:
         assert not accepted(words, bad)
     rows = words.sample(np.full(4000, word))
     assert len(words.messages_of(rows, 0)) + len(words.messages_of(rows, 1)) == 4000
-    assert words.prefix(np.array([word]), 0).tolist() == [7]
+    assert words.part_answers(np.array([word]), 0).tolist() == [7]
 
 
 @each("epsilon", [Fraction(1, 10**6), Fraction(1, 3), Fraction(1), Fraction(7), Fraction(1000)])

@@ -1,6 +1,6 @@
-// Throwing the coins for one answer: a recipe and an answer in, one message (Uint8Array) out.
+// Randomizes one answer: a recipe and an answer in, one message (Uint8Array) out.
 //
-// The same algorithm as survey/throwing.py, draw by draw. All numbers are BigInt: nothing is rounded, so
+// The same algorithm as survey/randomize.py, draw by draw. All numbers are BigInt: nothing is rounded, so
 // every message has exactly the probability that the page states. The only randomness is
 // crypto.getRandomValues. The order of the draws is part of the format (tests/survey/vectors.json).
 
@@ -9,7 +9,7 @@ import { bitLength, checkedRecipe, inputs, messages, size } from "./recipes.js";
 const ODDS_BYTES = 6;
 const LETTER_BITS = 5n;
 
-/** Fresh random bytes from the browser; it throws when there are none. */
+/** Returns fresh random bytes from the browser, or throws an error if there are none. */
 export function freshBytes(count) {
   const bytes = new Uint8Array(count);
   const most = 65536; // what getRandomValues gives at once
@@ -17,18 +17,18 @@ export function freshBytes(count) {
   return bytes;
 }
 
-/** Exact coins from a function that gives uniform random bytes. */
+/** Exact draws from a function that returns uniform random bytes. */
 export class Coins {
   constructor(take = freshBytes) {
     this.take = take;
   }
 
-  /** True with probability of / 2^48: six bytes, as one number, below `of`. */
+  /** Returns true with probability of / 2^48: six bytes, as one number, are below `of`. */
   odds(of) {
     return fromBytes(this.take(ODDS_BYTES)) < of;
   }
 
-  /** 0n .. bound - 1n, all equally likely. What is too large is thrown again, never folded back. */
+  /** Draws 0n .. bound - 1n, all equally likely. A number that is too large is drawn again. */
   below(bound) {
     const bits = bitLength(bound - 1n);
     if (bits === 0) return 0n;
@@ -39,8 +39,8 @@ export class Coins {
   }
 }
 
-/** The message to send for `answer`, of the size that all messages of this recipe have. */
-export function throwCoins(recipe, answer, source) {
+/** Returns the message to send for `answer`. All messages of a recipe have one size. */
+export function randomize(recipe, answer, source) {
   const coded = BigInt(answer);
   if (coded < 0n || coded >= inputs(recipe)) throw new RangeError("the answer is not one of this question");
   return KINDS[checkedRecipe(recipe).kind](recipe, coded, source);
@@ -63,7 +63,7 @@ export function toBytes(number, count) {
 
 const numbered = (recipe, message) => toBytes(message, size(recipe));
 
-/** Option j is bit j % 8 of byte j // 8. */
+/** Returns a set of options as bytes: option j is bit j % 8 of byte j // 8. */
 function masked(recipe, options) {
   const bytes = new Uint8Array(size(recipe));
   for (const option of options) bytes[option >> 3] |= 1 << (option & 7);
@@ -108,24 +108,26 @@ function hadamard(recipe, answer, source) {
   return numbered(recipe, drawn);
 }
 
-function inverseOf(number, q) {
-  let [r0, r1, s0, s1] = [q, number % q, 0n, 1n];
+/** Returns the inverse of `number` modulo n, or null if there is none. */
+export function inverse(number, n) {
+  let [r0, r1, s0, s1] = [n, number % n, 0n, 1n];
   while (r1) {
     const whole = r0 / r1;
     [r0, r1, s0, s1] = [r1, r0 - whole * r1, s1, s0 - whole * s1];
   }
-  return ((s0 % q) + q) % q;
+  return r0 === 1n ? ((s0 % n) + n) % n : null;
 }
 
 const product = (one, other) => one.reduce((sum, x, j) => sum + x * other[j], 0n);
 
-const before = (q, after) => (q ** BigInt(after) - 1n) / (q - 1n);
+/** The number of the first point with `after` coordinates after the leading 1. */
+const firstPoint = (q, after) => (q ** BigInt(after) - 1n) / (q - 1n);
 
-/** The vector of a point, numbered as in survey/randomizers/points.py. */
-function pointNumbered(q, t, number) {
+/** Returns the vector of a point, numbered as in survey/randomizers/projective.py. */
+function vectorOf(q, t, number) {
   let after = 0;
-  while (after + 1 < t && before(q, after + 1) <= number) after++;
-  let rest = number - before(q, after);
+  while (after + 1 < t && firstPoint(q, after + 1) <= number) after++;
+  let rest = number - firstPoint(q, after);
   const vector = Array(t).fill(0n);
   vector[t - 1 - after] = 1n;
   for (let place = t - 1; place > t - 1 - after; place--) {
@@ -135,25 +137,25 @@ function pointNumbered(q, t, number) {
   return vector;
 }
 
-/** The number of the point through a vector that is not 0. */
+/** Returns the number of the point through a vector that is not 0. */
 function numberOf(q, vector) {
   const lead = vector.findIndex((x) => x !== 0n);
-  const scale = inverseOf(vector[lead], q);
+  const scale = inverse(vector[lead], q);
   const after = vector.slice(lead + 1);
-  return after.reduce((number, x) => number * q + ((x * scale) % q), 0n) + before(q, after.length);
+  return after.reduce((number, x) => number * q + ((x * scale) % q), 0n) + firstPoint(q, after.length);
 }
 
 function projective(recipe, answer, source) {
   const orthogonal = source.odds(BigInt(recipe.favoured));
   const [q, t] = [BigInt(recipe.prime), recipe.dimension];
-  const point = pointNumbered(q, t, answer);
+  const point = vectorOf(q, t, answer);
   const last = point.findLastIndex((x) => x !== 0n);
-  const inverse = inverseOf(point[last], q);
+  const factor = inverse(point[last], q);
   for (;;) {
     const vector = Array.from({ length: t }, () => source.below(q));
     if (orthogonal) {
       vector[last] = 0n;
-      vector[last] = (q - (product(point, vector) * inverse) % q) % q;
+      vector[last] = (q - (product(point, vector) * factor) % q) % q;
     }
     const zero = vector.every((x) => x === 0n);
     if (!zero && (product(point, vector) % q === 0n) === orthogonal) {
@@ -196,6 +198,7 @@ function duchi(recipe, answer, source) {
   return numbered(recipe, oneOf(messages(recipe), recipe.favoured, end, source));
 }
 
+/** Returns a message whose first byte says which part was drawn. */
 function marked(recipe, mark, inner) {
   const bytes = new Uint8Array(size(recipe));
   bytes[0] = mark;
@@ -205,13 +208,13 @@ function marked(recipe, mark, inner) {
 
 function hybrid(recipe, answer, source) {
   const wide = source.odds(BigInt(recipe.odds));
-  return marked(recipe, wide ? 1 : 0, throwCoins(wide ? recipe.window : recipe.duchi, answer, source));
+  return marked(recipe, wide ? 1 : 0, randomize(wide ? recipe.window : recipe.duchi, answer, source));
 }
 
 function prefixes(recipe, answer, source) {
   const level = Number(source.below(BigInt(recipe.levels.length)));
   const kept = LETTER_BITS * BigInt(recipe.letters - recipe.levels[level]);
-  return marked(recipe, level, throwCoins(recipe.inner[level], answer >> kept, source));
+  return marked(recipe, level, randomize(recipe.inner[level], answer >> kept, source));
 }
 
 const KINDS = {

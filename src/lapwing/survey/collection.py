@@ -20,7 +20,7 @@ from lapwing.survey.offered import fingerprint
 from lapwing.survey.report_file import read_reports
 from lapwing.survey.report_store import IntakeResult, ReportStore, StoppingRule
 from lapwing.survey.service import existing_signing_key, open_report_store
-from lapwing.web.serving import is_loopback
+from lapwing.web.connections import is_loopback
 
 
 class CollectedFile(NamedTuple):

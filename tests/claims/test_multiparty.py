@@ -1,6 +1,7 @@
 """Facts 5 and 14: what members who trust only themselves can have, between the curator and the local model.
 
-The exact view tests of all protocols are in tests/parties/test_views.py. Fact 5 for surveys, with its exact
+The exact view tests of all protocols are in tests/parties/protocols/test_protocols_views.py. Fact 5 for
+surveys, with its exact
 posterior bound, is in test_local_model.py.
 """
 

@@ -244,7 +244,7 @@ def test_what_is_paid_is_less_than_the_published_bound(sigma: Fraction, shares: 
 
 @each("sigma", [Fraction(2, 5), Fraction(1, 2), Fraction(4, 5)])
 def test_narrow_shares_lose_more_than_a_gaussian_of_their_variance(sigma: Fraction) -> None:
-    """So the correction is needed; where it is large the shares are refused (see tests/mechanisms)."""
+    """So the correction is needed; where it is large the shares are refused (see tests/core)."""
     with precision(BITS):
         found = renyi(gaussian_sum(sigma, 2, 18), 1, Fraction(3))
         assert lower(found) > 3 / (2 * 2 * sigma * sigma)

@@ -1,6 +1,7 @@
 """Safe conversions between losses and (ε, δ). Every result is rounded so that the statement stays true.
 
-**Rényi and zCDP losses.** Test: tests/privacy/test_convert.py, beside dp-accounting and direct integration.
+**Rényi and zCDP losses.** Test: tests/core/test_conversions.py, beside dp-accounting and direct
+integration.
 
 **Discrete Gaussian noise**, by the tightest of three bounds that hold:
 

@@ -6,7 +6,7 @@ release by earlier answers. Inside one charge with fixed steps it is valid, and 
 dp-accounting (extra `pld`) composes. Its estimates are pessimistic on their grid, and its floating
 point error is covered by `FLOAT_DELTA` (measured, not proved). Its accountant miscounts repeated
 randomized response (version 0.6), so distributions are composed directly here.
-Test: tests/privacy/test_pld.py
+Test: tests/core/test_fixed_run.py
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Claim    X, the sum of n shares of which `of` are one discrete Laplace noise at 
          X's moment generating function and q = exp(-1/t).
 Because  Σ_(k > w) e^(-z(k - w - 1)) is 1 / (1 - e^-z): the integral over one period selects the
          coefficients of M above w. docs/arguments/laplace_shares.md has the rest.
-Test     tests/mechanisms/test_laplace_shares.py, beside sums of the exact law
+Test     tests/core/test_laplace_shares.py, beside sums of the exact law
 
 The integral is a ball (flint's rigorous integration), so every width that is reported does hold.
 """

@@ -9,7 +9,7 @@ Because  a block of time has arrived only if the note says so, and the unlocked 
          from the note alone. If a note should exist but does not, an append without `through` is refused:
          the calendar may name more months than have data. (Blocks of people are opened in the ledger as
          they arrive.)
-Test     tests/learn/growing/test_arrivals.py
+Test     tests/learn/test_arrivals.py
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ the analyst's quota alone.
 
 Claim    no rule can make the stream lose more than its own account allows.
 Because  the stream's account is charged for everything under every rule; rules only refuse more.
-Test     tests/learn/growing/test_sharing.py
+Test     tests/learn/test_budget_sharing.py
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def mean_ceiling(of_x: Fraction | int, of_rest: Fraction | int, risk: Fraction) 
     Claim    for independent x_1, ..., x_n in [0, 1] with mean μ, P[μ > U(Σ x, Σ (1 - x))] <= risk.
     Because  P[Σ x <= n y] <= exp(-n KL(y, μ)) for y <= μ (Chernoff and Hoeffding), and U is the μ above the
              mean of the sample at which n KL = ln(1 / risk).
-    Test     tests/learn/validators/test_bounds.py::test_the_ceiling_of_a_mean_is_rarely_too_low
+    Test     tests/learn/test_confidence_bounds.py::test_the_ceiling_of_a_mean_is_rarely_too_low
     """
     rest, own = Fraction(of_rest), max(Fraction(of_x), Fraction(0))
     if rest <= 0:
@@ -75,7 +75,7 @@ def share_floor(hits: int, misses: int, risk: Fraction) -> Fraction:
     Because  it is at most the p at which P[Binomial(n, p) >= hits] = risk: that probability is bounded from
              above. Its logarithm rises and is concave in that of the odds (E[X | X >= hits] - E[X], its
              slope, falls), so Newton's steps from below stay below; and each is checked.
-    Test     tests/learn/validators/test_bounds.py::test_the_floor_of_a_share_is_clopper_and_pearsons
+    Test     tests/learn/test_confidence_bounds.py::test_the_floor_of_a_share_is_clopper_and_pearsons
     """
     if hits <= 0:
         return Fraction(0)

@@ -4,12 +4,12 @@ Claim    each row becomes numbers by itself, and every feature lies between -1 a
          holds.
 Because  a code is first clamped to its declared range, a missing value becomes a declared value or 0, and
          the rest is a public function of that one code.
-Test     tests/learn/features/test_feature.py
+Test     tests/learn/test_features_feature.py
 
 Claim    everything in the description of the features (names, bounds, classes, lengths) is known before a
          row is read.
 Because  it follows from the column types of a bound query and from what the caller declares.
-Test     tests/learn/features/test_features.py
+Test     tests/learn/test_features.py
 """
 
 from __future__ import annotations

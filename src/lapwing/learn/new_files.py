@@ -4,7 +4,7 @@ Claim    a file is in the source completely or not at all, the same file is adde
          added before is changed.
 Because  the file is copied under a name that no pattern matches, synced to disk, and then linked to a free
          name. The name contains a digest of the content, and files with equal content are looked for first.
-Test     tests/learn/growing/test_new_files.py
+Test     tests/learn/test_new_files.py
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Claim    a trainer inside a larger piece of work (a search, an attempt) trains o
          part of the larger price.
 Because  `PrepaidPayer` compares the loss that is asked for with the loss that was priced, and pays once.
          `StoredPayer` returns the model that is stored under the charge, and never trains.
-Test     tests/learn/selection/test_search.py
+Test     tests/learn/test_search.py
 """
 
 from __future__ import annotations

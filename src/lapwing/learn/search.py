@@ -3,7 +3,7 @@
 Claim    the result of `fit` is private at the one loss that it charges, before a row is read.
 Because  trainers inside the search have a `PrepaidPayer`. Only the winner is stored under the charge, and
          the fitted attributes are read from there.
-Test     tests/learn/selection/test_search.py
+Test     tests/learn/test_search.py
 
 A search tries all candidates, or a random number of random ones, and chooses one privately:
 
@@ -12,14 +12,14 @@ Claim    adding a unit raises every model's score by 0 to `most`, and changes no
 Because  a unit has one row, drawn from its own rows; each row is predicted by itself (floats of a batch may
          depend on the other rows); the score of a row is clamped. Subtract most/2 for each unit from all
          scores: the differences stay the same, and a unit now moves each score by at most most / 2.
-Test     tests/learn/selection/test_score.py
+Test     tests/learn/test_search_score.py
 
 Claim    the result of `find` is private at the loss that `price` returns.
 Because  *all candidates*: every training is paid, and so is the choice; trainings read training units, the
          choice reads models and test units, which are other units. *Random runs*: the output of a run
          (candidate, model, noisy score) is private at the base loss, and `Repetition` prices the best of
          them. The order of outputs is total and public. docs/arguments/selection.md
-Test     tests/learn/selection/test_search_strategies.py
+Test     tests/learn/test_search_strategies.py
 
 The mechanism that chooses is the one with the smaller error at equal cost, in the filter that binds the
 account. Where pure ε runs out first, permute-and-flip is never worse than the exponential mechanism. Where

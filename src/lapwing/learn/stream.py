@@ -4,7 +4,7 @@ Claim    the loss of every block stays within the policy's (ε, δ), whatever is
          Hence so does the loss of every privacy unit. docs/arguments/growing.md.
 Because  an append changes no existing block, and reading a block is charged to it first, by the ledger,
          whose caps never change.
-Test     tests/learn/growing/test_stream.py
+Test     tests/learn/test_stream.py
 """
 
 from __future__ import annotations

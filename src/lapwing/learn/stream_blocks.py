@@ -4,7 +4,7 @@ Claim    a block that is chosen can pay in every account that would be charged, 
          there first: then the charge is refused, and nothing is lost.
 Because  the budget used and the cost are the numbers that the ledger's transaction compares. A wrong choice
          is only refused, because choosing spends nothing.
-Test     tests/learn/growing/test_stream.py::test_who_is_chosen_can_pay_and_who_is_not_cannot
+Test     tests/learn/test_stream.py::test_who_is_chosen_can_pay_and_who_is_not_cannot
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim    a unit is in the same half in every attempt, whatever else is in the da
          written; and the halves are disjoint sets of units.
 Because  the half is a function of the key, the share and the id's normal form (`lapwing.ledger.unit_ids`)
          alone.
-Test     tests/learn/validators/test_unit_split.py
+Test     tests/learn/test_unit_split.py
 
 Keep the key and the share as long as the data: another key or share would test with units that have
 trained.

@@ -5,7 +5,7 @@ A validator has a public price, a noisy release, and a verdict that is computed 
 Claim    removing a unit takes away its own whole number and changes no other unit's.
 Because  a unit's number depends on its own rows alone, clamped one by one, and every row becomes a number:
          no row is refused for its value.
-Test     tests/learn/validators/test_rows.py
+Test     tests/learn/test_validation_rows.py
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Validator(ABC):
              pipeline ends in a wrong ACCEPT; and the same for a wrong REJECT.
     Because  attempt i errs with a probability of at most η/(i(i+1)), and these add up to less than η.
              docs/arguments/validators.md says what must be independent for it.
-    Test     tests/learn/validators/test_attempts.py
+    Test     tests/learn/test_validation_attempts.py
 
     Neighbours add or remove one unit. `loss` is the price of one `release`, and must be charged first.
     `judge` looks at released numbers only.

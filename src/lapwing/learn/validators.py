@@ -57,7 +57,7 @@ class AccuracyValidator(Validator):
              predictions are counted with noise, and a unit is in one of the counts. A third of η each
              covers the noise of either count, and Clopper and Pearson's bound, which falls with the wrong
              and rises with the correct ones.
-    Test     tests/learn/validators/test_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
+    Test     tests/learn/test_validators_accuracy.py::test_a_bad_model_is_accepted_with_at_most_eta
 
     `ValidationRows.values` says whether each prediction was right. A value that is neither True nor False
     counts as wrong.
@@ -122,7 +122,7 @@ class LossValidator(Validator):
     Because  each unit has k of most = bound / step steps, rounded up, and (Σ k, Σ (most - k)) is released
              with noise: a unit adds k and most - k, exactly `most` in L1. A third of η each covers the
              noise of the first sum, the noise of the second, and the sampling of units.
-    Test     tests/learn/validators/test_loss.py::test_a_bad_model_is_accepted_with_at_most_eta
+    Test     tests/learn/test_validators_loss.py::test_a_bad_model_is_accepted_with_at_most_eta
 
     The model must not depend on the rows' units (see `in_test_half`), which are drawn independently from
     those that the verdict is about. A missing loss counts as `bound`.
@@ -244,7 +244,7 @@ class MeanValidator(StatisticValidator):
              units has a probability of at most η/(i(i+1)) at attempt i. Loss: epsilon.
     Because  the sums of k and of most - k steps are released, as by a LossValidator. Both ends of the mean
              are bounded, with a sixth of η for each tail of each noise, and of sampling.
-    Test     tests/learn/validators/test_statistic.py::test_a_mean_is_further_off_with_at_most_eta
+    Test     tests/learn/test_validators_statistic.py::test_a_mean_is_further_off_with_at_most_eta
 
     Rows without a value are left out, and so are units without any.
     """
@@ -299,7 +299,7 @@ class HistogramValidator(StatisticValidator):
     Because  a unit is in one bin. For each bin, the noise of its count, the noise of all others together
              (by its exact law), and Clopper and Pearson's bounds get a third of η/bins each, half for each
              tail.
-    Test     tests/learn/validators/test_statistic.py::test_a_share_is_further_off_with_at_most_eta
+    Test     tests/learn/test_validators_statistic.py::test_a_share_is_further_off_with_at_most_eta
 
     `ValidationRows.values` are the bins, 0 .. bins - 1. Rows in other bins are left out, and so are units
     without any.

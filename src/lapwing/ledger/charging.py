@@ -4,7 +4,7 @@ Claim    all charges on a block pass the account's filter, at every moment and w
          concurrent charges. A charge is on disk before anybody hears of it. Nothing is given back.
 Because  one conditional UPDATE decides over all blocks at once, under a lock on their rows, with the
          charge's entry in the same transaction; sums only grow.
-Test     tests/gate/test_gate.py, tests/faults/test_ledger_concurrency.py, test_ledger_crashes.py
+Test     tests/ledger/test_gate.py, tests/faults/test_ledger_concurrency.py, test_ledger_crashes.py
 
 A reservation holds budget for long work, whose steps are charged as they begin.
 
@@ -14,7 +14,7 @@ Because  reserved costs count for all other charges as if they were spent. A ste
          reserved to spent, within the reservation. The rest lapses only if the decision to stop used
          released values alone: then stopping reveals nothing new. A run priced as a whole is spent whole
          at its first step, because its price holds for all of its steps together or not at all.
-Test     tests/ledger/test_reservation.py
+Test     tests/ledger/test_charging_reservation.py
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Claim    data about people whom the ledger knows is charged to the account that 
 Because  a data set is known by its declared origin and by keyed hashes of its unit ids, which are
          compared with those of all others. Any overlap joins the old account, unless the curator signs
          that the people differ, which every statement then shows.
-Test     tests/ledger/test_data.py
+Test     tests/ledger/test_data_sets.py
 
 The registry of sources is one file for each user, beside the witnesses and away from the data. Other users
 and machines have registries of their own, and a copied file is another source.
@@ -15,7 +15,7 @@ Claim    data that a ledger of this user knows gets no second ledger because its
 Because  before a ledger is opened or made for data, the registry is asked which ledger knows one of its
          sources. Asking and noting are one transaction, and a ledger is made within it: no two processes
          make one at once.
-Test     tests/query/test_registry.py
+Test     tests/sql/test_policy_ledger_registry.py
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Claim    no answer leaves that was not durably charged first, and none leaves th
 Because  the price is fixed before data is read; the charge is on disk before `run` is called; the answer
          is on disk before `release` returns. A request that crashed in between stays charged and is never
          run again under the same key.
-Test     tests/gate/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
+Test     tests/ledger/test_gate.py, tests/faults/test_ledger_crashes.py (every step of `ReleaseStep`)
 """
 
 from __future__ import annotations

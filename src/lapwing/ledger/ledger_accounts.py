@@ -5,7 +5,7 @@ Checks: the curator looked at exact counts of the data.
 Claim    a statement shows every check, and every later policy that differs from the checked one.
 Because  the curator signs an entry before any row is read for a check. When a checked account is used,
          the digest of the policy is compared with the digests in its entries. No entry holds a count.
-Test     tests/ledger/test_checks.py, tests/query/test_check.py
+Test     tests/ledger/test_ledger_checks.py, tests/sql/test_cell_check.py
 """
 
 from __future__ import annotations

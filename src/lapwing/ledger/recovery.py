@@ -5,7 +5,7 @@ Because  nobody can tell what the lost entries charged, so every open block is c
          budget spent, in an entry that the curator signs. A witness does not change that: it knows seals,
          not every charge since. To continue, the curator must raise the account, which every statement
          shows. Numbers of lost entries are never used again, so an anchor that knows them stays right.
-Test     tests/ledger/test_recovery.py
+Test     tests/ledger/test_ledger_recovery.py
 """
 
 from __future__ import annotations

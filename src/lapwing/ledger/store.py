@@ -12,7 +12,7 @@ Claim    opening from a state accepts the same tables, and the same entries afte
 Because  a state is made only from the state before (or from a replay of everything, or from nothing) and
          the entries since, which must have the root that its seal signs. It is never taken from the
          tables. It is signed together with the digest of that seal.
-Test     tests/ledger/test_states.py, tests/faults/test_ledger_tampering.py
+Test     tests/ledger/test_ledger_states.py, tests/faults/test_ledger_tampering.py
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ class LocalContribution(_Charged):
     Because  a report is k-ary randomized response on the row's own value, and a count of reports is
              post-processing. The number of rows is public: neighbours replace a row, never remove it. A
              negative count of an option counts as 0, so that an error reveals nothing about rows.
-    Test     tests/parties/test_holding.py
+    Test     tests/parties/test_contribution_holding.py
     """
 
     response: RandomizedResponse

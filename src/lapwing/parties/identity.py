@@ -5,7 +5,7 @@ Claim    a peer that shows a card's certificate in TLS, signs with its key, or o
 Because  the certificate is signed by its own key, and peers accept exactly the certificates on the cards of
          their consortium; the same key signs the box key and the name. Certificates have one form, as
          `MemberKeys.create` writes it: none expires, and none can be taken for that of another name.
-Test     tests/parties/running/test_identity.py
+Test     tests/parties/test_identity.py
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ Because  the coalition knows its own shares of the noise, so that only the other
          masks) opens every member's number by itself, with one share in it. A sum with fewer shares than
          `of` has the loss of `LaplaceShares.loss_with`, or the ρ of that number of Gaussian shares. Losses
          of blocks and stages add up, and so do those of members that have rows of the same person.
-Test     tests/parties/planning/test_together.py
+Test     tests/parties/test_joint_plan_together.py
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Claim    a member that crashes at any moment either continues with exactly the b
 Because  a mark is durable before noise is drawn: a mark without a value ends the run. The value, the coins
          and the post made from them are one transaction, durable before the post is sent. A received round
          is durable together with the first thing that depends on it.
-Test     tests/parties/running/test_journal.py, tests/faults/test_parties_crashes.py
+Test     tests/parties/test_journals.py, tests/faults/test_parties_crashes.py
 
 The relay's file lets a host that restarts continue the run, or show its end again. It holds no secrets
 except sealed boxes, which a member's box key would open. They are deleted after the end.

@@ -8,7 +8,7 @@ Claim    data is read before a run begins, without a deadline, and nothing of it
 Because  the code follows the order that `MemberJournal` needs: mark, contribute, store the post with all
          that it was made from, send. A member that cannot read its data does not become ready, and the
          others learn no more than that.
-Test     tests/parties/running/test_runs.py, tests/faults/test_parties_crashes.py
+Test     tests/parties/test_member_runs.py, tests/faults/test_parties_crashes.py
 """
 
 from __future__ import annotations

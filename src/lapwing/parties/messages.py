@@ -5,7 +5,7 @@ Claim    an accepted ready message was signed by its member for exactly this run
          as many ready messages as the run needs. It may show messages that members signed in any lobby of
          the same run, also in one that was ended: then a member may be charged alone, once for the run
          (docs/limits.md).
-Test     tests/parties/running/test_messages.py, tests/faults/test_parties_lies.py
+Test     tests/parties/test_messages.py, tests/faults/test_parties_lies.py
 """
 
 from __future__ import annotations

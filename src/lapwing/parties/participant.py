@@ -4,7 +4,7 @@ Claim    for every behaviour of the relay, an honest member's protocol receives 
          post is signed by its member for exactly this run, stage and round, and whose senders have all
          received the same rounds before. It receives each round once, and posts once in each.
 Because  `hear` checks all of this first, and stops at the first violation; `seen` chains the rounds.
-Test     tests/parties/running/test_participant.py
+Test     tests/parties/test_participant.py
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@ Claim    only the holder of the recipient's box key can open a sealed box, and o
          run, stage, round, sender and recipient that it was sealed for. (Against a bounded adversary.)
 Because  the key comes from a fresh X25519 key for each box, through HKDF with all of these as context; a
          key is used once, so the nonce may be constant; ChaCha20-Poly1305 refuses changed bytes.
-Test     tests/parties/running/test_messages.py
+Test     tests/parties/test_messages.py
 
 Claim    an accepted envelope was signed by its sender for this run, stage and round, together with the
          digest of all posts that the sender received in the round before; and there is one way to write it.
 Because  the signature covers the head, which holds all of these, a digest of the public part and the
          commitments; reading refuses every other length, order or number.
-Test     tests/parties/running/test_messages.py
+Test     tests/parties/test_messages.py
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Claim    a member's place is taken only over TLS with the certificate on its car
          are ready, and all members are shown these messages. The relay passes a post on only if it is
          signed, belongs to this run and to the open round, and is its sender's first. Posts that come after
          a round was closed are discarded. Members do not have to trust any of this: see `participant`.
-Test     tests/parties/running/test_relay.py
+Test     tests/parties/test_relay_server.py
 """
 
 from __future__ import annotations

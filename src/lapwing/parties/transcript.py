@@ -10,7 +10,7 @@ Claim    a transcript that verifies was signed step by step by the members of a 
          opened sums follow from the members' own public posts, by the rules of the protocol.
 Because  each envelope's signature covers its run, stage, round, public part, commitments, and the digest of
          the round before; the protocol's own `follow` and `outcome` run on the public parts.
-Test     tests/parties/running/test_verifying.py
+Test     tests/parties/test_transcript.py
 
 A transcript cannot show that a member told the truth about its data, drew its noise, or kept its secrets;
 nor that the people behind the keys are those of the names; nor that a run with the end "stopped" did stop.

@@ -4,7 +4,7 @@ Claim    noisy counts are charged like all answers: one person changes all count
          by at most K·C in all.
 Because  at most K rows of a person are kept, and each row has one state for each column: the counts by
          state of one column change by at most K, and columns add up, as GROUPING SETS do.
-Test     tests/query/test_check.py
+Test     tests/sql/test_cell_check.py
 
 `lapwing.sql.exact_check` counts the same cells exactly, for the curator alone.
 """

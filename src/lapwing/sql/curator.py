@@ -5,7 +5,7 @@ Claim    a question reads bounded tables of a version that the ledger was told o
          paid for.
 Because  the source is compared with the registered one before it is asked; readers are lent to one thread
          at a time; releases are counted, and closing waits until none is under way.
-Test     tests/query/test_dataset.py, tests/query/test_threads.py, tests/query/test_curator.py
+Test     tests/sql/test_dataset.py, tests/sql/test_curator_threads.py, tests/sql/test_curator.py
 """
 
 from __future__ import annotations

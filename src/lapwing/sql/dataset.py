@@ -3,7 +3,7 @@
 Claim    planning reads no private row and charges nothing; releasing charges before it reads.
 Because  plans are made of the question's text, the policy and released values; only
          `lapwing.sql.releasing` reads, after a charge.
-Test     tests/query/test_dataset.py, tests/query/test_plan.py, tests/query/test_threads.py
+Test     tests/sql/test_dataset.py, tests/sql/test_plan.py, tests/sql/test_curator_threads.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim    exact counts are returned to the holder of the curator's key only. They are in no ledger, no log
          and no error.
 Because  the check is signed and on disk before a row is read.
-Test     tests/query/test_check.py
+Test     tests/sql/test_cell_check.py
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim    removing a unit of one member moves that member's vector within each bl
          The sum of all vectors is the question's result over all members' bounded tables together.
 Because  blocks are the parts of a bound question, one for each grouping, with the bounds of `Part`. Each is
          a sum over rows or over a member's units. Questions that do not add up over members are refused.
-Test     tests/query/test_joint.py
+Test     tests/sql/test_joint_questions.py
 
 A member is charged before `exact` is called; see lapwing.parties.contribution.
 """

@@ -6,14 +6,14 @@ Claim    `BudgetShares.loss` bounds the privacy loss of all releases together. W
 Because  the losses of the parts add up. ε is divided in exact rationals. Gaussian parts share ρ, and (ε, δ)
          follows from their Σρ by the best Rényi order, for all sigmas and dimensions (zCDP). See
          docs/arguments/query-noise.md, also for the splits.
-Test     tests/query/test_shares.py
+Test     tests/sql/test_noising_shares.py
 
 Claim    the result of `add_noise` is the output of the mechanisms in `BudgetShares`, each on one vector (of
          both numbers for a pair; for choices, on each group alone). Of undeclared keys it has only those
          that were selected.
 Because  nothing else is returned. Keys are sorted after selection, so that neither order nor number depends
          on hidden keys. Groups by declared keys are all there, also the empty ones.
-Test     tests/query/test_noising.py
+Test     tests/sql/test_noising.py
 """
 
 from __future__ import annotations

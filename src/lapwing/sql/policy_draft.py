@@ -3,7 +3,7 @@
 Claim    no value of the data gets into the draft: no bound, category, count or cell.
 Because  only the names and types of columns are read, and only the word of a type: `ENUM('A', 'B')` is
          ENUM. Messages of engines about failures are not shown: they can quote data.
-Test     tests/query/test_draft.py
+Test     tests/sql/test_policy_draft.py
 """
 
 from __future__ import annotations

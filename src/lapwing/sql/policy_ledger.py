@@ -5,7 +5,7 @@ Claim    every session of a policy spends from the same account. The terms of th
          another ledger of this user knows.
 Because  the ledger never changes an account, and the account is compared with the policy here. Sources are
          looked up in the user's registry before a ledger is made or used.
-Test     tests/query/test_custody.py, tests/query/test_registry.py
+Test     tests/sql/test_policy_ledger.py, tests/sql/test_policy_ledger_registry.py
 
 A failure of a charged question may depend on one person's rows, and no price covers that. So failures are
 few:
@@ -17,7 +17,7 @@ Claim    until the curator clears a hold, an analyst learns of at most `policy.f
 Because  failures are read from the ledger, by the analyst and the accounts that were charged. An analyst
          who has reached the limit is shown nothing more: neither stored answers nor outcomes of questions
          that were under way. This is checked before the charge, and again before an outcome is shown.
-Test     tests/query/test_failures.py
+Test     tests/sql/test_releasing_failures.py
 """
 
 from __future__ import annotations

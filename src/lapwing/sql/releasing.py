@@ -4,7 +4,7 @@ Claim    an answer is charged before any private row is read for it, is stored b
          is computed from bounded tables of the version that the charge names.
 Because  rows are read by `ChargedRead` only; errors of the source or the question are raised before the
          charge.
-Test     tests/query/test_dataset.py, tests/query/test_releasing.py, tests/faults/test_query_faults.py
+Test     tests/sql/test_dataset.py, tests/sql/test_releasing.py, tests/faults/test_query_faults.py
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Claim    no unit has more than `RowQuestion.rows` rows. Removing a unit leaves t
          unchanged. No row comes from a block that was not named.
 Because  a row question is a relation (lapwing.sql.relation), bound as sub-queries are, and every
          scan in it names the blocks that it may read.
-Test     tests/query/test_rows.py
+Test     tests/sql/test_row_questions.py
 
 Rows are private. They are read inside work that is charged first, and only the output of a mechanism
 leaves. They come in no particular order.

@@ -62,7 +62,7 @@ def truncated_rows_question(policy: Policy, table: str, beyond: int, rows: int |
     Claim    removing a person moves these by at most `beyond`, K and 1.
     Because  rows are ranked within their person. At most K rows have ranks up to K; at most `beyond` have
              ranks from K + 1 to K + `beyond`, and no others are read; one has rank K + 1.
-    Test     tests/query/test_left_out.py
+    Test     tests/sql/test_preliminary_questions_left_out.py
     """
     own = private_table(policy, table)
     if own.unit is not None and not own.unit.column:

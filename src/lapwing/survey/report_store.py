@@ -7,7 +7,7 @@ Because  a transaction is synced before anybody hears of it; the key of a report
          and nothing else is stored with it; invitations and reports have no column in common; a file is
          made of `HistoryIndependentTable`; and in PostgreSQL `forget_order` writes the tables anew by
          their keys.
-Test     tests/survey/collecting/, tests/faults/test_survey_ingest.py
+Test     tests/survey/, tests/faults/test_survey_ingest.py
 
 Offline reports came on paper, by mail or in a file. They are stored on the owner's word, without a
 credential.

@@ -9,7 +9,7 @@ Because  a bucket's content is its entries, sorted, and zeros; a bucket is overw
          its size never changes; and the number of buckets doubles as soon as one is too small, which
          depends on the set. (At a doubling the pages move; which were free before may show that
          other tables doubled earlier or later.)
-Test     tests/survey/collecting/test_order.py
+Test     tests/survey/test_report_store_order.py
 
 A commit saves the pages that it changes in a second file, which is cut to nothing when it is done. After a
 crash it shows which reports came in the last commit, not more. What still shows an order: a file system

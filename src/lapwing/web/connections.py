@@ -3,7 +3,7 @@
 Claim    nobody keeps clients from other addresses out by holding connections open without a request.
 Because  an address has a limited share of the places. Where none is left, a connection without a complete
          request is closed: the oldest one of the address that has most of them.
-Test     tests/server/test_connections.py, tests/faults/test_parties_flood.py
+Test     tests/web/test_serving_connections.py, tests/faults/test_parties_flood.py
 
 Addresses are counted while their connections are open, in memory, and nowhere else.
 """

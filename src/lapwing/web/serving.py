@@ -236,7 +236,7 @@ def _resume_nothing(context: ssl.SSLContext) -> None:
     Claim    the TLS session of a report's connection tells nothing about the connection of its credential.
     Because  TLS 1.3 resumes by tickets alone, and the server gives none. TLS 1.2 is not accepted: there,
              OpenSSL also resumes by session ids, which Python cannot switch off.
-    Test     tests/server/test_running.py::TestTls::test_no_connection_resumes_another
+    Test     tests/web/test_serving.py::TestTls::test_no_connection_resumes_another
     """
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.num_tickets = 0

@@ -12,6 +12,7 @@ from lapwing.errors import BadFile, BadParameter
 from lapwing.learn.pipelines.components import TrainerSettings
 from lapwing.learn.pipelines.network import NetworkSettings
 from lapwing.learn.pipelines.pipeline_file import load_pipeline
+from support.raised import named
 
 GOOD: dict[str, Any] = {
     "layers": [8, 4], "activation": "tanh", "clip": 0.1, "rate": 0.5, "steps": 10, "learning_rate": 0.05,
@@ -54,7 +55,7 @@ def test_settings_that_do_not_fit_together_are_refused(settings: dict[str, Any],
 
 
 def test_a_part_of_a_network_is_checked_at_birth() -> None:
-    with pytest.raises(BadParameter, match="clip"):
+    with pytest.raises(BadParameter, check=named("clip")):
         TrainerSettings("network", {**GOOD, "clip": 0})
 
 

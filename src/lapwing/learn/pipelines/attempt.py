@@ -11,7 +11,7 @@ accepted, the model with the description of its features.
 
 Claim    a charged attempt is never taken for one of another pipeline, policy, stream or block.
 Because  all of these are in its receipt, and are compared whenever the attempt is read again.
-Test     tests/learn/pipelines/test_facts.py
+Test     tests/learn/pipelines/test_training_facts.py
 """
 
 from __future__ import annotations

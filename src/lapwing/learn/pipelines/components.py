@@ -4,14 +4,14 @@ Claim    for every line with weights within ±1, some line of the net loses at m
          `LineNet.of_class` counts it.
 Because  the nearest line of the net has every weight within half a mesh, so its prediction is within
          `reach` on every row; errors are counted as if they were shorter by that.
-Test     tests/learn/pipelines/test_losses.py
+Test     tests/learn/pipelines/test_components_losses.py
 
 Claim    an attempt at a statistic (a mean or a histogram) costs each unit of its blocks the attempt's ε,
          without any δ. What is released, with the error shown for it, is computed from the noisy numbers
          alone.
 Because  a unit adds one vector within the validator's L1 bound, whatever rows it has. There is no test
          half, as the error is bounded from the same numbers. docs/arguments/attempts.md.
-Test     tests/learn/pipelines/test_statistics.py
+Test     tests/learn/pipelines/test_components_statistics.py
 """
 
 from __future__ import annotations

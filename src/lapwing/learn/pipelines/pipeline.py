@@ -7,7 +7,7 @@ Claim    the data and ε of attempt i are a function of the pipeline file, of th
          about twice what attempt i uses; so at most about 4 times what would have been enough.
 Because  blocks times ε doubles from attempt to attempt, and nothing else is looked at: neither verdicts nor
          budgets. A block that cannot pay ends the run, and is not replaced. docs/arguments/attempts.md.
-Test     tests/learn/pipelines/test_schedule.py
+Test     tests/learn/pipelines/test_pipeline_schedule.py
 """
 
 from __future__ import annotations

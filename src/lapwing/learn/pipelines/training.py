@@ -5,7 +5,7 @@ Claim    killed at any moment and started again, a run continues where it was: n
 Because  every decision follows from the file, the policy, the blocks that have arrived, and the results
          that the ledger has under the keys of the attempts. A run begins with its first charge, whose
          receipt records its facts. An attempt that was charged and crashed counts as failed.
-Test     tests/learn/pipelines/test_running.py (kill -9 at each step)
+Test     tests/learn/pipelines/test_training.py (kill -9 at each step)
 
 Mistakes in the pipeline file are found before a run begins: nothing is charged for them. The files of a
 run can be written again at any time: the ledger has everything.

@@ -9,13 +9,13 @@ Because  a page always has the same shape, whichever units are in it: empty plac
          0. At one shape, a row's floats depend on the row and the kind of its place. `rehearse` checks
          this, bit for bit, on made-up rows, before anything is charged: it refuses a module that mixes
          rows, and finds the number of kinds of places.
-Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_clipped.py
+Test     tests/learn/sgd/test_unit_gradients.py, tests/learn/sgd/test_clipping.py
 
 Claim    whether a unit counts depends on the unit alone, and no unit in a page can stop the training.
 Because  a page that fails is computed again in halves, at the same shape and with the same random numbers,
          down to the units that fail with all other places empty. Those places become empty, too. The
          assumption that a page fails exactly if one of its units does is in docs/arguments/dp_sgd.md.
-Test     tests/learn/sgd/test_usable.py
+Test     tests/learn/sgd/test_clipping_usable.py
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Claim    a unit's gradient is the sum of the gradients that Opacus finds for its
 Because  Opacus is asked for gradients alone. Its clipping, noise, samples and accountant are not used:
          norms are taken here, of the very floats that are summed. So a wrong rule for a layer gives a wrong
          direction, of at most the clip's length; and a rule that mixes rows is found by `rehearse`.
-Test     tests/learn/sgd/test_opacus_backend.py
+Test     tests/learn/sgd/test_per_row_gradients_opacus.py
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Claim    the result of `fit` is private at the loss that it charges, before it r
 Because  each step adds exact discrete Gaussian noise to whole numbers that one unit moves by at most
          `GradientSensitivity.distance`; the steps are fixed before the first, so that they end at the
          target ε; and the divisor is a public number, never the size of the sample.
-Test     tests/learn/sgd/test_trainer.py, tests/learn/sgd/test_neighbours.py, tests/learn/sgd/test_broken.py
+Test     tests/learn/sgd/test_private_trainer.py, tests/learn/sgd/test_sgd_neighbours.py,
+         tests/learn/sgd/test_private_trainer_broken.py
 
 A checkpoint of a run was paid for when the run began. Noise and its source are never saved: a resumed run
 draws fresh randomness, and pays again for every step that is done again.

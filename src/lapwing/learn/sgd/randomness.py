@@ -4,7 +4,7 @@ Claim    each unit is sampled independently with probability exactly `rate`; whi
          drawn from its own rows alone; the kind of its place is drawn for it alone.
 Because  random numbers come from `lapwing.core.noise`; rows are ranked within their unit by random keys.
          The other units decide the page of a unit, and its place within its kind: nothing else.
-Test     tests/learn/sgd/test_sampling.py
+Test     tests/learn/sgd/test_randomness_sampling.py
 
 A sample may be empty: the step then releases noise alone. Batches of a fixed size, from shuffled data,
 have another price, and are not drawn here.
@@ -14,7 +14,7 @@ Claim    the result of `release_noisy_sum` is a function of the sum on the grid 
 Because  a step is a power of two, so that only `rint` rounds; whole numbers below 2^53, which
          `GradientSensitivity.mechanism` guarantees, are exact in double precision, and so are their sums.
          Everything after that is computed from released numbers.
-Test     tests/learn/sgd/test_noisy.py, tests/learn/sgd/test_neighbours.py
+Test     tests/learn/sgd/test_randomness_noise.py, tests/learn/sgd/test_sgd_neighbours.py
 
 Each draw is used once, is in memory only, and is lost with the process: after a crash, new noise is drawn.
 
@@ -22,7 +22,7 @@ Claim    inside `fresh_randomness`, torch's random numbers follow from 64 fresh 
          `lapwing.core.noise`, new ones for each call of the function that it yields, and not from a seed
          that somebody set.
 Because  torch's generators are seeded from there, and restored afterwards.
-Test     tests/learn/sgd/test_torch_randomness.py
+Test     tests/learn/sgd/test_randomness_torch.py
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Claim    a module that passes gave, at this page's shape and for the rows tried,
 Because  exactly this is tried: units of many sizes at other places of their kind; single units and many
          replaced by long ones, by zeros, by absent ones, by one another; a weighted sum beside torch's. A
          place at which floats differ is no error: then there are more kinds of places, in the end one each.
-Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_refusals.py
+Test     tests/learn/sgd/test_rehearsal.py, tests/learn/sgd/test_clipping_refusals.py
 
 It is a trial, not a proof. docs/arguments/dp_sgd.md says what is assumed. Modules that cannot be trained
 privately are refused by name.

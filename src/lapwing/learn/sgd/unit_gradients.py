@@ -3,7 +3,7 @@
 Claim    `squares` is at least (1 - e) times the squared norm of the unit's gradient, and `add` adds, for
          each unit, that gradient times its factor, up to the error that `GradientSensitivity` prices.
 Because  each class says how. Nothing here looks at two units at once, except the sum itself.
-Test     tests/learn/sgd/test_layers.py, tests/learn/sgd/test_neighbours.py
+Test     tests/learn/sgd/test_unit_gradients.py, tests/learn/sgd/test_sgd_neighbours.py
 
 Layers with a rule get their gradients from their inputs and the slopes of their outputs, in one backward
 pass.

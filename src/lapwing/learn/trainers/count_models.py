@@ -2,13 +2,13 @@
 
 Claim    without one unit, counts of F columns move by at most √F · COUNT in L2.
 Because  a unit has one row, which is in at most one cell of each column's table.
-Test     tests/learn/trainers/test_neighbours.py::test_a_bound_that_is_too_small_would_be_seen
-         tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_a_bound_that_is_too_small_would_be_seen
+         tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Claim    additive trees (after DP-EBM, Nori and others 2021): without one unit, the counts move by at most
          √columns in L2, and each tree's errors by at most REACH.
 Because  a unit has one row, which is in at most one leaf of a tree, with an error of length at most REACH.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 """
 
 from __future__ import annotations

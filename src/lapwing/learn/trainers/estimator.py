@@ -3,14 +3,14 @@
 Claim    `fit` returns what is stored under its charge, and nothing else: a replay gives the same model.
 Because  training happens inside `Payer.pay` and gives canonical bytes. The fitted attributes are read from
          the bytes that `pay` returns.
-Test     tests/learn/trainers/test_trainer.py
+Test     tests/learn/trainers/test_estimator.py
 
 Scores that scikit-learn's tools show (`score`, cross-validation) are computed from rows and are not
 private: show them only for public data.
 
 Claim    the prediction for a row is a function of the model and that row, bit for bit.
 Because  scores are (each trainer says why), and so is `class_probabilities`.
-Test     tests/learn/trainers/test_alone.py
+Test     tests/learn/trainers/test_trainers_alone.py
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claim    without one unit, what one round releases moves by at most √(b + w²) in L2, where b bounds a
          row's squared length and w is the weight of a count.
 Because  a unit has one row, in one cluster, which is found in whole numbers from that row alone.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 """
 
 from __future__ import annotations

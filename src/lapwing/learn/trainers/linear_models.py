@@ -5,17 +5,17 @@ The first two need one noisy release of second moments.
 Claim    without one unit, the upper half of Σ xxᵀ moves by at most √((b² + m b) / 2) in L2, where b bounds
          a row's squared length and m its largest squared entry.
 Because  Σ_{i≤j} x_i² x_j² = (|x|⁴ + Σ x_i⁴) / 2, and Σ x_i⁴ ≤ m |x|².
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Claim    linear regression is (ε, δ)-private: one release of the moments of (columns, 1, target), from which
          all else is computed. It uses as much ridge as the noise needs (after AdaSSP, Wang 2018).
 Because  each of the three has bounded entries, so a row's squared length is bounded.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Claim    principal components are (ε, δ)-private: one release of the moments of (columns, 1), from which all
          else is computed.
 Because  each has bounded entries, so a row's squared length is bounded.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 Logistic regression is done by noisy gradient descent, on all rows or on Poisson samples of them.
 
@@ -23,7 +23,7 @@ Claim    without one unit, each sum of gradients moves by at most REACH · LIMIT
 Because  a unit has one row; a row has length at most LIMIT and its error (probability minus truth) length
          at most REACH; its gradient is their product. Both are functions of that row and of what was
          released before, computed in whole numbers, table look-ups and single rounded operations.
-Test     tests/learn/trainers/test_neighbours.py::test_one_unit_moves_every_sum_within_its_price
+Test     tests/learn/trainers/test_trainers_neighbours.py::test_one_unit_moves_every_sum_within_its_price
 
 The first release is the sum of all rows: rows are centred by its mean and then shortened to `radius`
 (where columns are scaled to -1 … 1), so that wide bounds cost little.

@@ -4,7 +4,7 @@ Claim    a history without findings is one in which no block was ever charged be
          follows from the promised (ε, δ), every price is at least what the textbook says, and the curator
          signed every exception.
 Because  sums, decisions, caps and prices are computed here a second time, by other code.
-Test     tests/ledger/test_replay.py
+Test     tests/ledger/accountant/test_replay.py
 
 Its state at one moment can be kept as bytes (`state_bytes`), from which a replay continues (`replay_from`).
 They hold everything that decides whether a later entry is right: accounts, what each block has spent and

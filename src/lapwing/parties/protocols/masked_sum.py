@@ -8,7 +8,8 @@ Because  a posted value is hidden by a self mask, and by one mask with every oth
          other honest members in the set stay secret; the mask key of a member outside of the set, whose
          self mask stays secret. No honest member answers for two sets, since more than half must have
          agreed on one.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon, with ideal masks; the proof, and the
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon, with ideal masks;
+         the proof, and the
          attack of an unbounded adversary, are in docs/arguments/parties.md
 
 Claim    the mask of a pair looks uniform to everybody without a secret key of the pair; the mask of a seed
@@ -16,7 +17,8 @@ Claim    the mask of a pair looks uniform to everybody without a secret key of t
 Because  X25519 (hashed Diffie-Hellman), HKDF-SHA256 over the shared secret and the context, and AES-256-CTR
          are assumed to be secure. A keystream word is cut to the modulus' number of bits, and drawn again
          if it is not below the modulus: uniform words give uniform elements.
-Test     parties/protocols/test_masks.py; views are tested with ideal masks in parties/test_views.py
+Test     parties/protocols/test_masked_sum.py; views are tested with ideal masks in
+         parties/protocols/test_protocols_views.py
 
 After Bonawitz et al., "Practical secure aggregation for privacy-preserving machine learning" (2017).
 """

@@ -5,7 +5,7 @@ Claim    for the rows of a member, everything that all others together see is as
 Because  a post depends only on the member's own value, which carries a whole noise (honest = 1), and on
          earlier releases. So every use of it is post-processing. To post in "agree" is to sign the set of
          values that this member saw; more than half must sign, and no two sets can have that.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon
          parties/protocols/test_protocols.py::test_no_two_sets_are_opened
 
 The protocol needs no private channel. Agreement is not for privacy, but so that there is one sum. The local

@@ -7,7 +7,8 @@ Claim    the view of a coalition (t members, and the relay) can be simulated fro
          sum, if the run stops before "open".
 Because  one piece of every honest value stays with each honest member, so the coalition's pieces of it are
          uniform. An honest member opens the sum of its pieces: uniform again, except for the total.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon; proof in docs/arguments/parties.md
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon; proof in
+         docs/arguments/parties.md
 
 A member that is lost before "deal" is left out of the sum. A later loss stops the run.
 
@@ -19,7 +20,8 @@ Claim    the view of a coalition (t members, and the relay) can be simulated fro
 Because  t points of a polynomial of degree t are uniform, for every value at 0. An honest member opens one
          point of the sum of the polynomials of one set, on which more than half of the members agreed. All
          those points follow from the coalition's own points and the sum at 0.
-Test     parties/test_views.py::test_no_view_tells_more_than_epsilon; proof in docs/arguments/parties.md
+Test     parties/protocols/test_protocols_views.py::test_no_view_tells_more_than_epsilon; proof in
+         docs/arguments/parties.md
 
 After "agree", all but t + 1 members may be lost. Points beyond t + 1 must lie on the same polynomial.
 """

@@ -40,7 +40,7 @@ class CellBlock:
 
     Claim    removing one unit at one member moves that member's cells of this block by at most `l1` in L1
              and √`l2_squared` in L2. `weight` tells how much its error matters, per unit of `l1`.
-    Test     tests/parties/statistics/test_neighbours.py
+    Test     tests/parties/statistics/test_statistics_neighbours.py
 
     Args:
         label: the name of the block.

@@ -4,7 +4,7 @@ Claim    preparing after each of several batches of files gives the same rows an
 Because  a rank depends on the unit's own rows alone. Units without new rows keep their ranks. Units with
          new rows are ranked again from the new rows and the kept ones, whose codes the copy holds: the
          first K + 1 of all rows are among the first K + 1 of the old and the new.
-Test     tests/query/test_prepare.py
+Test     tests/sql/truncated/test_prepare.py
 
 The source is only read. The copy is complete and on disk before the manifest points to it.
 
@@ -13,7 +13,7 @@ Where blocks are the months in which units arrive, one table of the copy holds t
 Claim    a unit keeps its block for ever: no unit that the ledger has known in this data gets another block.
 Because  units of the last copy keep their blocks, and a copy is made only if every unit that the ledger
          knows is among them. A last copy that is lost, of another engine or outdated stops the preparation.
-Test     tests/query/test_prepare_arrivals.py
+Test     tests/sql/truncated/test_prepare_arrivals.py
 
 Only the prepared copy holds that table, so its folder (and its schema in a server) must be backed up with
 the ledger. Beyond 2^20 people the ledger holds a random sample of them; then the version number of the

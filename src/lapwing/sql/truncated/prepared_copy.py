@@ -3,7 +3,7 @@
 Claim    a copy is used only for the policy, key and source that it was made from.
 Because  its manifest holds a keyed digest of everything that codes and ranks depend on, and the name, size
          and time of change of every source file, and is replaced atomically after the copy is on disk.
-Test     tests/query/test_prepare.py
+Test     tests/sql/truncated/test_prepare.py
 
 A manifest holds no count and no value of private rows. If the source is a server, changes of its rows
 cannot be seen from outside: queries then read the copy, at the version of the copy.

@@ -3,7 +3,7 @@
 Claim    every statement reads truncated tables only: rows beyond the contribution bound are never seen.
 Because  statements name nothing but the tables of the copy, which were ranked when it was made, or views
          that rank the source's rows at each query (with the same SELECT).
-Test     tests/query/test_neighbours.py runs both, on all engines
+Test     tests/sql/truncated/test_reader_neighbours.py runs both, on all engines
 
 The results are arranged for the mechanisms: every declared group, every combination of sums. These numbers
 are private. Only the mechanisms may get them.
@@ -11,7 +11,7 @@ are private. Only the mechanisms may get them.
 Claim    threads that share a data set never share a connection, and a query reads to its end from the copy
          or source that it began with, even if there is a newer one by then.
 Because  the pool lends a reader to one thread at a time, and closes readers of an old state on return.
-Test     tests/query/test_threads.py
+Test     tests/sql/test_curator_threads.py
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class Reader:
 
         Claim    the refusal and its words depend on no row: it needs no charge.
         Because  `Engine.bind` looks up names and types and reads no row, and the words are always the same.
-        Test     tests/query/test_planned.py
+        Test     tests/sql/truncated/test_reader_planned.py
         """
         statements, own = self.statements(query), self._own(query.source)
         every = [one for n, one in enumerate(statements.sums) if _has_sums(query, n)]

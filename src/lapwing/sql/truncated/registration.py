@@ -4,7 +4,7 @@ Claim    queries read only units that the ledger was told of.
 Because  a registration notes the ledger's version, the source's files, the columns of units, and the copy,
          if units were read from it. If anything differs, or the note cannot be read, the data must be
          registered again. A version is kept only while nobody writes to the files.
-Test     tests/query/test_registered.py
+Test     tests/sql/truncated/test_registration.py
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Claim    for weights φ over messages with Σ φ(y) P(y|x) = c(x) for all x, the
          mean of c. With c above (below) the indicator of a bin, its interval bounds the bin's share from
          above (below). The weights do not depend on the reports.
 Because  expectation is linear, and c <= indicator (or >=) at every x.
-Test     tests/survey/estimating/test_distribution.py::test_weights_are_exactly_unbiased
+Test     tests/survey/estimating/test_number_estimates_distribution.py::test_weights_are_exactly_unbiased
 """
 
 from __future__ import annotations

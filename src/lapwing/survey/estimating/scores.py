@@ -10,15 +10,15 @@ Because  for fixed answers Var Σ top = Σ E[top²|x] - Σ f(x)², of which Σ t
          estimates; for bottom² the indicator is its own square, and f times the indicator is f. The rest
          of the whole variance is that of drawing n; drawn without replacement from `total`, 1 - n/total
          of it is left.
-Test     tests/survey/estimating/test_sums.py::test_both_variances_are_unbiased
-         tests/survey/estimating/test_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
+Test     tests/survey/estimating/test_scores_sums.py::test_both_variances_are_unbiased
+         tests/survey/estimating/test_scores_sums.py::test_the_variance_for_those_who_were_drawn_is_unbiased
 
 A rating's mean, a mean rank and a share of sets are linear functions of an answer.
 
 Claim    with F the values of f, the score (Σ F(v) over supported v - outside ΣF) / (inside - outside) of a
          report has expectation f(x) if x is the answer.
 Because  option v is supported with chance `inside` if x = v, else with `outside`.
-Test     tests/survey/estimating/test_functions.py::test_scores_have_the_function_as_expectation
+Test     tests/survey/estimating/test_scores_functions.py::test_scores_have_the_function_as_expectation
 """
 
 from __future__ import annotations

@@ -408,7 +408,7 @@ class _CrossReader:
 
     Claim    the mean of score_u(first) · score_v(second) is unbiased for the share that holds both u and v.
     Because  given the answers, the coins of the two questions are independent.
-    Test     tests/survey/estimating/test_estimate.py::test_cross_tables_are_unbiased
+    Test     tests/survey/estimating/test_survey_estimates.py::test_cross_tables_are_unbiased
     """
 
     def __init__(self, design: Design, one: int, other: int) -> None:

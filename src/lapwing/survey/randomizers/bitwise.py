@@ -40,7 +40,7 @@ class BitwiseResponse(MaskMessages):
 
     Claim    the ratio is (T / (2^48 - T))^m for m options.
     Because  the bits are independent, each has the ratio T / (2^48 - T), and two answers may differ in all.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "bits"
@@ -105,7 +105,7 @@ class UnaryEncoding(MaskMessages):
     Claim    the ratio is at most one (2^48 - zero) / ((2^48 - one) zero).
     Because  two answers differ in the laws of two bits. One is likelier set by one / zero, the other
              likelier clear by (2^48 - zero) / (2^48 - one); the bits are independent.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
     With one = 2^47 (a fair coin) the variance is least: optimized unary encoding.
     """

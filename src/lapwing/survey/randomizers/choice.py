@@ -37,7 +37,7 @@ class KaryResponse(IndexMessages, TwoLevelOracle):
 
     Claim    two levels: the ratio is T (k - 1) / (2^48 - T).
     Because  A(v) is the option v itself, out of k messages.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "choice"

@@ -35,7 +35,7 @@ class HadamardResponse(IndexMessages, TwoLevelOracle):
 
     Claim    two levels: the ratio is T / (2^48 - T).
     Because  A(v) are the y with even parity on v + 1, which is not 0: exactly half of all.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
     Two such sets share a quarter of all messages, so another answer supports v half of the time.
     """

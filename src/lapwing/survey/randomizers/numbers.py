@@ -47,8 +47,8 @@ class WindowResponse(IndexMessages, NumericRandomizer):
     Because  every window has w messages. A score is a y + b, and c for "no answer"; its expectation is
              a constant plus the sum over the window, which is linear in x; a, b, c solve
              E[score | x] = x / g and E[score | no answer] = 0.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
-             tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one,
+             tests/survey/randomizers/test_numbers.py::test_scores_are_exactly_unbiased
     """
 
     kind: ClassVar[str] = "window"
@@ -208,8 +208,8 @@ class DuchiResponse(IndexMessages, NumericRandomizer):
     Claim    two levels: the ratio is that of `KaryResponse` among the ends. Scores are unbiased.
     Because  a message's law is a mixture of the laws for the ends, whose ratios are within the claim.
              (1[message is 1] - outside) / (inside - outside) has expectation P[end is 1] = x / g.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
-             tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one,
+             tests/survey/randomizers/test_numbers.py::test_scores_are_exactly_unbiased
     """
 
     kind: ClassVar[str] = "duchi"
@@ -299,8 +299,8 @@ class HybridResponse(PartedRandomizer, NumericRandomizer):
 
     Claim    the loss is the greater of the two. Scores are unbiased.
     Because  which one is used does not depend on the answer, and each is within its claim.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one,
-             tests/survey/randomizers/test_numeric.py::test_scores_are_exactly_unbiased
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one,
+             tests/survey/randomizers/test_numbers.py::test_scores_are_exactly_unbiased
     """
 
     kind: ClassVar[str] = "hybrid"

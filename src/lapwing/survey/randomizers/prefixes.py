@@ -43,7 +43,7 @@ class PrefixResponse(PartedRandomizer):
 
     Claim    the loss is the greatest of the inner ones.
     Because  the level does not depend on the word, and each inner randomizer is within its claim.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "prefixes"

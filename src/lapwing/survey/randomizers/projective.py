@@ -141,7 +141,7 @@ class ProjectiveResponse(IndexMessages, TwoLevelOracle):
     Claim    two levels: the ratio is T (|Y| - |A|) / ((2^48 - T) |A|).
     Because  A(v), the points orthogonal to v, are spaces of t - 1 coordinates for all v, as q is a prime:
              |A| = (q^(t-1) - 1) / (q - 1) out of |Y| = (q^t - 1) / (q - 1).
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
     Two such sets share a space of t - 2 coordinates, whichever two: so all other answers support v alike.
     """

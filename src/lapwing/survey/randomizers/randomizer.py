@@ -13,7 +13,7 @@ A(v) is sent, else a uniform one of the rest.
 Claim    a message is at most T (|Y| - |A|) / ((2^48 - T) |A|) times likelier for one answer than another.
 Because  any message has one of two probabilities, T / (2^48 |A|) or (2^48 - T) / (2^48 (|Y| - |A|)),
          whatever the answer; the first is the greater; the claim is their ratio.
-Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
 
 T is the greatest whole number for which that ratio is at most e^ε. Ball arithmetic proves it, not floats.
 """
@@ -226,7 +226,7 @@ class FrequencyOracle(StatedRandomizer):
     Claim    the share is unbiased; n times its variance is
              (f p (1 - p) + (1 - f) q (1 - q)) / (p - q)^2 with p = inside, q = outside, f = true share.
     Because  a count is a sum of independent coins: n f with chance p, n (1 - f) with chance q.
-    Test     tests/survey/randomizers/test_oracles.py::test_shares_are_unbiased_and_vary_as_claimed
+    Test     survey/randomizers/test_randomizers_oracles.py::test_shares_are_unbiased_and_vary_as_claimed
     """
 
     __slots__ = ()

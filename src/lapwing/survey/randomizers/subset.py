@@ -175,7 +175,7 @@ class SubsetSelection(TwoLevelOracle, MaskMessages):
 
     Claim    two levels: the ratio is T (k - d) / ((2^48 - T) d).
     Because  A(v) are the sets with v: C(k - 1, d - 1) out of C(k, d), a share of d / k.
-    Test     tests/survey/randomizers/test_laws.py::test_the_worst_ratio_is_the_claimed_one
+    Test     tests/survey/randomizers/test_randomizers_laws.py::test_the_worst_ratio_is_the_claimed_one
     """
 
     kind: ClassVar[str] = "subset"

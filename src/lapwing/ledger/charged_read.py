@@ -40,6 +40,14 @@ class ChargedRead:
         shared: Whether it is one key for all principals.
         version: The version of the data that is charged.
         current_version: Returns the version of the data as it is now.
+
+    Example:
+        >>> from lapwing.ledger import ChargedRead, Gate
+        >>> read = ChargedRead(gate=Gate(ledger, principal="ann"), spending=price, key="monday")
+        >>> read.release(lambda: 42, lambda found: str(found).encode()).answer
+        b'42'
+        >>> read.is_stored
+        True
     """
 
     gate: Gate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from lapwing.core.exact import short
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -15,7 +16,6 @@ from lapwing.plots.style import (
     EndLabel,
     label_ends,
     new_figure,
-    short,
     style,
 )
 

@@ -14,9 +14,8 @@ import pytest
 from lapwing.core.budget import Terms
 from lapwing.core.losses import Approximate, Relation, Repeated
 from lapwing.ledger import Ledger, Slices, Unit, register
-from lapwing.ledger.budget_history import overview, remaining_exactly
+from lapwing.ledger.budget_history import overview, overview_json, remaining_exactly
 from lapwing.ledger.gate import Gate
-from lapwing.ledger.overview_json import overview_json
 from lapwing.ledger.recovery import recover
 from lapwing.ledger.spending import Target
 from support.events import GAUSSIAN, eventful

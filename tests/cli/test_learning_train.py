@@ -56,7 +56,7 @@ def test_over_budget_is_exit_code_3_and_leaves_a_card(rides: Shell) -> None:
         ('label = "duration"', 'label = "speed"', "durations.toml:7: pipeline.label: "),
         ("SELECT distance, duration", "SELECT distance, rider, duration", "durations.toml:6: pipeline.f"),
         ("target = 6.1", "target = 61", "durations.toml:18: validator.target: "),
-        ("delta = 1e-9", "delta = 1e-2", "durations.toml:8: pipeline.delta: must be at most 4e-08"),
+        ("delta = 1e-9", "delta = 1e-2", "durations.toml:8: pipeline.delta: must be at most 4e-8"),
         ("epsilon = [0.5", "epsilon = [1e-9", "durations.toml:23: strategy.epsilon: is so small"),
         ("blocks = [1, 8]", "blocks = [99, 99]", "durations.toml:24: strategy.blocks: begin with 99"),
         ('stream = "rides.toml"', 'stream = "ride.toml"', "ride.toml: there is no such file"),

@@ -212,14 +212,14 @@ def test_what_is_made_is_told(spent: Path, shell: Shell, tmp_path: Path) -> None
     policy.write_text(text.replace("visits*.parquet", "others.parquet"))
     with Dataset(load_policy(policy), analyst="ann") as dataset:
         first, second = dataset.ask(COUNT, epsilon=1), dataset.ask(OTHER, epsilon=1)
-    assert first.notes[0] == 'New account "others" with ε 10 and δ 1e-06, for life.'
+    assert first.notes[0] == 'New account "others" with ε 10 and δ 1e-6, for life.'
     assert len(second.notes) == len(first.notes) - 1
     shell("example", tmp_path / "sub")
     done = shell("ask", tmp_path / "sub" / "visits.toml", COUNT, "--epsilon", "1", "--json")
     ledger = tmp_path / "sub" / "lapwing.ledger"
     assert done.error.splitlines() == [
         f"lapwing: New ledger {ledger}, for life. The curator's key is in {ledger}.curator: move it away.",
-        'lapwing: New account "visits" with ε 3 and δ 1e-06, for life.',
+        'lapwing: New account "visits" with ε 3 and δ 1e-6, for life.',
     ]
     assert len(done.json["notes"]) == 1
     assert shell("ask", tmp_path / "sub" / "visits.toml", OTHER, "--epsilon", "1").error == ""

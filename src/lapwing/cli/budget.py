@@ -55,8 +55,7 @@ def budget(
     anchor: AnchorAt = None,
 ) -> None:
     """Show what is left of every account and block, and what the accounts promise together."""
-    from lapwing.ledger.budget_history import overview
-    from lapwing.ledger.overview_json import overview_json
+    from lapwing.ledger.budget_history import overview, overview_json
 
     check_plot(plot)
     with opened_ledger(where, keys, anchor) as ledger:
@@ -166,7 +165,7 @@ def _total(one: PrincipalTotal) -> Sequence[Any]:
 
 
 def _number(value: Fraction | None) -> float | None:
-    from lapwing.ledger.overview_json import float_up
+    from lapwing.ledger.budget_history import float_up
 
     return None if value is None else float_up(value)
 

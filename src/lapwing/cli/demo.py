@@ -17,7 +17,7 @@ from lapwing import open as open_dataset
 from lapwing.cli.console import console, heading, indented, points, table
 from lapwing.cli.demo_parties import tell_party
 from lapwing.cli.query import show_answer
-from lapwing.core.explanation import short
+from lapwing.core.exact import short
 from lapwing.errors import MissingExtra
 from lapwing.examples import clinic
 from lapwing.examples.rides import ARRIVING, PIPELINES, RIDES_POLICY, write_rides

@@ -66,7 +66,7 @@ def _whole(text: str) -> int:
 
 def _show(out: Console, it: Explanation) -> None:
     from lapwing.core.chances import percent_down, percent_up
-    from lapwing.core.explanation import short
+    from lapwing.core.exact import short
 
     out.print(Text(f"ε {short(it.epsilon)}, δ {short(it.delta)}, {it.n:,} people", style="bold"))
     for found in it.warnings:

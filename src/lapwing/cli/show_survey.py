@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from lapwing.cli.console import console, heading, indented, points, table
-from lapwing.core.explanation import short
+from lapwing.core.exact import short
 from lapwing.survey.designing import epsilon_text
 from lapwing.survey.questionnaire import NO_ANSWER
 from lapwing.survey.shuffled import ASSUMES, shuffled_epsilon

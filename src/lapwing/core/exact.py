@@ -226,6 +226,11 @@ def sqrt_up(value: Fraction | int) -> Fraction:
         return upper(ball(value).sqrt())
 
 
+def short(number: float) -> str:
+    """Return a number with three digits, and 1e-6 rather than 1e-06."""
+    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+
+
 def short_up(value: Fraction, digits: int = 6, *, powers: range = range(-4, 7)) -> str:
     """Return a value that is not negative as a decimal with that many digits, rounded up.
 

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from lapwing.core.budget import DELTA_UNIT, Terms
 from lapwing.core.chances import odds_up, percent_up, posterior, posterior_text
-from lapwing.core.exact import Number, exact, exp_up
+from lapwing.core.exact import Number, exact, exp_up, short
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.losses import Loss, checked_delta, checked_epsilon
@@ -209,8 +209,3 @@ def _warnings(epsilon: Fraction, delta: Fraction, n: int, counts: tuple[NoisyCou
             "Take a larger ε, or ask about more people."
         )
     return found
-
-
-def short(number: float) -> str:
-    """Return a number with three digits, and 1e-6 rather than 1e-06."""
-    return f"{number:.3g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lapwing.core import Pure, Relation, Terms
+from lapwing.core.exact import short
 from lapwing.core.losses import Loss
 from lapwing.errors import OverBudget, Tampered
 from lapwing.ledger import ChargedRelease, Gate, Ledger, Release, Spending, Target, Unit
@@ -209,7 +210,7 @@ class DemoStep:
         """The ε, and the δ where there is one."""
         if not self.loss.pure:
             return "free"
-        delta = f", δ {float(self.loss.delta0):.0e}".replace("e-0", "e-") if self.loss.delta0 else ""
+        delta = f", δ {short(float(self.loss.delta0))}" if self.loss.delta0 else ""
         return f"ε {float(self.loss.pure):.4g}{delta}"
 
 

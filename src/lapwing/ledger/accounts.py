@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from lapwing.core.budget import Charge, Terms, price
+from lapwing.core.exact import short
 from lapwing.core.losses import Loss, Relation, Repeated, SequentialComposition
 from lapwing.errors import BadParameter
 from lapwing.ledger.entry import CommittedName, Costs, encode, encode_signed, now
@@ -105,7 +106,7 @@ class Account:
     def notice(self) -> str:
         """The notice of a new account, for people."""
         epsilon, delta = float(self.terms.epsilon), float(self.terms.delta)
-        return f'New account "{self.label}" with ε {epsilon:g} and δ {delta:g}, for life.'
+        return f'New account "{self.label}" with ε {epsilon:g} and δ {short(delta)}, for life.'
 
     def spent(self, left: Costs) -> Costs:
         """Return the spent part of each cap, given the rest: at most cap + 1, which leaves -1."""

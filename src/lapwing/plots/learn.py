@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lapwing.core.exact import short
 from lapwing.plots.style import (
     BLUE,
     GREEN,
@@ -17,7 +18,6 @@ from lapwing.plots.style import (
     in_title,
     label_ends,
     new_figure,
-    short,
     style,
 )
 

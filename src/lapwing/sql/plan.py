@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Protocol
 
-from lapwing.core.exact import Number
+from lapwing.core.exact import Number, short
 from lapwing.core.gaussian import Gaussian
 from lapwing.core.laplace import Laplace
 from lapwing.core.partition_selection import PartitionSelection
@@ -34,7 +34,7 @@ class Cost:
     delta: Fraction
 
     def __str__(self) -> str:
-        delta = f", δ {float(self.delta):.3g}" if self.delta else ""
+        delta = f", δ {short(float(self.delta))}" if self.delta else ""
         return f"ε {float(self.epsilon):.6g}{delta}"
 
 
@@ -143,7 +143,7 @@ class Plan:
         steps = []
         for selected in shares.selected:
             mechanism = selected.mechanism
-            share = f"ε {float(mechanism.epsilon):.4g}, δ {float(mechanism.delta):.3g}"
+            share = f"ε {float(mechanism.epsilon):.4g}, δ {short(float(mechanism.delta))}"
             what = f"which keys are shown{question.grouping_in_words(selected.grouping)}"
             steps.append(PlanStep(what, "partition selection", share, describe_selection(mechanism)))
         for added in shares.added:

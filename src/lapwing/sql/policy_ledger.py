@@ -31,6 +31,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from lapwing.config.values import checked_label, is_postgres
+from lapwing.core.exact import short
 from lapwing.core.losses import Relation
 from lapwing.errors import AllHeld, BadParameter
 from lapwing.ledger import (
@@ -230,7 +231,7 @@ def _require_terms(account: Account, epsilon: Fraction, delta: Fraction, where: 
     if (terms.epsilon, terms.delta) != (epsilon, delta):
         raise BadParameter(
             where,
-            f"the account has ε {float(terms.epsilon):g} and δ {float(terms.delta):g} for life. "
+            f"the account has ε {float(terms.epsilon):g} and δ {short(float(terms.delta))} for life. "
             "Write these into the policy, or raise the budget with `lapwing ledger raise`",
         )
 

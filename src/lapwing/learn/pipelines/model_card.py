@@ -12,6 +12,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
+from lapwing.core.exact import short
 from lapwing.learn.pipelines.attempt import AttemptResult
 from lapwing.learn.pipelines.calibration import calibration_lines
 from lapwing.learn.pipelines.components import MEAN, statistic_lines
@@ -231,11 +232,11 @@ def card_text(card: dict[str, Any]) -> str:
     ]
     if privacy["epsilon"] is not None:
         lines += [
-            f"Price       ε {privacy['epsilon']:g}, δ {privacy['delta']:g} for the last attempt; all "
+            f"Price       ε {privacy['epsilon']:g}, δ {short(privacy['delta'])} for the last attempt; all "
             f"together cost no block more than ε {privacy['run_epsilon_at_most']:g}, "
-            f"δ {privacy['run_delta_at_most']:.3g}",
+            f"δ {short(privacy['run_delta_at_most'])}",
             f"For life    no block loses more than ε {privacy['stream_epsilon_for_life']:g}, "
-            f"δ {privacy['stream_delta_for_life']:g}, by all pipelines together",
+            f"δ {short(privacy['stream_delta_for_life'])}, by all pipelines together",
         ]
     lines += ["", "Attempts"]
     for one in card["attempts"]:

@@ -23,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 
 from lapwing.core.budget import SHARE_PAIR
+from lapwing.core.exact import short
 from lapwing.errors import BadParameter, OverBudget, WorkEnded
 from lapwing.learn.budget_sharing import SharingRule
 from lapwing.learn.features import Features
@@ -47,8 +48,8 @@ def check_pipeline(stream: Stream, pipeline: Pipeline) -> tuple[row_questions.Ro
     if pipeline.delta > most:
         raise BadParameter(
             "delta",
-            f"must be at most {float(most):.3g}: {float(SHARE_PAIR):.0%} of the stream's δ for life (or of "
-            "the pipeline's share of it) are for attempts",
+            f"must be at most {short(float(most))}: {float(SHARE_PAIR):.0%} of the stream's δ for life (or "
+            "of the pipeline's share of it) are for attempts",
         )
     _check_reach(stream, pipeline, question)
     for tried in first_and_last_attempt(pipeline, len(reachable_blocks(stream, question))):
